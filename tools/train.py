@@ -4,11 +4,11 @@
 SPDX-License-Identifier: Apache-2.0
 
     ./dev train [--NAME=VALUE...]   one pair of runs; arguments go to pith-train
-    ./dev train --results           seeds and variants; doc/TRAINING.md, doc/training.svg
+    ./dev train --results           seeds and variants; doc/TRAINING.md, its pictures
     tools/train.py BUILD OUT ...    the same with another release build and folder of logs
 
 NAME is one of steps, every, seed, nodes, replica, rate, clip, weights, intra, inter, exempt,
-slack, exchange: adapters/mpi/examples/train/options.c has the values. OUT keeps the logs;
+sparse, slack, exchange: adapters/mpi/examples/train/options.c has the values. OUT keeps the logs;
 --results uses those that are newer than the build, so that it can go on where it was stopped.
 Standard library only.
 """
@@ -47,6 +47,8 @@ VARIANTS = (
     ("gradients", "gains and biases at 16 bits", ["--exempt=16"]),
     ("all", "as SDP4Bit: stochastic, f32 scales", SDP4BIT),
 )
+SPARSE = (("topk, 1 %", "topk:density=0.01,control=micro,ef=full"),
+          ("topk, 0.1 %", "topk:density=0.001,control=micro,ef=full"))
 
 
 # ---- Running ------------------------------------------------------------------------------------
@@ -73,7 +75,7 @@ class Log:
     """What pith-train wrote about one training."""
 
     def __init__(self, path):
-        self.settings, self.points, self.sent, self.time = {}, [], {}, {}
+        self.settings, self.points, self.sent, self.time, self.sparse = {}, [], {}, {}, {}
         with open(path, encoding="ascii") as file:
             for line in file:
                 kind, key, *values = line.rstrip("\n").split("\t")
@@ -86,6 +88,8 @@ class Log:
             self.sent[key] = (float(values[0]), float(values[1]))
         elif kind == "time":
             self.time[key] = float(values[0])
+        elif kind == "sparse":
+            self.sparse[key] = float(values[0])
         elif kind == "set":
             self.settings[key] = values[0]
 
@@ -94,6 +98,12 @@ class Log:
 
     def error(self, column):
         return mean(point[column] for point in self.points)
+
+    def sent_bytes(self, paths=PATHS):
+        return sum(self.sent[path][0] for path in paths)
+
+    def bits_per_gradient(self):
+        return 8 * self.sent_bytes(PATHS[:2]) / int(self.settings["parameters"])
 
 
 def train_once(build, out, name, arguments):
@@ -116,11 +126,11 @@ def mean(values):
     return sum(values) / len(values)
 
 
-def draw(name, plains, piths):
-    """Validation losses over steps, one line a seed."""
-    curves = [[[(p[0], p[2]) for p in log.points] for log in logs] for logs in (plains, piths)]
+def draw(name, *kinds):
+    """Validation losses over steps, one line a seed. kinds: (legend, logs)."""
     training_page.draw(name, "step; validation loss in nats per character",
-                       (("uncompressed", curves[0]), ("through pith", curves[1])))
+                       [(legend, [[(p[0], p[2]) for p in log.points] for log in logs])
+                        for legend, logs in kinds])
 
 
 # ---- The document -------------------------------------------------------------------------------
@@ -191,6 +201,55 @@ def variant_table(plains, piths, variants):
         yield variant_row(what, name, logs, plain)
 
 
+def sparse_row(name, logs, plains):
+    sent, plain = mean(log.sent_bytes(PATHS[:2]) for log in logs), plains[0].sent_bytes(PATHS[:2])
+    whole = plains[0].sent_bytes() / mean(log.sent_bytes() for log in logs)
+    cells = ["%.4f" % log.last() for log in logs]
+    cells += [percent(mean(log.last() for log in logs), mean(log.last() for log in plains)),
+              "%.3f" % mean(log.bits_per_gradient() for log in logs),
+              "%.1f x" % (plain / sent), "%.1f x" % whole]
+    if logs[0].sparse:
+        chosen, asked = mean(log.sparse["chosen"] for log in logs), asked_share(logs)
+        cells += ["%.3f of %g %%" % (100 * chosen, 100 * asked),
+                  "%.2f" % mean(log.sparse["imbalance"] for log in logs)]
+    else:
+        cells += ["", ""]
+    return "| %s | %s |" % (name, " | ".join(cells))
+
+
+def asked_share(logs):
+    return float(logs[0].settings["sparse"].split("density=")[1].split(",")[0])
+
+
+def sparse_table(plains, piths, sparse):
+    yield "| gradients | %s | apart | bits | less | with weights | chosen | imbalance |" % (
+        " | ".join("seed %d" % seed for seed in SEEDS))
+    yield "|---" * (8 + len(SEEDS) - 1) + "|"
+    yield sparse_row("uncompressed", plains, plains)
+    yield sparse_row("`grad`, pith as above", piths, plains)
+    for (name, _), logs in zip(SPARSE, sparse):
+        yield sparse_row(name, logs, plains)
+
+
+def steps_behind(logs, plains):
+    """Where the uncompressed training had the loss that these ended with, on the mean."""
+    wanted = mean(log.last() for log in logs)
+    means = [(points[0][0], mean(p[2] for p in points))
+             for points in zip(*(log.points for log in plains))]
+    passed = [step for step, loss in means if loss <= wanted]
+    return "had that loss by step %d" % passed[0] if passed else "never came to so low a loss"
+
+
+def sparse_sentences(plains, piths, sparse):
+    for (name, _), logs in zip(SPARSE, sparse):
+        yield ("%s: losses are %s from the uncompressed ones of the same seed, which\non the mean"
+               " %s; gradients take %.1f times fewer bytes than\nthrough `grad`, all messages %.1f"
+               " times."
+               % (name, spread(plains, logs), steps_behind(logs, plains),
+                  piths[0].sent_bytes(PATHS[:2]) / mean(log.sent_bytes(PATHS[:2]) for log in logs),
+                  piths[0].sent_bytes() / mean(log.sent_bytes() for log in logs)))
+
+
 TEXT = """\
 # Training through pith
 
@@ -242,10 +301,36 @@ from the uncompressed ones of the same seed: smaller differences in the last col
 the errors are the sharper measure.
 
 {variants}
+
+## Sparse gradients
+
+Codec `topk` with error feedback, in the sparse all-reduce of kind union
+([COLLECTIVES.md](COLLECTIVES.md)): each rank chooses from a part of its own, parts go round and
+move by the counts of the last step, as ExDyna's do ([SPARSE.md](SPARSE.md)). The specs are
+{specs}. Weights travel as above, and all else is as above, too: same learning rate and
+clipping, no warm-up of the density, no correction of momentum; gains and biases take part.
+
+{sparse}
+
+"Bits": of the gradients that a rank sends in a step, over the number of parameters. "Less": how
+many times fewer bytes that is than uncompressed; "with weights": the same of all that a rank sends.
+"Chosen": the share of all elements that the ranks chose, mean of all steps, and what the spec asks
+for. "Imbalance": elements of the rank that chose most, over the mean of ranks, mean of all steps.
+
+![validation loss with sparse gradients](training_sparse.svg)
+
+{sentences}
+
+Adam does not look at the size of a gradient: one that sums a hundred steps moves a weight no
+further than one of a single step, so that weights whose gradients wait learn later. A learning rate
+of its own might win some of that back; it is not tried here. The all-reduce gives each rank all
+sums, of which a sharded optimizer needs one shard. Parts are not of fewer than {least} blocks, and
+the last one has what blocks leave over: where the largest gradients lie close together, as those of
+the output layer at the end, its rank goes on choosing more than others.
 """
 
 
-def document(plains, piths, singles, variants):
+def document(plains, piths, singles, variants, sparse):
     settings, lines = piths[0].settings, "\n".join
     return TEXT.format(
         date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
@@ -255,6 +340,9 @@ def document(plains, piths, singles, variants):
         curve=lines(curve_table(plains[0], piths[0])), sent=lines(sent_table(plains[0], piths[0])),
         time=lines(time_table(plains[0], piths[0])), points=len(piths[0].points),
         variants=lines(variant_table(plains, piths, variants)),
+        least=256 // RANKS, specs=" and ".join("`%s`" % spec for _, spec in SPARSE),
+        sparse=lines(sparse_table(plains, piths, sparse)),
+        sentences="\n\n".join(sparse_sentences(plains, piths, sparse)),
         **{key: settings[key] for key in ("parameters", "ranks", "nodes", "steps", "intra",
                                           "inter", "weights")})
 
@@ -265,15 +353,20 @@ def results(build, out):
     singles = train_seeds(build, out, "f32", PLAIN + ["--replica=f32"])
     variants = [train_seeds(build, out, "variant%d" % i, PITH + arguments, VARIANT_SEEDS)
                 for i, (_, _, arguments) in enumerate(VARIANTS)]
-    draw("training.svg", plains, piths)
-    training_page.write_part(document(plains, piths, singles, variants))
-    print("wrote doc/TRAINING.md and doc/training.svg")
+    sparse = [train_seeds(build, out, "sparse%d" % i, PITH + ["--sparse=" + spec])
+              for i, (_, spec) in enumerate(SPARSE)]
+    curves = (("uncompressed", plains), ("through pith", piths))
+    draw("training.svg", *curves)
+    draw("training_sparse.svg", *curves, *((name, logs) for (name, _), logs in zip(SPARSE, sparse)))
+    training_page.write_part(document(plains, piths, singles, variants, sparse))
+    print("wrote doc/TRAINING.md, doc/training.svg and doc/training_sparse.svg")
 
 
 def pair(build, out, arguments):
     mpirun(build, arguments + ["--exchange=both", "--log=" + os.path.join(out, "train")], False)
     logs = [Log(os.path.join(out, "train-%s.tsv" % name)) for name in ("plain", "pith")]
-    draw(os.path.abspath(os.path.join(out, "train.svg")), logs[:1], logs[1:])
+    draw(os.path.abspath(os.path.join(out, "train.svg")), ("uncompressed", logs[:1]),
+         ("through pith", logs[1:]))
     print("drawn: " + os.path.join(out, "train.svg"))
 
 

@@ -16,6 +16,9 @@ enum { GRAD_INTRA, GRAD_INTER, WEIGHTS, PATHS };
 struct traffic {
     double bytes[PATHS], values[PATHS];
     double encode, decode, wait, total; /* seconds; plain MPI shows its total only */
+    /* Sparse gradients alone: elements that this rank chose; how many times the mean the rank that
+     * chose most did, the same on all ranks. */
+    double chosen, imbalance;
 };
 
 struct exchange {

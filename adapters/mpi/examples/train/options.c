@@ -32,6 +32,8 @@ static const struct option {
      "spec of gradients between nodes"},
     {"exempt", TEXT, offsetof(struct options, exempt), "no",
      "gains and biases: no, 16 (at 16 bits), exact"},
+    {"sparse", TEXT, offsetof(struct options, sparse), "",
+     "spec of codec topk: send the largest gradients alone; not intra, inter, exempt"},
     {"slack", REAL, offsetof(struct options, slack), "0",
      "fail when losses differ by more (relative); 0: never"},
     {"log", TEXT, offsetof(struct options, log), "", "write PATH-plain.tsv and PATH-pith.tsv"},

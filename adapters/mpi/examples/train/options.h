@@ -8,7 +8,7 @@
 
 struct options {
     const char *data, *log, *exchange, *replica;
-    const char *weights, *intra, *inter, *exempt;
+    const char *weights, *intra, *inter, *exempt, *sparse;
     uint64_t steps, seed, nodes, every;
     double rate, clip, slack;
 };

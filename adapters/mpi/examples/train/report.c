@@ -19,6 +19,15 @@ static double per_value(const struct traffic *traffic, int path) {
     return traffic->values[path] > 0 ? 8 * traffic->bytes[path] / traffic->values[path] : 0;
 }
 
+/* The share of all elements that the ranks chose in a step, on the mean. */
+static double chosen_share(const struct curve *curve) {
+    return curve->traffic.chosen / (double)(curve->steps * PARAMS);
+}
+
+static double mean_imbalance(const struct curve *curve) {
+    return curve->traffic.imbalance / (double)curve->steps;
+}
+
 static struct point mean_errors(const struct curve *curve) {
     struct point mean = {0};
     for (size_t i = 0; i < curve->points; i++) {
@@ -55,6 +64,9 @@ static void print_traffic(const struct world *world, const char *name, const str
     for (int i = 0; i < PATHS; i++)
         printf("  %-25s %10.0f bytes %7.3f bits per value\n", path_names[i], t->bytes[i] / calls,
                per_value(t, i));
+    if (t->chosen > 0)
+        printf("  %.3f %% of the gradients were chosen; the rank with most, %.2f times the mean\n",
+               100 * chosen_share(curve), mean_imbalance(curve));
     printf("  model %.2f ms, exchange %.2f ms", 1e3 * curve->compute / (double)curve->steps,
            1e3 * t->total / calls);
     if (t->encode > 0)
@@ -88,8 +100,8 @@ static void log_settings(FILE *file, const struct world *world, const struct opt
     fprintf(file, "set\tseed\t%llu\nset\tsteps\t%llu\nset\treplica\t%s\nset\texempt\t%s\n",
             (unsigned long long)options->seed, (unsigned long long)options->steps, options->replica,
             options->exempt);
-    fprintf(file, "set\tweights\t%s\nset\tintra\t%s\nset\tinter\t%s\n", options->weights,
-            options->intra, options->inter);
+    fprintf(file, "set\tweights\t%s\nset\tintra\t%s\nset\tinter\t%s\nset\tsparse\t%s\n",
+            options->weights, options->intra, options->inter, options->sparse);
 }
 
 static void log_point(FILE *file, const struct point *point) {
@@ -104,6 +116,9 @@ static void log_curve(FILE *file, const struct world *world, const struct curve 
     for (int i = 0; i < PATHS; i++)
         fprintf(file, "sent\t%s\t%.1f\t%.4f\n", path_names[i], t->bytes[i] / calls,
                 per_value(t, i));
+    if (t->chosen > 0)
+        fprintf(file, "sparse\tchosen\t%.6f\nsparse\timbalance\t%.4f\n", chosen_share(curve),
+                mean_imbalance(curve));
     fprintf(file, "time\tmodel\t%.6f\ntime\texchange\t%.6f\ntime\tencode\t%.6f\n",
             curve->compute / (double)curve->steps, t->total / calls, t->encode / calls);
     fprintf(file, "time\tdecode\t%.6f\ntime\twait\t%.6f\n", t->decode / calls, t->wait / calls);

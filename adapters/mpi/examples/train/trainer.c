@@ -128,6 +128,7 @@ static void collect(struct trainer *t) {
         sum->bytes[i] = world_sum(world, sum->bytes[i]);
         sum->values[i] = world_sum(world, sum->values[i]);
     }
+    sum->chosen = world_sum(world, sum->chosen);
     sum->encode = world_sum(world, sum->encode);
     sum->decode = world_sum(world, sum->decode);
     sum->wait = world_sum(world, sum->wait);

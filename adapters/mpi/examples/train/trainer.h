@@ -24,7 +24,7 @@ struct curve {
     uint64_t steps, skipped;
     double seconds,
         compute;            /* wall time of all steps; the part of it in the model, mean of ranks */
-    struct traffic traffic; /* sums over ranks */
+    struct traffic traffic; /* sums over ranks, but for the imbalance */
 };
 
 /* Collective. 0, or -1 on every rank with a message on stderr. */
