@@ -17,8 +17,12 @@ static pith_status take_items(const pith_cuda_items *from, pith_cuda_items *to, 
     if (!to->count || to->count > UINT64_MAX / sizeof(struct pithi_gpu_work))
         return pithi_fail_at(error, PITH_ERR_ARG, "a call needs items", to->count);
     if (!to->status) return pithi_cuda_null("status", error);
-    if (!to->frame && !to->frames) return pithi_fail(error, PITH_ERR_ARG, "no frames");
     return PITH_OK;
+}
+
+static pith_status check_frames(const pith_cuda_items *items, pith_error *error) {
+    if (items->frame || items->frames) return PITH_OK;
+    return pithi_fail(error, PITH_ERR_ARG, "no frames");
 }
 
 pith_status pithi_cuda_check_stream(const pith_cuda_plan *c, const pith_cuda_stream *stream,
@@ -37,8 +41,9 @@ static pith_status check_call(const pith_cuda_plan *c, const pith_cuda_stream *s
                               const pith_cuda_items *from, pith_cuda_items *items,
                               pith_error *error) {
     pithi_clear(error);
-    const pith_status status = pithi_cuda_check_stream(c, stream, "stream", error);
-    return status == PITH_OK ? take_items(from, items, error) : status;
+    pith_status status = pithi_cuda_check_stream(c, stream, "stream", error);
+    if (status == PITH_OK) status = take_items(from, items, error);
+    return status == PITH_OK ? check_frames(items, error) : status;
 }
 
 static pith_status check_flags(uint32_t flags, uint32_t known, pith_error *error) {
@@ -347,6 +352,7 @@ static pith_status open_made(const pith_cuda_plan *c, const pith_cuda_stream *st
     pith_status status = pithi_cuda_check_stream(out, out_stream, "out_stream", error);
     if (status == PITH_OK && !to) status = pithi_cuda_null("out_items", error);
     if (status == PITH_OK) status = take_items(to, made, error);
+    if (status == PITH_OK) status = check_frames(made, error);
     if (status == PITH_OK) status = check_once(pithi_encode_depends(&out->table), made, error);
     if (status != PITH_OK) return status;
     if (pithi_cuda_has_base(&out->table) || out->table.dtype != PITH_F32 ||
@@ -407,4 +413,105 @@ pith_status pith_cuda_verify(const pith_cuda_plan *c, const pith_cuda_stream *st
     a.span = c->table.most > PITHI_TILE ? c->table.most : PITHI_TILE;
     a.chunks = 1;
     return pithi_cuda_launch(c, PITHI_GPU_answer, &a, items.count, cuda_stream, error);
+}
+
+/* ---- Sets ------------------------------------------------------------------------------------*/
+
+/* Checks the arguments that calls on sets have; changes: what the slots hold, or remember. */
+static pith_status open_sets(const pith_cuda_plan *c, const pith_cuda_stream *stream,
+                             const pith_cuda_items *from, bool changes, pith_cuda_items *items,
+                             pith_error *error) {
+    pithi_clear(error);
+    const pith_status status = pithi_cuda_check_stream(c, stream, "stream", error);
+    if (status != PITH_OK) return status;
+    if (!pithi_cuda_is_sparse(c))
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "the codec sends no sets");
+    const pith_status taken = take_items(from, items, error);
+    return taken == PITH_OK ? check_once(changes, items, error) : taken;
+}
+
+static pith_status check_values(uint32_t dtype, pith_error *error) {
+    if (dtype == PITH_F32 || dtype == PITH_BF16 || dtype == PITH_F16) return PITH_OK;
+    return pithi_fail(error, PITH_ERR_DTYPE, "values are f32, bf16 or f16");
+}
+
+static struct pithi_gpu_call sets_call(const pith_cuda_plan *c, const pith_cuda_stream *stream,
+                                       const pith_cuda_items *items) {
+    return (struct pithi_gpu_call){
+        .to = side_of(c, stream, items), .count = UINT64_MAX, .per_item = 1, .scale = 1};
+}
+
+pith_status pith_cuda_sparse_hold(const pith_cuda_plan *c, pith_cuda_stream *stream,
+                                  const pith_cuda_items *from, uint32_t per_item, int how,
+                                  void *cuda_stream, pith_error *error) {
+    pith_cuda_items items;
+    pith_status status = open_sets(c, stream, from, true, &items, error);
+    if (status == PITH_OK) status = check_frames(&items, error);
+    if (status != PITH_OK) return status;
+    if (!per_item || per_item > INT32_MAX)
+        return pithi_fail_at(error, PITH_ERR_ARG, "no frames whose sets are held, or too many",
+                             per_item);
+    if (how != PITH_SET_UNION && how != PITH_SET_INTERSECTION)
+        return pithi_fail(error, PITH_ERR_ARG, "neither union nor intersection");
+    items.tensor = NULL; /* nothing looks at tensors, so they may hold anything */
+    items.tensors = NULL;
+    struct pithi_gpu_call a = sets_call(c, stream, &items);
+    a.from = a.to;
+    a.per_item = per_item;
+    return pithi_cuda_sparse_hold(c, &a, how == PITH_SET_INTERSECTION && per_item > 1, &items,
+                                  cuda_stream, error);
+}
+
+/* Of both directions. */
+static pith_status open_values(const pith_cuda_plan *c, const pith_cuda_stream *stream,
+                               const pith_cuda_items *from, uint32_t dtype, pith_cuda_items *items,
+                               pith_error *error) {
+    pith_status status = open_sets(c, stream, from, false, items, error);
+    if (status == PITH_OK && !items->frame && !items->frames)
+        status = pithi_fail(error, PITH_ERR_ARG, "no values");
+    if (status == PITH_OK) status = check_values(dtype, error);
+    if (status == PITH_OK && (items->tensor || items->tensors))
+        status = check_values(items->dtype, error);
+    return status;
+}
+
+pith_status pith_cuda_sparse_gather(const pith_cuda_plan *c, const pith_cuda_stream *stream,
+                                    const pith_cuda_items *from, uint32_t dtype, void *cuda_stream,
+                                    pith_error *error) {
+    pith_cuda_items items;
+    const pith_status status = open_values(c, stream, from, dtype, &items, error);
+    if (status != PITH_OK) return status;
+    if (!items.tensor && !items.tensors && !c->table.device.decay)
+        return pithi_fail(error, PITH_ERR_STATE, "the stream has no error feedback");
+    struct pithi_gpu_call a = sets_call(c, stream, &items);
+    a.holding.dtype = dtype;
+    return pithi_cuda_sparse_move(c, &a, false, &items, cuda_stream, error);
+}
+
+pith_status pith_cuda_sparse_scatter(const pith_cuda_plan *c, const pith_cuda_stream *stream,
+                                     const pith_cuda_items *from, uint32_t dtype, float scale,
+                                     void *cuda_stream, pith_error *error) {
+    pith_cuda_items items;
+    pith_status status = open_values(c, stream, from, dtype, &items, error);
+    if (status == PITH_OK) status = check_once(!items.tensors, &items, error);
+    if (status == PITH_OK) status = check_tensor(c, &items, error);
+    if (status != PITH_OK) return status;
+    struct pithi_gpu_call a = sets_call(c, stream, &items);
+    a.holding.dtype = dtype;
+    a.scale = scale;
+    return pithi_cuda_sparse_move(c, &a, true, &items, cuda_stream, error);
+}
+
+pith_status pith_cuda_sparse_clear(const pith_cuda_plan *c, pith_cuda_stream *stream,
+                                   const pith_cuda_items *from, void *cuda_stream,
+                                   pith_error *error) {
+    pith_cuda_items items;
+    const pith_status status = open_sets(c, stream, from, true, &items, error);
+    if (status != PITH_OK) return status;
+    if (!c->table.device.decay)
+        return pithi_fail(error, PITH_ERR_STATE, "the stream has no error feedback");
+    items.tensor = NULL; /* nothing looks at tensors, so they may hold anything */
+    items.tensors = NULL;
+    struct pithi_gpu_call a = sets_call(c, stream, &items);
+    return pithi_cuda_sparse_clear(c, &a, &items, cuda_stream, error);
 }

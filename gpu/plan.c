@@ -58,6 +58,10 @@ uint64_t pithi_cuda_sum_bytes(const struct pithi_device_plan *t) {
     return t->device.kind == PITHI_DEVICE_sets ? pithi_workspace_pad(sizeof(float) * t->most) : 0;
 }
 
+uint64_t pithi_cuda_set_bytes(const struct pithi_device_plan *t) {
+    return t->device.kind == PITHI_DEVICE_sets ? pithi_workspace_map(t) : 0;
+}
+
 static uint64_t workspace_bytes(const struct pithi_device_plan *t) {
     if (t->device.kind == PITHI_DEVICE_bounded || t->device.kind == PITHI_DEVICE_rows ||
         t->device.kind == PITHI_DEVICE_sets)
@@ -92,7 +96,8 @@ pith_status pith_cuda_plan_sizes(const pith_plan *plan, pith_cuda_sizes *out, pi
                                    .stream_bytes = pithi_cuda_stream_bytes(&table),
                                    .workspace_bytes = workspace_bytes(&table),
                                    .alignment = PITHI_CUDA_ALIGNMENT,
-                                   .sum_bytes = pithi_cuda_sum_bytes(&table)};
+                                   .sum_bytes = pithi_cuda_sum_bytes(&table),
+                                   .set_bytes = pithi_cuda_set_bytes(&table)};
     memcpy(out, &sizes, given < sizeof sizes ? given : sizeof sizes);
     if (given > sizeof sizes) memset(out + 1, 0, given - sizeof sizes);
     return PITH_OK;

@@ -34,6 +34,8 @@ void pithi_cuda_release(const pith_env *env, void *p, size_t bytes);
 uint64_t pithi_cuda_stream_bytes(const struct pithi_device_plan *table);
 /* Returns the bytes of the sums of an item that is reduced to f32, which is rounded then. */
 uint64_t pithi_cuda_sum_bytes(const struct pithi_device_plan *table);
+/* Returns the bytes of a map of an item's set, where sets are intersected. */
+uint64_t pithi_cuda_set_bytes(const struct pithi_device_plan *table);
 /* Whether plan and stream can be what a call is given; stream_name: for the error. */
 pith_status pithi_cuda_check_stream(const pith_cuda_plan *c, const pith_cuda_stream *stream,
                                     const char *stream_name, pith_error *error);

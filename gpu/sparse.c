@@ -86,21 +86,57 @@ pith_status pithi_cuda_sparse_decode(const pith_cuda_plan *c, struct pithi_gpu_c
                   error);
 }
 
+/* *room := what lies behind the workspace of the frames, `each` bytes for every item. */
+static pith_status behind(const pith_cuda_plan *c, const struct pithi_gpu_call *a,
+                          const pith_cuda_items *items, uint64_t each, uint8_t **room,
+                          pith_error *error) {
+    const uint64_t frame = PITHI_MARK_BYTES + pithi_workspace_bytes(&c->table);
+    const uint64_t frames = items->count * a->per_item * frame, more = items->count * each;
+    const struct pithi_words words = {.number = {frames, more}};
+    if (items->workspace_bytes - frames < more)
+        return pithi_fail_with(error, PITH_ERR_SPACE, frames + more,
+                               "the call needs a workspace of # bytes and # behind it", &words);
+    *room = a->workspace + frames;
+    return PITH_OK;
+}
+
 pith_status pithi_cuda_sparse_reduce(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                      const pith_cuda_items *items, void *cuda_stream,
                                      pith_error *error) {
-    const uint64_t frames = items->count * a->per_item;
-    const uint64_t each = PITHI_MARK_BYTES + pithi_workspace_bytes(&c->table);
-    const uint64_t sums = pithi_cuda_sum_bytes(&c->table);
-    const pith_status status = check(c, a, items, cuda_stream, error);
+    pith_status status = check(c, a, items, cuda_stream, error);
+    if (status == PITH_OK && items->dtype != PITH_F32)
+        status = behind(c, a, items, pithi_cuda_sum_bytes(&c->table), &a->sums, error);
     if (status != PITH_OK) return status;
-    if (items->dtype != PITH_F32) {
-        const struct pithi_words words = {.number = {frames * each, items->count * sums}};
-        if (items->workspace_bytes - frames * each < items->count * sums)
-            return pithi_fail_with(error, PITH_ERR_SPACE, frames * each + items->count * sums,
-                                   "the call needs a workspace of # bytes and # for sums", &words);
-        a->sums = a->workspace + frames * each;
-    }
     return launch(c, PITHI_GPU_sparse_reduce, a, c->table.most_blocks, items->count, cuda_stream,
                   error);
+}
+
+pith_status pithi_cuda_sparse_hold(const pith_cuda_plan *c, struct pithi_gpu_call *a,
+                                   bool intersection, const pith_cuda_items *items,
+                                   void *cuda_stream, pith_error *error) {
+    pith_status status = check(c, a, items, cuda_stream, error);
+    if (status == PITH_OK && intersection)
+        status = behind(c, a, items, pithi_cuda_set_bytes(&c->table), &a->holding.spare, error);
+    if (status != PITH_OK) return status;
+    return launch(c, PITHI_GPU_sparse_hold, a, c->table.most_blocks, items->count, cuda_stream,
+                  error);
+}
+
+pith_status pithi_cuda_sparse_move(const pith_cuda_plan *c, struct pithi_gpu_call *a, bool adds,
+                                   const pith_cuda_items *items, void *cuda_stream,
+                                   pith_error *error) {
+    const uint64_t n = items->count, blocks = c->table.most_blocks;
+    pith_status status = pithi_cuda_open_workspace(c, a, items, cuda_stream, error);
+    if (status == PITH_OK)
+        status = launch(c, PITHI_GPU_sparse_held, a, blocks, n, cuda_stream, error);
+    if (status == PITH_OK) status = launch(c, PITHI_GPU_sparse_list, a, 1, n, cuda_stream, error);
+    if (status != PITH_OK) return status;
+    return launch(c, adds ? PITHI_GPU_sparse_scatter : PITHI_GPU_sparse_gather, a, blocks, n,
+                  cuda_stream, error);
+}
+
+pith_status pithi_cuda_sparse_clear(const pith_cuda_plan *c, struct pithi_gpu_call *a,
+                                    const pith_cuda_items *items, void *cuda_stream,
+                                    pith_error *error) {
+    return over_values(c, PITHI_GPU_sparse_clear, a, items->count, cuda_stream, error);
 }

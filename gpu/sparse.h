@@ -18,5 +18,16 @@ pith_status pithi_cuda_sparse_decode(const pith_cuda_plan *c, struct pithi_gpu_c
 pith_status pithi_cuda_sparse_reduce(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                      const pith_cuda_items *items, void *cuda_stream,
                                      pith_error *error);
+/* Of calls on the sets that slots hold. adds: values at their elements to tensors, or else out of
+ * them, or of residuals. */
+pith_status pithi_cuda_sparse_hold(const pith_cuda_plan *c, struct pithi_gpu_call *a,
+                                   bool intersection, const pith_cuda_items *items,
+                                   void *cuda_stream, pith_error *error);
+pith_status pithi_cuda_sparse_move(const pith_cuda_plan *c, struct pithi_gpu_call *a, bool adds,
+                                   const pith_cuda_items *items, void *cuda_stream,
+                                   pith_error *error);
+pith_status pithi_cuda_sparse_clear(const pith_cuda_plan *c, struct pithi_gpu_call *a,
+                                    const pith_cuda_items *items, void *cuda_stream,
+                                    pith_error *error);
 
 #endif

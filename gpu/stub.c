@@ -142,6 +142,36 @@ pith_status pith_cuda_verify(const pith_cuda_plan *cuda, const pith_cuda_stream 
     return refuse(error);
 }
 
+/* ---- Sets ------------------------------------------------------------------------------------*/
+
+pith_status pith_cuda_sparse_hold(const pith_cuda_plan *cuda, pith_cuda_stream *stream,
+                                  const pith_cuda_items *items, uint32_t per_item, int how,
+                                  void *cuda_stream, pith_error *error) {
+    (void)cuda, (void)stream, (void)items, (void)per_item, (void)how, (void)cuda_stream;
+    return refuse(error);
+}
+
+pith_status pith_cuda_sparse_gather(const pith_cuda_plan *cuda, const pith_cuda_stream *stream,
+                                    const pith_cuda_items *items, uint32_t dtype, void *cuda_stream,
+                                    pith_error *error) {
+    (void)cuda, (void)stream, (void)items, (void)dtype, (void)cuda_stream;
+    return refuse(error);
+}
+
+pith_status pith_cuda_sparse_scatter(const pith_cuda_plan *cuda, const pith_cuda_stream *stream,
+                                     const pith_cuda_items *items, uint32_t dtype, float scale,
+                                     void *cuda_stream, pith_error *error) {
+    (void)cuda, (void)stream, (void)items, (void)dtype, (void)scale, (void)cuda_stream;
+    return refuse(error);
+}
+
+pith_status pith_cuda_sparse_clear(const pith_cuda_plan *cuda, pith_cuda_stream *stream,
+                                   const pith_cuda_items *items, void *cuda_stream,
+                                   pith_error *error) {
+    (void)cuda, (void)stream, (void)items, (void)cuda_stream;
+    return refuse(error);
+}
+
 /* ---- Pages -----------------------------------------------------------------------------------*/
 
 pith_status pith_cuda_kv_encode_pages(const pith_cuda_plan *cuda, const pith_view *like,

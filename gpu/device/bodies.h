@@ -42,7 +42,7 @@
 #endif
 
 #ifdef PITHI_GPU_sparse
-#include "device/sparse/decode.h"
+#include "device/sparse/sets.h"
 #define PITHI_IF_sparse(x) x
 #else
 #define PITHI_IF_sparse(x)

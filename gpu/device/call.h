@@ -134,6 +134,13 @@ struct pithi_gpu_sieve {
     uint32_t round, level;
 };
 
+/* Of calls on sets that slots hold. dtype: of values side by side, which stand in place of frames;
+ * spare: of an intersection, room for the map of a frame, for each item. */
+struct pithi_gpu_holding {
+    uint32_t dtype;
+    uint8_t *spare;
+};
+
 /* What a call about a stream sets it to. */
 struct pithi_gpu_change {
     uint32_t what; /* enum pithi_gpu_setting */
@@ -157,6 +164,7 @@ struct pithi_gpu_call {
     uint8_t *workspace;
     struct pithi_gpu_paging paging;
     struct pithi_gpu_sieve sieve;
+    struct pithi_gpu_holding holding;
     uint8_t *sums; /* topk: f32 that a sum of frames is formed in; NULL: in the tensor */
     struct pithi_gpu_change change;
 };

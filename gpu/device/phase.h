@@ -103,6 +103,7 @@ PITHI_DEVICE uint64_t pithi_lane_runs(uint64_t x) {
 
 PITHI_DEVICE void pithi_atomic_max32(uint32_t *p, uint32_t x) { atomicMax(p, x); }
 PITHI_DEVICE void pithi_atomic_min32(uint32_t *p, uint32_t x) { atomicMin(p, x); }
+PITHI_DEVICE void pithi_atomic_or32(uint32_t *p, uint32_t x) { atomicOr(p, x); }
 PITHI_DEVICE uint32_t pithi_atomic_add32(uint32_t *p, uint32_t x) { return atomicAdd(p, x); }
 /* *p := x if it is `old`; returns what it was. */
 PITHI_DEVICE uint32_t pithi_atomic_swap32(uint32_t *p, uint32_t old, uint32_t x) {
@@ -202,6 +203,7 @@ PITHI_DEVICE void pithi_atomic_max32(uint32_t *p, uint32_t x) {
 PITHI_DEVICE void pithi_atomic_min32(uint32_t *p, uint32_t x) {
     if (x < *p) *p = x;
 }
+PITHI_DEVICE void pithi_atomic_or32(uint32_t *p, uint32_t x) { *p |= x; }
 PITHI_DEVICE uint32_t pithi_atomic_add32(uint32_t *p, uint32_t x) {
     const uint32_t before = *p;
     *p += x;

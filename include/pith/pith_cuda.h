@@ -81,6 +81,8 @@ typedef struct pith_cuda_sizes {
     uint64_t alignment;       /* of all of them */
     uint64_t sum_bytes;       /* topk: device memory per item that pith_cuda_reduce needs behind the
                                * workspace of its frames, where it writes bf16 or f16; else 0 */
+    uint64_t set_bytes; /* topk: device memory per item that pith_cuda_sparse_hold needs behind
+                               * the workspace of its frames, for an intersection; else 0 */
 } pith_cuda_sizes;
 
 /* Of the device side of a plan; a pure host function. */
@@ -251,6 +253,52 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_verify(const pith_cuda_plan *cuda,
                                                      const pith_cuda_stream *stream,
                                                      const pith_cuda_items *items,
                                                      void *cuda_stream, pith_error *error);
+
+/* ---- Sets ------------------------------------------------------------------------------------
+ * Of codec topk (sparse.h; PITH_ERR_UNSUPPORTED for others): the sets that slots of a stream hold,
+ * and values at their elements. A slot holds the set that its last encode chose, or what
+ * pith_cuda_sparse_hold made; unlike the CPU's, a decode leaves what it holds as it is. After
+ * pith_cuda_stream_init, _rollback and _pack it holds none.
+ *
+ * Gather and scatter take compact values in place of frames: those of item i, of dtype `values`
+ * (f32, bf16 or f16), in ascending order of their elements, are at frames[i], or at frame + i *
+ * frame_stride; capacity and lengths are bytes of them, whatever their alignment. There is one
+ * status word per item. A slot that holds no set has PITH_ERR_STATE. */
+
+/* As pith_sparse_hold, item by item: item i's slot holds the union or the intersection (PITH_SET_*)
+ * of the sets of frames i * per_item .. (i + 1) * per_item - 1, which have as many lengths and
+ * status words. Frames have the plan's own kind of header; with the values of a set that is held
+ * they are PITH_ERR_UNSUPPORTED. Where a status is not PITH_OK the slot holds what it held. Needs
+ * sizes.workspace_bytes for every frame, and for the intersection of several sizes.set_bytes for
+ * every item behind them. Takes each slot once; tensors are not looked at. */
+PITH_NODISCARD PITH_API pith_status pith_cuda_sparse_hold(const pith_cuda_plan *cuda,
+                                                          pith_cuda_stream *stream,
+                                                          const pith_cuda_items *items,
+                                                          uint32_t per_item, int how,
+                                                          void *cuda_stream, pith_error *error);
+/* As pith_sparse_gather: values of the tensor (f32, bf16 or f16) at the set's elements; without
+ * tensor and tensors, of the residual. lengths[i] is set to their bytes, 0 where the status is not
+ * PITH_OK; what is behind them stays as it is. PITH_ERR_SPACE: they are more than capacity.
+ * PITH_ERR_STATE, returned: no error feedback. Needs sizes.workspace_bytes for every item. */
+PITH_NODISCARD PITH_API pith_status pith_cuda_sparse_gather(const pith_cuda_plan *cuda,
+                                                            const pith_cuda_stream *stream,
+                                                            const pith_cuda_items *items,
+                                                            uint32_t values, void *cuda_stream,
+                                                            pith_error *error);
+/* As pith_sparse_scatter: the tensor += scale * values at the set's elements. PITH_ERR_SHAPE:
+ * lengths say that there are more or fewer values than elements, or capacity has less room.
+ * Workspace as for gather. Takes each slot once, but for pieces (tensors). */
+PITH_NODISCARD PITH_API pith_status pith_cuda_sparse_scatter(const pith_cuda_plan *cuda,
+                                                             const pith_cuda_stream *stream,
+                                                             const pith_cuda_items *items,
+                                                             uint32_t values, float scale,
+                                                             void *cuda_stream, pith_error *error);
+/* As pith_sparse_clear: the residual becomes +0 at the set's elements. Of items, slots and status
+ * are looked at alone. PITH_ERR_STATE, returned: no error feedback. Takes each slot once. */
+PITH_NODISCARD PITH_API pith_status pith_cuda_sparse_clear(const pith_cuda_plan *cuda,
+                                                           pith_cuda_stream *stream,
+                                                           const pith_cuda_items *items,
+                                                           void *cuda_stream, pith_error *error);
 
 /* ---- Pages ----------------------------------------------------------------------------------
  * As pith_kv_encode_pages and pith_kv_decode_pages, of `count` pages in one launch: pairs and what

@@ -65,6 +65,7 @@ struct pithi_gpu_set {
     uint8_t *out;                   /* decode: the slot's first element */
     uint32_t dtype;                 /* of these */
     bool add;                       /* to what is there */
+    uint32_t *marks;                /* hold: the map of the block, as words */
 };
 
 /* The team's memory. */

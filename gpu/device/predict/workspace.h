@@ -58,6 +58,10 @@ PITHI_INLINE uint64_t pithi_workspace_ties(const struct pithi_device_plan *t) {
 PITHI_INLINE uint64_t pithi_workspace_list(const struct pithi_device_plan *t) {
     return pithi_workspace_ties(t) + pithi_workspace_pad(4 * (t->most / PITHI_TILE + 1));
 }
+/* Of a map of the largest slot. */
+PITHI_INLINE uint64_t pithi_workspace_map(const struct pithi_device_plan *t) {
+    return pithi_workspace_pad(t->most / 8 + 8);
+}
 PITHI_INLINE uint64_t pithi_workspace_bytes(const struct pithi_device_plan *t) {
     if (t->device.kind == PITHI_DEVICE_sets)
         return pithi_workspace_list(t) + pithi_workspace_pad(4 * t->most_chosen);

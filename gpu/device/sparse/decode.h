@@ -192,11 +192,20 @@ PITHI_DEVICE uint32_t pithi_set_value(const struct pithi_device_plan *p,
     return pithi_group_decoded(code, pithi_float(scale), 0, false, saturated);
 }
 
-/* Element number `at` of the block, which is below n, := value i, or plus it. */
+/* What a walk over a set does with its elements: checks them alone, writes their values, or marks
+ * them in a map. */
+enum pithi_visit { PITHI_VISIT_LOOK, PITHI_VISIT_PUT, PITHI_VISIT_MARK };
+
+/* Element number `at` of the block, which is below n, := value i, or plus it; or its bit is set. */
 PITHI_DEVICE void pithi_set_put(const struct pithi_gpu_call *a, const struct pithi_gpu_shared *s,
-                                struct pithi_gpu_thread *t, uint64_t i, uint64_t at) {
+                                struct pithi_gpu_thread *t, uint64_t i, uint64_t at,
+                                enum pithi_visit visit) {
     const struct pithi_gpu_set *const c = &s->strip.set;
     const uint64_t e = c->first + at;
+    if (visit == PITHI_VISIT_MARK) {
+        pithi_atomic_or32(&c->marks[at / 32], 1u << at % 32);
+        return;
+    }
     if (e < s->strip.block.lo || e >= s->strip.block.hi) return;
     uint32_t x = pithi_set_value(&a->from.plan, c, i, &t->read.saturated);
     uint8_t *const to = c->out + e * pithi_width(c->dtype);
@@ -213,9 +222,9 @@ PITHI_DEVICE void pithi_set_fault(struct pithi_gpu_shared *s) {
     pithi_atomic_max32(&s->strip.fault, PITHI_DAMAGED);
 }
 
-PITHI_PHASE(pithi_all_walk, bool puts) {
-    for (uint64_t i = t->tid; puts && i < s->strip.set.count; i += PITHI_TEAM)
-        pithi_set_put(a, s, t, i, i);
+PITHI_PHASE(pithi_all_walk, enum pithi_visit visit) {
+    for (uint64_t i = t->tid; visit && i < s->strip.set.count; i += PITHI_TEAM)
+        pithi_set_put(a, s, t, i, i, visit);
 }
 
 /* Four bytes of `bytes` at p; 0 behind their end. */
@@ -257,7 +266,7 @@ PITHI_DEVICE uint64_t pithi_elias_number(const struct pithi_gpu_set *c, uint64_t
     return number < c->n ? number : c->n;
 }
 
-PITHI_PHASE(pithi_ones_walk, uint32_t strip, bool puts) {
+PITHI_PHASE(pithi_ones_walk, uint32_t strip, enum pithi_visit visit) {
     const struct pithi_gpu_set *const c = &s->strip.set;
     const uint64_t first = 32 * ((uint64_t)strip * PITHI_TEAM + t->tid), end = pithi_ones_bits(c);
     uint64_t i = s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid);
@@ -270,8 +279,8 @@ PITHI_PHASE(pithi_ones_walk, uint32_t strip, bool puts) {
             at = c->form == PITHI_INDEX_BITMAP ? bit : pithi_elias_number(c, bit, i);
         if (at >= c->n)
             pithi_set_fault(s);
-        else if (puts)
-            pithi_set_put(a, s, t, i, at);
+        else if (visit)
+            pithi_set_put(a, s, t, i, at, visit);
     }
 }
 
@@ -334,7 +343,7 @@ PITHI_LOCAL(pithi_packed_look, uint32_t first, uint32_t parity) {
         t->predict.total += (uint64_t)x + 1;
     }
 }
-PITHI_PHASE(pithi_packed_walk, uint32_t first, uint32_t parity, bool puts) {
+PITHI_PHASE(pithi_packed_walk, uint32_t first, uint32_t parity, enum pithi_visit visit) {
     const struct pithi_gpu_set *const c = &s->strip.set;
     const uint32_t groups = pithi_packed_groups(c);
     uint64_t next = s->strip.carry[parity] + pithi_scan_before(s, 0, t->tid);
@@ -352,8 +361,8 @@ PITHI_PHASE(pithi_packed_walk, uint32_t first, uint32_t parity, bool puts) {
         next = at + 1;
         if (at >= c->n)
             pithi_set_fault(s);
-        else if (puts)
-            pithi_set_put(a, s, t, i, at);
+        else if (visit)
+            pithi_set_put(a, s, t, i, at, visit);
     }
 }
 
@@ -406,12 +415,11 @@ PITHI_PHASE(pithi_runs_walk, uint32_t strip) {
     s->strip.word[2][t->tid] = (uint32_t)rank;
 }
 /* A warp fills the runs that its threads found. */
-PITHI_PHASE(pithi_runs_fill, uint32_t strip) {
+PITHI_PHASE(pithi_runs_fill, enum pithi_visit visit) {
     const uint32_t warp = t->tid / PITHI_WARP * PITHI_WARP;
-    (void)strip;
     for (uint32_t k = warp; k < warp + PITHI_WARP; k++)
         for (uint32_t i = t->tid % PITHI_WARP; i < s->strip.word[1][k]; i += PITHI_WARP)
-            pithi_set_put(a, s, t, s->strip.word[2][k] + i, s->strip.word[0][k] + i);
+            pithi_set_put(a, s, t, s->strip.word[2][k] + i, s->strip.word[0][k] + i, visit);
 }
 PITHI_PHASE(pithi_runs_end, uint32_t strips) {
     (void)a;
@@ -422,7 +430,7 @@ PITHI_PHASE(pithi_runs_end, uint32_t strips) {
 
 PITHI_DEVICE void pithi_runs_decode(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                     struct pithi_gpu_thread *t, struct pithi_team *team,
-                                    bool puts) {
+                                    enum pithi_visit visit) {
     const uint32_t strips = (uint32_t)((s->strip.set.index_bytes + PITHI_TEAM - 1) / PITHI_TEAM);
     for (uint32_t strip = 0; strip < strips; strip++) {
         PITHI_RUN(pithi_runs_read, strip);
@@ -430,14 +438,14 @@ PITHI_DEVICE void pithi_runs_decode(const struct pithi_gpu_call *a, struct pithi
         PITHI_RUN(pithi_runs_turn, strip);
         PITHI_SCAN(1);
         PITHI_RUN(pithi_runs_walk, strip);
-        if (puts) PITHI_RUN(pithi_runs_fill, strip);
+        if (visit) PITHI_RUN(pithi_runs_fill, visit);
     }
     PITHI_RUN(pithi_runs_end, strips);
 }
 
 PITHI_DEVICE void pithi_packed_decode(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                       struct pithi_gpu_thread *t, struct pithi_team *team,
-                                      bool puts) {
+                                      enum pithi_visit visit) {
     const uint32_t groups = pithi_packed_groups(&s->strip.set);
     uint32_t parity = 0;
     PITHI_STEP(pithi_packed_sum, 0);
@@ -447,28 +455,29 @@ PITHI_DEVICE void pithi_packed_decode(const struct pithi_gpu_call *a, struct pit
     for (uint32_t g = 0; g < groups; g += PITHI_SET_GROUPS, parity = !parity) {
         PITHI_STEP(pithi_packed_look, g, parity);
         PITHI_SCAN(0);
-        PITHI_RUN(pithi_packed_walk, g, parity, puts);
+        PITHI_RUN(pithi_packed_walk, g, parity, visit);
     }
 }
 
-/* Part of a body: visits every element of the set, with `puts` to write its value, and finds out
- * whether the bytes are those of a set. */
+/* Part of a body: visits every element of the set, and finds out whether the bytes are those of a
+ * set. */
 PITHI_DEVICE void pithi_set_walk(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
-                                 struct pithi_gpu_thread *t, struct pithi_team *team, bool puts) {
+                                 struct pithi_gpu_thread *t, struct pithi_team *team,
+                                 enum pithi_visit visit) {
     const struct pithi_gpu_set *const c = &s->strip.set;
     if (c->form == PITHI_INDEX_ALL) {
-        PITHI_RUN(pithi_all_walk, puts);
+        PITHI_RUN(pithi_all_walk, visit);
     } else if (c->form == PITHI_INDEX_RUNS) {
-        pithi_runs_decode(a, s, t, team, puts);
+        pithi_runs_decode(a, s, t, team, visit);
     } else if (c->form == PITHI_INDEX_PACKED) {
-        pithi_packed_decode(a, s, t, team, puts);
+        pithi_packed_decode(a, s, t, team, visit);
     } else if (c->form != PITHI_INDEX_EMPTY) {
         const uint32_t strips =
             (uint32_t)((pithi_ones_bits(c) + 32 * PITHI_TEAM - 1) / (32 * PITHI_TEAM));
         for (uint32_t strip = 0; strip < strips; strip++) {
             PITHI_STEP(pithi_ones_look, strip);
             PITHI_SCAN(0);
-            PITHI_RUN(pithi_ones_walk, strip, puts);
+            PITHI_RUN(pithi_ones_walk, strip, visit);
         }
         PITHI_RUN(pithi_ones_end, strips);
     }
@@ -500,7 +509,7 @@ PITHI_BODY(pithi_sparse_judge) {
         PITHI_SCAN(0);
         PITHI_RUN(pithi_block_compare, number);
     }
-    if (s->strip.block.legible) pithi_set_walk(a, s, t, team, false);
+    if (s->strip.block.legible) pithi_set_walk(a, s, t, team, PITHI_VISIT_LOOK);
     PITHI_RUN(pithi_topk_answer, number);
 }
 
@@ -567,7 +576,7 @@ PITHI_DEVICE void pithi_topk_values(const struct pithi_gpu_call *a, struct pithi
                                     struct pithi_gpu_thread *t, struct pithi_team *team,
                                     uint64_t number) {
     if (!s->strip.set.add) PITHI_RUN(pithi_topk_zero, number);
-    pithi_set_walk(a, s, t, team, true);
+    pithi_set_walk(a, s, t, team, PITHI_VISIT_PUT);
     if (a->from.plan.device.sets.values == PITH_I8 && s->strip.set.count)
         PITHI_RUN(pithi_topk_poisoned, pithi_packed_groups(&s->strip.set));
 }
@@ -624,12 +633,17 @@ PITHI_PHASE(pithi_topk_sum_close, uint64_t number) {
     }
 }
 
+/* Behind it no thread looks at this frame any more: the block of an empty set has no phase. */
+PITHI_PHASE(pithi_topk_summed, uint32_t k) { (void)a, (void)s, (void)t, (void)k; }
+
 PITHI_BODY(pithi_sparse_reduce) {
     PITHI_RUN(pithi_topk_sum_open, number);
     if (s->bad != UINT32_MAX) return;
     for (uint32_t k = 0; k < a->per_item; k++) {
         PITHI_RUN(pithi_topk_summand, number, k);
-        if (s->strip.block.live) pithi_topk_values(a, s, t, team, number);
+        if (!s->strip.block.live) continue;
+        pithi_topk_values(a, s, t, team, number);
+        PITHI_RUN(pithi_topk_summed, k);
     }
     if (s->strip.block.live && (a->sums || a->scale != 1.0f))
         PITHI_RUN(pithi_topk_sum_close, number);

@@ -379,6 +379,13 @@ PITHI_PHASE(pithi_map_write, uint64_t bytes) {
     for (uint64_t i = t->tid; i < bytes; i += PITHI_TEAM) s->strip.set.index[i] = map[i];
 }
 
+/* A block that is sent whole is chosen whole: the slot holds all of it. */
+PITHI_PHASE(pithi_map_fill, uint32_t n) {
+    uint8_t *const map = pithi_chosen_map(a, &s->to) + s->strip.set.first / 8;
+    for (uint32_t i = t->tid; i < (n + 7) / 8; i += PITHI_TEAM)
+        map[i] = (uint8_t)(n - 8 * i < 8 ? (1u << (n - 8 * i)) - 1 : 0xFF);
+}
+
 /* Low bits of the list, one behind the other. */
 PITHI_PHASE(pithi_low_write, uint32_t tid) {
     const struct pithi_gpu_set *const c = &s->strip.set;
@@ -472,7 +479,9 @@ PITHI_PHASE(pithi_packed_write, uint32_t first, uint32_t parity) {
 PITHI_DEVICE void pithi_set_write(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                   struct pithi_gpu_thread *t, struct pithi_team *team) {
     const struct pithi_gpu_set *const c = &s->strip.set;
-    if (c->form == PITHI_INDEX_BITMAP) {
+    if (c->form == PITHI_INDEX_ALL) {
+        PITHI_RUN(pithi_map_fill, c->n);
+    } else if (c->form == PITHI_INDEX_BITMAP) {
         PITHI_RUN(pithi_map_write, (c->n + 7) / 8);
     } else if (c->form == PITHI_INDEX_ELIAS_FANO) {
         PITHI_RUN(pithi_low_write, 0);

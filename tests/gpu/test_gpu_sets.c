@@ -1,0 +1,572 @@
+/* test_gpu_sets.c - the sets that slots of a device stream hold: made by encodes and of frames,
+ * their values gathered and scattered, residuals cleared there; all as on the CPU, bit for bit.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "gen.h"
+#include "trip.h"
+
+/* ---- Values in place of frames ---------------------------------------------------------------*/
+
+/* A call on all slots. Behind the values of each slot there is room for one more. */
+struct moves {
+    pith_cuda_items items;
+    struct mirror tensor, value, lengths, status;
+    void *work;
+    uint32_t dtype; /* of values */
+    size_t stride;
+};
+
+static void moves_open(struct moves *m, const struct rig *r, uint32_t tensor, uint32_t dtype,
+                       size_t offset) {
+    const size_t slots = (size_t)r->slots, work = (size_t)r->sizes.workspace_bytes * slots;
+    *m = (struct moves){.dtype = dtype};
+    m->stride = (size_t)(r->count + 1) * pith_dtype_bytes(dtype);
+    mirror_open(&m->tensor, (size_t)r->count * pith_dtype_bytes(tensor), offset);
+    mirror_open(&m->value, m->stride * slots, offset);
+    mirror_open(&m->lengths, 8 * slots, 0);
+    mirror_open(&m->status, 4 * slots, 0);
+    m->work = device_alloc(work);
+    m->items = (pith_cuda_items){.size = sizeof m->items,
+                                 .count = slots,
+                                 .dtype = tensor,
+                                 .tensor = m->tensor.device,
+                                 .frame = m->value.device,
+                                 .frame_stride = m->stride,
+                                 .capacity = m->stride,
+                                 .lengths = (uint64_t *)(void *)m->lengths.device,
+                                 .status = (int32_t *)(void *)m->status.device,
+                                 .workspace = m->work,
+                                 .workspace_bytes = work};
+}
+
+static void moves_push(const struct moves *m) {
+    mirror_push(&m->tensor);
+    mirror_push(&m->value);
+    mirror_push(&m->lengths);
+    mirror_push(&m->status);
+}
+static void moves_pull(struct moves *m) {
+    mirror_pull(&m->tensor);
+    mirror_pull(&m->value);
+    mirror_pull(&m->lengths);
+    mirror_pull(&m->status);
+}
+#define MOVES_RUN(m, call) \
+    do {                   \
+        moves_push(m);     \
+        CHECK_OK(call);    \
+        moves_pull(m);     \
+    } while (0)
+
+static void moves_close(struct moves *m) {
+    mirror_close(&m->tensor);
+    mirror_close(&m->value);
+    mirror_close(&m->lengths);
+    mirror_close(&m->status);
+    device_free(m->work);
+}
+
+static pith_status moves_status(const struct moves *m, uint64_t slot) {
+    int32_t status;
+    memcpy(&status, m->status.host + 4 * slot, 4);
+    return (pith_status)status;
+}
+static uint64_t *moves_length(const struct moves *m, uint64_t slot) {
+    return (uint64_t *)(void *)m->lengths.host + slot;
+}
+static uint8_t *moves_value(const struct moves *m, uint64_t slot) {
+    return m->value.host + slot * m->stride;
+}
+
+static pith_status gather(const struct rig *r, const struct moves *m) {
+    return pith_cuda_sparse_gather(r->plan, r->stream, &m->items, m->dtype, device_stream(), NULL);
+}
+static pith_status scatter(const struct rig *r, const struct moves *m, float scale) {
+    return pith_cuda_sparse_scatter(r->plan, r->stream, &m->items, m->dtype, scale, device_stream(),
+                                    NULL);
+}
+static pith_status clear(const struct rig *r, const struct moves *m) {
+    return pith_cuda_sparse_clear(r->plan, r->stream, &m->items, device_stream(), NULL);
+}
+
+static uint64_t held_of(const struct rig *r, uint64_t slot) {
+    pith_sparse_state state = {.size = sizeof state};
+    CHECK_OK(pith_sparse_get_state(r->cpu.stream, slot, &state));
+    CHECK(state.holds);
+    return state.held;
+}
+
+/* ---- The device does as the CPU does ---------------------------------------------------------*/
+
+/* Gathers from the tensor that is given, or from the residual, and compares with the CPU. */
+static void check_gather(struct rig *r, struct moves *m, bool residual) {
+    const pith_view from = pith_view_flat(m->tensor.host, m->items.dtype, r->count);
+    const size_t width = pith_dtype_bytes(m->dtype);
+    memset(m->value.host, UNTOUCHED, m->value.bytes);
+    if (residual) m->items.tensor = NULL;
+    MOVES_RUN(m, gather(r, m));
+    m->items.tensor = m->tensor.device;
+    for (uint64_t s = 0; s < r->slots; s++) {
+        const uint64_t held = held_of(r, s);
+        uint8_t *const wanted = allocate((size_t)held * width);
+        const pith_view view = pith_view_flat(wanted, m->dtype, held);
+        CHECK_OK(pith_sparse_gather(r->cpu.work, r->cpu.stream, s, residual ? NULL : &from, &view));
+        CHECK_OK(moves_status(m, s));
+        CHECK(*moves_length(m, s) == held * width);
+        CHECK(memcmp(moves_value(m, s), wanted, (size_t)held * width) == 0);
+        CHECK(all_bytes(moves_value(m, s) + held * width, m->stride - (size_t)held * width,
+                        UNTOUCHED));
+        free(wanted);
+    }
+}
+
+/* Both hold the same elements: numbers of elements, gathered from a tensor of them. */
+static void check_held(struct rig *r) {
+    struct moves m;
+    moves_open(&m, r, PITH_F32, PITH_F32, 0);
+    for (uint64_t i = 0; i < r->count; i++)
+        store_float(m.tensor.host, PITH_F32, (size_t)i, bits_of((float)i));
+    check_gather(r, &m, false);
+    moves_close(&m);
+}
+
+/* Values that were gathered are scattered to a tensor of any dtype. */
+static void check_scatter(struct rig *r, struct moves *m, float scale, uint64_t seed) {
+    uint8_t *const wanted = allocate(m->tensor.bytes);
+    gen_fill(GEN_BITS, seed, m->items.dtype, m->tensor.host, r->count);
+    memcpy(wanted, m->tensor.host, m->tensor.bytes);
+    const pith_view to = pith_view_flat(wanted, m->items.dtype, r->count);
+    for (uint64_t s = 0; s < r->slots; s++) {
+        uint8_t *const value = copy_of(moves_value(m, s), (size_t)*moves_length(m, s));
+        const pith_view view = pith_view_flat(value, m->dtype, held_of(r, s));
+        CHECK_OK(pith_sparse_scatter(r->cpu.work, r->cpu.stream, s, &view, scale, &to));
+        free(value);
+    }
+    MOVES_RUN(m, scatter(r, m, scale));
+    for (uint64_t s = 0; s < r->slots; s++) CHECK_OK(moves_status(m, s));
+    CHECK(memcmp(m->tensor.host, wanted, m->tensor.bytes) == 0);
+    free(wanted);
+}
+
+static void check_clear(struct rig *r, struct moves *m) {
+    MOVES_RUN(m, clear(r, m));
+    for (uint64_t s = 0; s < r->slots; s++) {
+        CHECK_OK(moves_status(m, s));
+        CHECK_OK(pith_sparse_clear(r->cpu.work, r->cpu.stream, s));
+    }
+    rig_check_stream(r);
+}
+
+/* Encodes every slot on both sides; frames and streams are the same. */
+static void encode_both(struct rig *r, int kind, uint64_t seed) {
+    struct job j;
+    job_open(&j, r, r->slots, r->slots, r->layout.dtype, 0);
+    gen_fill((enum gen)kind, seed, r->layout.dtype, j.tensor.host, r->count);
+    const pith_view view = pith_view_flat(j.tensor.host, r->layout.dtype, r->count);
+    JOB_RUN(&j, pith_cuda_encode(r->plan, r->stream, &j.items, 0, device_stream(), NULL));
+    for (uint64_t s = 0; s < r->slots; s++) {
+        const struct frame f = stream_encode(&r->cpu, &view, s, false);
+        CHECK_OK(job_status(&j, s));
+        CHECK(*job_length(&j, s) == f.length);
+        CHECK(memcmp(job_frame(&j, s), f.bytes, f.length) == 0);
+        free(f.bytes);
+    }
+    rig_check_stream(r);
+    job_close(&j);
+}
+
+/* ---- What an encode chose --------------------------------------------------------------------*/
+
+static const char *const specs[] = {
+    "topk:k=7",
+    "topk:density=0.1,control=exact,values=f16,block=256,ef=full",
+    "topk:density=0.02,values=none,ef=full,clear=call",
+    "topk:density=0.2,values=int8,index=fast,block=2048,ef=ema:0.9",
+    "topk:density=0.05,control=micro,cap=1,block=64,ef=full",
+    "topk:density=0.5,control=nonzero,block=512,ef=full,clear=call",
+    "topk:density=0.99,block=128",
+};
+enum { SPECS = sizeof specs / sizeof specs[0] };
+
+static void one_choice(const char *spec, uint64_t n, uint64_t slots, uint64_t number) {
+    pith_layout layout = flat_layout(trip_reals[number % 3], PITH_NONE, n);
+    const uint32_t tensor = trip_reals[number / 2 % 3], dtype = trip_reals[number / 5 % 3];
+    const bool remembers = strstr(spec, "ef=") != NULL;
+    static const int kinds[] = {GEN_NOISE, GEN_EQUAL, GEN_HOLES, GEN_BITS};
+    struct rig r;
+    struct moves m;
+    context("%s of %llu elements in %llu slots, number %llu", spec, (unsigned long long)n,
+            (unsigned long long)slots, (unsigned long long)number);
+    device_order((int)(number % (uint64_t)device_orders()));
+    layout.slots = slots;
+    CHECK(rig_open(&r, spec, &layout));
+    moves_open(&m, &r, tensor, dtype, number % 7);
+    for (uint64_t step = 0; step < 2; step++) {
+        encode_both(&r, kinds[(number + step) % 4], number + step);
+        check_held(&r);
+        gen_fill(GEN_BITS, number, tensor, m.tensor.host, n);
+        check_gather(&r, &m, false);
+        check_scatter(&r, &m, step ? 0.25f : 1, number);
+        if (!remembers) continue;
+        check_gather(&r, &m, true);
+        check_clear(&r, &m);
+    }
+    /* A step that is taken back, the residual's clearing with it, leaves no set. */
+    const uint64_t last = pith_stream_step(r.cpu.stream, 0) - 1;
+    CHECK_OK(pith_stream_rollback(r.cpu.work, r.cpu.stream, last));
+    CHECK_OK(pith_cuda_stream_rollback(r.plan, r.stream, last, device_stream(), NULL));
+    rig_check_stream(&r);
+    MOVES_RUN(&m, gather(&r, &m));
+    for (uint64_t s = 0; s < r.slots; s++) CHECK_STATUS(PITH_ERR_STATE, moves_status(&m, s));
+    moves_close(&m);
+    rig_close(&r);
+}
+
+static void test_chosen(void **state) {
+    (void)state;
+    static const uint64_t counts[] = {0, 1, 2, 63, 64, 65, 129, 1000, 5003, 70000};
+    uint64_t number = 0;
+    for (size_t k = 0; k < SPECS; k++)
+        for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++, number++)
+            one_choice(specs[k], counts[i], counts[i] >= 1000 ? 1 + number % 3 : 1, number);
+}
+
+/* A block of which all is sent, since that is shorter, is held whole. */
+static void test_sent_whole(void **state) {
+    (void)state;
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 192);
+    struct rig r;
+    context("blocks that are sent whole");
+    CHECK(rig_open(&r, "topk:k=191,control=exact,values=f16,block=64", &layout));
+    encode_both(&r, GEN_NOISE, 1);
+    CHECK(held_of(&r, 0) == 192);
+    check_held(&r);
+    rig_close(&r);
+}
+
+/* ---- Sets of frames --------------------------------------------------------------------------*/
+
+/* Frames of `each` ranks for every slot, made on the CPU, each rank with a stream that is new. */
+static void make_frames(struct rig *r, struct job *j, uint64_t each, int kind) {
+    const uint32_t dtype = r->layout.dtype;
+    uint8_t *const value = allocate((size_t)r->count * pith_dtype_bytes(dtype));
+    const pith_view view = pith_view_flat(value, dtype, r->count);
+    struct stream rank;
+    stream_open_end(&rank, &r->cpu, NULL);
+    for (uint64_t i = 0; i < each; i++) {
+        gen_fill((enum gen)kind, i + 1, dtype, value, r->count);
+        CHECK_OK(pith_stream_reset(rank.work, rank.stream));
+        for (uint64_t s = 0; s < r->slots; s++) {
+            const struct frame f = stream_encode(&rank, &view, s, false);
+            memcpy(job_frame(j, s * each + i), f.bytes, f.length);
+            *job_length(j, s * each + i) = f.length;
+            free(f.bytes);
+        }
+    }
+    stream_close(&rank);
+    free(value);
+}
+
+static void hold_on_cpu(struct rig *r, const struct job *j, uint64_t each, int how) {
+    const void **const frames = allocate((size_t)each * sizeof *frames);
+    size_t *const lengths = allocate((size_t)each * sizeof *lengths);
+    for (uint64_t s = 0; s < r->slots; s++) {
+        for (uint64_t i = 0; i < each; i++) {
+            frames[i] = job_frame(j, s * each + i);
+            lengths[i] = (size_t)*job_length(j, s * each + i);
+        }
+        CHECK_OK(
+            pith_sparse_hold(r->cpu.work, r->cpu.stream, s, frames, lengths, (size_t)each, how));
+    }
+    free(lengths);
+    free((void *)frames);
+}
+
+static void open_frames(struct job *j, const struct rig *r, uint64_t each) {
+    const uint64_t frames = r->slots * each;
+    job_open(j, r, r->slots, frames, r->layout.dtype, 0);
+    device_free(j->work);
+    j->items.workspace_bytes = frames * r->sizes.workspace_bytes + r->slots * r->sizes.set_bytes;
+    j->items.workspace = j->work = device_alloc((size_t)j->items.workspace_bytes);
+    j->items.tensor = NULL;
+}
+
+static pith_status hold(const struct rig *r, const struct job *j, uint64_t each, int how) {
+    return pith_cuda_sparse_hold(r->plan, r->stream, &j->items, (uint32_t)each, how,
+                                 device_stream(), NULL);
+}
+
+static void one_hold(const char *spec, uint64_t n, uint64_t slots, uint64_t each, int kind,
+                     uint64_t number) {
+    pith_layout layout = flat_layout(trip_reals[number % 3], PITH_NONE, n);
+    struct rig r;
+    struct job j;
+    layout.slots = slots;
+    if (number % 4 == 0) layout.flags |= PITH_LAYOUT_CHECKSUMS;
+    CHECK(rig_open(&r, spec, &layout));
+    open_frames(&j, &r, each);
+    make_frames(&r, &j, each, kind);
+    for (int how = PITH_SET_UNION; how <= PITH_SET_INTERSECTION; how++) {
+        context("%s: sets of %llu frames of %llu elements, %s, values %d", spec,
+                (unsigned long long)each, (unsigned long long)n,
+                how == PITH_SET_UNION ? "union" : "intersection", kind);
+        device_order((int)((number + (uint64_t)how) % (uint64_t)device_orders()));
+        JOB_RUN(&j, hold(&r, &j, each, how));
+        for (uint64_t i = 0; i < j.frames; i++) CHECK_OK(job_status(&j, i));
+        hold_on_cpu(&r, &j, each, how);
+        check_held(&r);
+        rig_check_stream(&r);
+    }
+    job_close(&j);
+    rig_close(&r);
+}
+
+/* Every form of a set: EMPTY, ALL, BITMAP, ELIAS_FANO, PACKED, RUNS (values that repeat). */
+static void test_hold(void **state) {
+    (void)state;
+    static const uint64_t counts[] = {0, 1, 65, 1000, 9001};
+    static const int kinds[] = {GEN_NOISE, GEN_SPARSE, GEN_HOLES, GEN_EQUAL, GEN_LARGE};
+    static const char *const more[] = {"topk:density=0.3,index=fast,block=512,values=none",
+                                       "topk:density=0.04,index=fast,block=4096",
+                                       "topk:density=0.1,control=nonzero,cap=255,block=256"};
+    uint64_t number = 0;
+    for (size_t k = 0; k < SPECS + sizeof more / sizeof more[0]; k++)
+        for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++, number++)
+            one_hold(k < SPECS ? specs[k] : more[k - SPECS], counts[i],
+                     counts[i] >= 1000 ? 1 + number % 3 : 1, 1 + number % 4, kinds[number % 5],
+                     number);
+}
+
+/* Two phases, several steps: what ranks choose, the union, sums there, what stays. */
+static void test_two_phases(void **state) {
+    (void)state;
+    enum { RANKS = 3, N = 3000 };
+    const pith_layout layout = flat_layout(PITH_BF16, PITH_NONE, N);
+    struct rig r[RANKS];
+    struct job j;
+    struct moves m;
+    context("two phases");
+    for (int i = 0; i < RANKS; i++)
+        CHECK(
+            rig_open(&r[i], "topk:density=0.02,values=none,ef=full,clear=call,block=512", &layout));
+    open_frames(&j, &r[0], RANKS);
+    moves_open(&m, &r[0], PITH_BF16, PITH_F32, 4);
+    for (uint64_t step = 0; step < 4; step++) {
+        for (uint64_t i = 0; i < RANKS; i++) {
+            struct job own;
+            job_open(&own, &r[i], 1, 1, PITH_BF16, 0);
+            gen_fill(GEN_NOISE, step * RANKS + i, PITH_BF16, own.tensor.host, N);
+            const pith_view view = pith_view_flat(own.tensor.host, PITH_BF16, N);
+            JOB_RUN(&own,
+                    pith_cuda_encode(r[i].plan, r[i].stream, &own.items, 0, device_stream(), NULL));
+            const struct frame f = stream_encode(&r[i].cpu, &view, 0, false);
+            CHECK(*job_length(&own, 0) == f.length);
+            CHECK(memcmp(job_frame(&own, 0), f.bytes, f.length) == 0);
+            memcpy(job_frame(&j, i), f.bytes, f.length);
+            *job_length(&j, i) = f.length;
+            free(f.bytes);
+            job_close(&own);
+        }
+        for (int i = 0; i < RANKS; i++) {
+            JOB_RUN(&j, hold(&r[i], &j, RANKS, PITH_SET_UNION));
+            hold_on_cpu(&r[i], &j, RANKS, PITH_SET_UNION);
+            check_gather(&r[i], &m, true);
+            check_scatter(&r[i], &m, 1.0f / RANKS, step);
+            check_clear(&r[i], &m);
+        }
+    }
+    moves_close(&m);
+    job_close(&j);
+    for (int i = 0; i < RANKS; i++) rig_close(&r[i]);
+}
+
+/* ---- What is refused -------------------------------------------------------------------------*/
+
+/* A frame that cannot be read leaves the slot with the set that it held; other slots get theirs. */
+static void test_bad_frames(void **state) {
+    (void)state;
+    enum { N = 4000, EACH = 2 };
+    pith_layout layout = flat_layout(PITH_F32, PITH_NONE, N);
+    struct rig r;
+    struct job j, bad;
+    size_t length;
+    context("frames that cannot be held");
+    layout.slots = 2;
+    CHECK(rig_open(&r, "topk:density=0.1,block=256", &layout));
+    open_frames(&j, &r, EACH);
+    make_frames(&r, &j, EACH, GEN_NOISE);
+    JOB_RUN(&j, hold(&r, &j, EACH, PITH_SET_UNION));
+    hold_on_cpu(&r, &j, EACH, PITH_SET_UNION);
+    open_frames(&bad, &r, EACH);
+    for (int which = 0; which < 3; which++) {
+        make_frames(&r, &bad, EACH, GEN_SPARSE);
+        for (uint64_t i = EACH; i < 2 * EACH; i++) { /* slot 1 goes on holding what it does */
+            memcpy(job_frame(&bad, i), job_frame(&j, i), j.stride);
+            *job_length(&bad, i) = *job_length(&j, i);
+        }
+        pith_status wanted = PITH_ERR_CORRUPT;
+        uint8_t *const last = job_frame(&bad, 1);
+        if (which == 0) { /* a form that there is not */
+            struct frame f = {last, (size_t)*job_length(&bad, 1)};
+            last[header_of(&f) + 64] = 7;
+        } else if (which == 1) {
+            *job_length(&bad, 1) -= 1;
+            wanted = PITH_ERR_TRUNCATED;
+        } else {
+            struct stream rank;
+            uint8_t value[4 * N];
+            gen_fill(GEN_NOISE, 9, PITH_F32, value, N);
+            const pith_view view = pith_view_flat(value, PITH_F32, N);
+            stream_open_end(&rank, &r.cpu, NULL);
+            free(stream_encode(&rank, &view, 0, false).bytes);
+            CHECK_OK(encode_one(rank.work, rank.stream, &view, 0, PITH_SAME_SET, last, bad.stride,
+                                &length));
+            *job_length(&bad, 1) = length;
+            wanted = PITH_ERR_UNSUPPORTED;
+            stream_close(&rank);
+        }
+        JOB_RUN(&bad, hold(&r, &bad, EACH, which % 2 ? PITH_SET_INTERSECTION : PITH_SET_UNION));
+        CHECK_OK(job_status(&bad, 0));
+        CHECK_STATUS(wanted, job_status(&bad, 1));
+        CHECK_OK(job_status(&bad, 2));
+        CHECK_OK(job_status(&bad, 3));
+        if (which % 2 == 0) check_held(&r);
+    }
+    job_close(&bad);
+    job_close(&j);
+    rig_close(&r);
+}
+
+static void test_no_set(void **state) {
+    (void)state;
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 300);
+    struct rig r;
+    struct moves m;
+    context("no set is held");
+    CHECK(rig_open(&r, "topk:k=9,ef=full", &layout));
+    moves_open(&m, &r, PITH_F32, PITH_F32, 0);
+    uint8_t *const before = rig_stream_image(&r);
+    for (int call = 0; call < 3; call++) {
+        MOVES_RUN(&m, call == 0 ? gather(&r, &m) : call == 1 ? scatter(&r, &m, 1) : clear(&r, &m));
+        CHECK_STATUS(PITH_ERR_STATE, moves_status(&m, 0));
+        if (call == 0) CHECK(*moves_length(&m, 0) == 0);
+        CHECK(all_bytes(m.value.host, m.value.bytes, UNTOUCHED));
+        CHECK(all_bytes(m.tensor.host, m.tensor.bytes, UNTOUCHED));
+    }
+    uint8_t *const after = rig_stream_image(&r);
+    CHECK(memcmp(before, after, (size_t)r.sizes.stream_bytes) == 0);
+    free(after);
+    free(before);
+    moves_close(&m);
+    rig_close(&r);
+}
+
+/* Values that are more than there is room for, or others than the set has elements. */
+static void test_counts(void **state) {
+    (void)state;
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 300);
+    struct rig r;
+    struct moves m;
+    context("counts of values");
+    CHECK(rig_open(&r, "topk:k=9,control=exact", &layout));
+    encode_both(&r, GEN_NOISE, 3);
+    CHECK(held_of(&r, 0) == 9);
+    moves_open(&m, &r, PITH_F32, PITH_BF16, 0);
+    m.items.capacity = 17;
+    MOVES_RUN(&m, gather(&r, &m));
+    CHECK_STATUS(PITH_ERR_SPACE, moves_status(&m, 0));
+    CHECK(*moves_length(&m, 0) == 0);
+    CHECK(all_bytes(m.value.host, m.value.bytes, UNTOUCHED));
+    m.items.capacity = 18;
+    MOVES_RUN(&m, gather(&r, &m));
+    CHECK_OK(moves_status(&m, 0));
+    CHECK(*moves_length(&m, 0) == 18);
+    CHECK(all_bytes(m.value.host + 18, m.value.bytes - 18, UNTOUCHED));
+    for (uint64_t length = 16; length <= 20; length += 4) {
+        *moves_length(&m, 0) = length;
+        MOVES_RUN(&m, scatter(&r, &m, 1));
+        CHECK_STATUS(PITH_ERR_SHAPE, moves_status(&m, 0));
+    }
+    m.items.lengths = NULL;
+    m.items.capacity = 17;
+    MOVES_RUN(&m, scatter(&r, &m, 1));
+    CHECK_STATUS(PITH_ERR_SHAPE, moves_status(&m, 0));
+    CHECK(all_bytes(m.tensor.host, m.tensor.bytes, UNTOUCHED));
+    m.items.capacity = 18;
+    MOVES_RUN(&m, scatter(&r, &m, 1));
+    CHECK_OK(moves_status(&m, 0));
+    CHECK(!all_bytes(m.tensor.host, m.tensor.bytes, UNTOUCHED));
+    moves_close(&m);
+    rig_close(&r);
+}
+
+/* Wrong arguments are returned: nothing is launched. */
+static void test_arguments(void **state) {
+    (void)state;
+    pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 300);
+    struct rig r, raw;
+    struct job j;
+    struct moves m, other;
+    context("arguments");
+    layout.slots = 2;
+    CHECK(rig_open(&r, "topk:k=9", &layout) && rig_open(&raw, "raw", &layout));
+    open_frames(&j, &r, 2);
+    moves_open(&m, &r, PITH_F32, PITH_F32, 0);
+    moves_open(&other, &raw, PITH_F32, PITH_F32, 0);
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, gather(&raw, &other));
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, scatter(&raw, &other, 1));
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, clear(&raw, &other));
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, hold(&raw, &j, 2, PITH_SET_UNION));
+    CHECK(raw.sizes.set_bytes == 0);
+
+    CHECK_STATUS(PITH_ERR_ARG, hold(&r, &j, 0, PITH_SET_UNION));
+    CHECK_STATUS(PITH_ERR_ARG, hold(&r, &j, 2, 2));
+    j.items.same_slot = 1;
+    CHECK_STATUS(PITH_ERR_ARG, hold(&r, &j, 2, PITH_SET_UNION));
+    j.items.same_slot = 0;
+    j.items.workspace_bytes -= 1;
+    CHECK_STATUS(PITH_ERR_SPACE, hold(&r, &j, 2, PITH_SET_INTERSECTION));
+    CHECK_OK(hold(&r, &j, 2, PITH_SET_UNION));
+    j.items.workspace_bytes = 4 * r.sizes.workspace_bytes - 1;
+    CHECK_STATUS(PITH_ERR_SPACE, hold(&r, &j, 2, PITH_SET_UNION));
+    j.items.frame = NULL;
+    CHECK_STATUS(PITH_ERR_ARG, hold(&r, &j, 2, PITH_SET_UNION));
+
+    CHECK_STATUS(PITH_ERR_STATE, clear(&r, &m)); /* no error feedback */
+    m.items.tensor = NULL;
+    CHECK_STATUS(PITH_ERR_STATE, gather(&r, &m));
+    CHECK_STATUS(PITH_ERR_ARG, scatter(&r, &m, 1));
+    m.items.tensor = m.tensor.device;
+    m.items.same_slot = 1;
+    CHECK_STATUS(PITH_ERR_ARG, scatter(&r, &m, 1));
+    CHECK_OK(gather(&r, &m));
+    m.items.same_slot = 0;
+    m.items.dtype = PITH_U8;
+    CHECK_STATUS(PITH_ERR_DTYPE, gather(&r, &m));
+    CHECK_STATUS(PITH_ERR_DTYPE, scatter(&r, &m, 1));
+    m.items.dtype = PITH_F32;
+    m.dtype = PITH_I32;
+    CHECK_STATUS(PITH_ERR_DTYPE, gather(&r, &m));
+    m.dtype = PITH_F32;
+    m.items.frame = NULL;
+    CHECK_STATUS(PITH_ERR_ARG, gather(&r, &m));
+    m.items.frame = m.value.device;
+    m.items.workspace_bytes--;
+    CHECK_STATUS(PITH_ERR_SPACE, gather(&r, &m));
+    m.items.status = NULL;
+    CHECK_STATUS(PITH_ERR_ARG, clear(&r, &m));
+    moves_close(&other);
+    moves_close(&m);
+    job_close(&j);
+    rig_close(&raw);
+    rig_close(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_chosen),     cmocka_unit_test(test_sent_whole),
+        cmocka_unit_test(test_hold),       cmocka_unit_test(test_two_phases),
+        cmocka_unit_test(test_bad_frames), cmocka_unit_test(test_no_set),
+        cmocka_unit_test(test_counts),     cmocka_unit_test(test_arguments),
+    };
+    return cmocka_run_group_tests_name("gpu_sets", tests, NULL, NULL);
+}
