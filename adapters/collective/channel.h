@@ -139,6 +139,7 @@ struct pithi_collective_sparse {
     size_t *lengths;                        /* of these */
     float *values;                          /* SPARSE_UNION: the values of the union */
     uint64_t united;                        /* how many there are in this call */
+    bool nonfinite;                         /* a rank heard of had an input that is not finite */
     struct pithi_collective_oktopk *oktopk; /* oktopk.c has it */
     /* What Ok-Topk remembers besides streams: now, before the last call, whose step it was, and
      * after the call that goes on. */
@@ -354,6 +355,10 @@ void pithi_collective_pack(const struct pithi_collective_list *list, uint64_t fi
                            void *to);
 void pithi_collective_unpack(const struct pithi_collective_list *list, uint64_t first,
                              uint64_t count, void *from);
+/* Whether all elements of a list of f32, bf16 or f16 are finite. */
+bool pithi_collective_is_finite(const struct pithi_collective_list *list);
+/* Makes all elements of such a list NaN. */
+void pithi_collective_make_nan(const struct pithi_collective_list *list);
 
 /* ---- stages.c, base.c ------------------------------------------------------------------------*/
 void pithi_collective_stage(pith_collective_channel *ch, uint32_t stage, uint64_t slice);

@@ -9,9 +9,10 @@
 #include "channel.h"
 
 struct head {
-    uint64_t check; /* of the number and of what of the body is no frame */
-    uint64_t number;
+    uint64_t check;  /* of the number and of what of the body is no frame */
+    uint64_t number; /* below NONFINITE, which is added where a rank heard of had such an input */
 };
+#define NONFINITE (UINT64_C(1) << 63)
 
 bool pithi_collective_is_sparse(uint32_t kind) {
     return kind >= PITH_COLLECTIVE_SPARSE_GATHER && kind <= PITH_COLLECTIVE_SPARSE_OKTOPK;
@@ -52,6 +53,7 @@ void pithi_collective_close_body(pith_collective_channel *ch, uint32_t hop, uint
                                  uint64_t values) {
     struct pithi_collective_hop *const h = &ch->hop[hop];
     struct pithi_collective_message *const out = &h->out[t];
+    if (ch->sparse->nonfinite) number |= NONFINITE;
     const struct head head = {hash_of(number, pithi_collective_body(out), checked), number};
     memcpy(out->bytes + PITHI_COLLECTIVE_HEADER, &head, sizeof head);
     for (uint32_t i = t; i < (h->shared ? h->targets : t + 1); i++) {
@@ -70,10 +72,12 @@ bool pithi_collective_open_body(pith_collective_channel *ch, uint32_t hop, uint3
         return false;
     }
     memcpy(&head, m->bytes + PITHI_COLLECTIVE_HEADER, sizeof head);
-    *number = head.number;
+    *number = head.number & ~NONFINITE;
     *bytes = m->payload - sizeof head;
-    return head.check == hash_of(head.number, pithi_collective_body(m), checked) ||
-           corrupt(ch, "the body of a message is damaged");
+    if (head.check != hash_of(head.number, pithi_collective_body(m), checked))
+        return corrupt(ch, "the body of a message is damaged");
+    if (head.number & NONFINITE) ch->sparse->nonfinite = true;
+    return true;
 }
 
 /* ---- Choose ----------------------------------------------------------------------------------*/
@@ -109,6 +113,7 @@ bool pithi_collective_choose(pith_collective_channel *ch, uint8_t *to) {
     const struct pithi_collective_hop *const h = &ch->hop[0];
     const pith_sparse_request *const requests = ch->call.requests;
     size_t waiting = 0;
+    ch->sparse->nonfinite = !pithi_collective_is_finite(&ch->call.in);
     for (uint64_t p = 0; p < ch->sparse->pieces; p++) {
         uint64_t first;
         const uint64_t count = piece_count(ch, p, &first);
@@ -351,6 +356,9 @@ static void scatter_union(pith_collective_channel *ch) {
     ch->report.summed = s->united;
 }
 
+/* Stages, of which the last puts the sums in place. Where a rank had an input that is not finite
+ * every rank knows by then. Residuals hold numbers only, so that sums of what they held say nothing
+ * of it, and nobody may have chosen the element. */
 void pithi_collective_sparse_stage(pith_collective_channel *ch, uint32_t stage) {
     static void (*const of_gather[])(pith_collective_channel *) = {send_chosen, sum_chosen};
     static void (*const of_union[])(pith_collective_channel *) = {send_chosen, send_values,
@@ -361,6 +369,8 @@ void pithi_collective_sparse_stage(pith_collective_channel *ch, uint32_t stage) 
     case PITH_COLLECTIVE_SPARSE_UNION: of_union[stage](ch); break;
     default: pithi_collective_oktopk_stage(ch, stage);
     }
+    if (stage == ch->hops && ch->sparse->nonfinite && ch->call.status == PITH_OK)
+        pithi_collective_make_nan(&ch->call.out);
 }
 
 /* ---- Create ----------------------------------------------------------------------------------*/

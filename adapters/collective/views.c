@@ -89,3 +89,64 @@ void pithi_collective_unpack(const struct pithi_collective_list *list, uint64_t 
                              uint64_t count, void *from) {
     copy_list(list, first, count, from, false);
 }
+
+/* ---- What is not finite ----------------------------------------------------------------------*/
+
+enum { CHUNK = 256 }; /* elements */
+
+static bool floats_finite(const void *values, uint64_t count) {
+    const uint32_t *const x = values;
+    uint32_t any = 0;
+    for (uint64_t i = 0; i < count; i++) any |= (x[i] & 0x7F800000u) == 0x7F800000u;
+    return !any;
+}
+
+/* infinity: the bits of +infinity, which are those of the exponent. */
+static bool halves_finite(const void *values, uint64_t count, uint16_t infinity) {
+    const uint16_t *const x = values;
+    uint16_t any = 0;
+    for (uint64_t i = 0; i < count; i++) any |= (x[i] & infinity) == infinity;
+    return !any;
+}
+
+static bool run_finite(const void *values, uint64_t count, uint32_t dtype) {
+    if (dtype == PITH_F32) return floats_finite(values, count);
+    return halves_finite(values, count, dtype == PITH_BF16 ? 0x7F80 : 0x7C00);
+}
+
+bool pithi_collective_is_finite(const struct pithi_collective_list *list) {
+    for (size_t i = 0; i < list->count; i++) {
+        const pith_view *const view = &list->views[i];
+        const uint64_t count = pith_view_count(view);
+        const uint64_t width = pith_dtype_bytes(view->dtype);
+        uint32_t close[CHUNK];
+        pith_view run;
+        bool finite = true;
+        /* Elements that may be read as numbers where they lie are. */
+        if (count && cut_view(view, 0, count, &run) && run.stride[0] == 1 &&
+            (uintptr_t)run.data % width == 0) {
+            if (!run_finite(run.data, count, view->dtype)) return false;
+            continue;
+        }
+        for (uint64_t at = 0; at < count && finite; at += CHUNK) {
+            const uint64_t n = count - at < CHUNK ? count - at : CHUNK;
+            copy_run(view, at, n, (char *)close, true);
+            finite = run_finite(close, n, view->dtype);
+        }
+        if (!finite) return false;
+    }
+    return true;
+}
+
+void pithi_collective_make_nan(const struct pithi_collective_list *list) {
+    uint32_t close[CHUNK];
+    for (size_t i = 0; i < list->count; i++) {
+        const pith_view *const view = &list->views[i];
+        const uint64_t count = pith_view_count(view);
+        const uint32_t half = view->dtype == PITH_BF16 ? 0x7FC0u : 0x7E00u;
+        for (int k = 0; k < CHUNK; k++)
+            close[k] = view->dtype == PITH_F32 ? 0x7FC00000u : half << 16 | half;
+        for (uint64_t at = 0; at < count; at += CHUNK)
+            copy_run(view, at, count - at < CHUNK ? count - at : CHUNK, (char *)close, false);
+    }
+}

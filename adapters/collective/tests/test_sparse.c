@@ -4,6 +4,7 @@
  *
  * usage: test_sparse RANKS [exact|silent|late|die KIND] */
 #include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -438,6 +439,51 @@ static void nothing_lost(uint32_t kind, const char *with) {
     CHECK(same);
 }
 
+static bool all_nan(const float *x, uint64_t n) {
+    bool nan = true;
+    for (uint64_t i = 0; i < n; i++) nan = nan && x[i] != x[i];
+    return nan;
+}
+
+/* An input that is not finite is seen on every rank, also where nobody chose it, in each dtype and
+ * however it lies; a step later nothing of it is left. */
+static void not_finite(uint32_t kind) {
+    static const uint32_t dtypes[] = {PITH_F32, PITH_F16, PITH_BF16};
+    static const uint16_t infinity[] = {0, 0xFC00, 0x7F80}, number[] = {0, 0x7BFF, 0xFF7F};
+    static float wide[2 * N];
+    static uint16_t halves[N];
+    const bool last = world_rank == world_ranks - 1;
+    pith_sparse_request request = {.size = sizeof request, .count = N / 2};
+    pith_collective_channel *ch;
+    for (int d = 0; d < 3; d++) {
+        pith_collective_options o = options(kind);
+        o.dtype = dtypes[d];
+        CHECK_STATUS(sim_create(&ch, &o, NULL), PITH_OK);
+        for (uint64_t step = 0; step < 3; step++) {
+            fill(N, step, true);
+            void *const data = d ? (void *)halves : (void *)wide;
+            pith_view in = pith_view_flat(data, dtypes[d], N);
+            if (!d) in.stride[0] = 2;
+            for (uint64_t i = 0; i < N; i++) {
+                wide[2 * i] = inputs[world_rank][i];
+                wide[2 * i + 1] = INFINITY; /* between the elements */
+                halves[i] = i % 7 ? 0 : number[d];
+            }
+            if (step == 1 && last) wide[2 * (N - 1)] = -INFINITY;
+            if (step == 1 && last) halves[N - 1] = infinity[d];
+            pith_collective_call c = {.size = sizeof c, .inputs = &in, .input_count = 1};
+            const pith_view out = pith_view_flat(out_data, PITH_F32, N);
+            c.outputs = &out, c.output_count = 1, c.step = step;
+            if (kind != PITH_COLLECTIVE_SPARSE_OKTOPK) c.requests = &request;
+            CHECK_STATUS(pith_collective_run(ch, &c, NULL), PITH_OK);
+            CHECK(all_nan(out_data, N) == (step == 1));
+            for (uint64_t i = 0; i < N && step != 1 && !d; i++) CHECK(isfinite(out_data[i]));
+            if (step == 1) CHECK_STATUS(pith_collective_rollback(ch, step), PITH_OK);
+        }
+        pith_collective_destroy(ch);
+    }
+}
+
 /* A controller hears how many all chose together: with ranges it steers the group to k. */
 static void reported(void) {
     pith_collective_options o = options(PITH_COLLECTIVE_SPARSE_UNION);
@@ -713,6 +759,7 @@ int main(int argc, char **argv) {
     for (uint32_t kind = PITH_COLLECTIVE_SPARSE_GATHER; kind <= PITH_COLLECTIVE_SPARSE_OKTOPK;
          kind++) {
         lists(kind);
+        not_finite(kind);
         nothing_lost(kind, "topk:k=40,ef=full");
         nothing_lost(kind, spec);
         remembered(kind);

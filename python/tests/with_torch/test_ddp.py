@@ -312,6 +312,34 @@ def test_norms_that_one_rank_cannot_take():
     run(2, norms_of_one_size)
 
 
+def not_finite(rank, ranks, options):
+    """One rank has an infinity where another chooses: every rank sees it, and nothing is lost."""
+    model = DistributedDataParallel(Sums(), bucket_cap_mb=CAP)
+    state = ddp.register(model, timeout=TIMEOUT, **options)
+    parameters, g = list(model.parameters()), torch.Generator().manual_seed(rank)
+    for step in range(4):
+        given = [torch.randn(p.shape, generator=g) for p in parameters]
+        if step == 2 and rank == 1:
+            for x in given:
+                x.view(-1)[-1] = float("inf")
+        before = state.state_dict()["residuals"]
+        model.zero_grad()
+        model(given).backward()
+        now = [p.grad for p in parameters]
+        equal_everywhere(bits(now))
+        assert all(bool(x.isfinite().all()) for x in now) == (step != 2)
+        if step == 2:
+            state.rollback()
+            state._step -= 1
+            after = state.state_dict()["residuals"]
+            assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.parametrize("options", SPARSE)
+def test_a_gradient_that_is_not_finite_is_seen_on_every_rank(options):
+    run(3, not_finite, options)
+
+
 def raised(rank, ranks, options):
     model = DistributedDataParallel(net())
     try:

@@ -427,6 +427,7 @@ PITH_NODISCARD PITH_API pith_status pith_collective_run(pith_collective_channel 
  *   after fewer than 2k/3. In the same calls regions are cut anew, for the next call: where each
  *   rank's elements would be halved, thirded, ..., and at the mean of these places over all ranks.
  *   Each rank sends and gets about 2k elements, whatever the number of ranks.
+ * An input of any rank that is not finite makes all elements of out NaN on every rank.
  * Random bits: rng_stream + rank. */
 
 /* How many elements each rank chose, of all pieces, in the last call that ended with PITH_OK: ranks

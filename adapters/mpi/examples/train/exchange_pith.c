@@ -9,7 +9,6 @@
  * kept twice: each owner sends how its master weights differ from what all ranks hold, and all
  * ranks, the owner too, add the same codes to the same bits.
  */
-#include <math.h>
 #include <pith/pith_mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,15 +149,8 @@ static int pith_exchange_reduce(struct exchange *exchange, const float *grads, f
     return run_grads(pith, grads, &out, NULL, step);
 }
 
-static int all_finite(const float *values, size_t count) {
-    double sum = 0; /* of so few floats it cannot overflow */
-    for (size_t i = 0; i < count; i++) sum += values[i];
-    return isfinite(sum);
-}
-
 /* Every rank gets all of the sparse mean, and keeps its shard. What each rank chose moves the parts
- * for the next step, on all ranks alike. Gradients that are not finite are only in the mean where
- * the rank whose part they are in chose them: so each rank says in its shard that it had some. */
+ * for the next step, on all ranks alike. */
 static int pith_exchange_reduce_sparse(struct exchange *exchange, const float *grads, float *shard,
                                        uint64_t step) {
     struct pith *pith = (struct pith *)exchange;
@@ -180,7 +172,6 @@ static int pith_exchange_reduce_sparse(struct exchange *exchange, const float *g
                                          .k = state.k / (uint64_t)world->ranks};
     if (run_grads(pith, grads, &out, &request, step)) return -1;
     memcpy(shard, pith->sparse_mean + world->first, world->count * sizeof *shard);
-    if (world->count && !all_finite(grads, pith->replica->count)) shard[0] = NAN;
 
     if (failed(pith_collective_chosen(pith->grads, chosen), "chosen gradients", "")) return -1;
     exchange->traffic.chosen += (double)chosen[world->rank];
