@@ -27,7 +27,7 @@ for source in "$place"/example*; do
     libraries=("$library" "-Wl,-rpath,$(dirname "$library")")
     if grep -q pith_collective "$source"; then
         libraries+=("$collective" "-Wl,-rpath,$(dirname "$collective")")
-        compiler[1]=-std=gnu11 # sockets and processes
+        compiler+=(-std=gnu11) # sockets and processes
     fi
     "${compiler[@]}" "${strict[@]}" "$source" "${libraries[@]}" -o "$place/run"
     "$place/run"
