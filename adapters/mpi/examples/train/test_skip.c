@@ -28,7 +28,7 @@ static int skip_one(const struct world *world, struct exchange *exchange) {
     make_grads((uint32_t)world->rank, STEPS);
     if (world->rank == 0) grads[PARAMS / 3] = INFINITY;
     if (exchange->reduce(exchange, grads, shard[0], BEFORE)) return -1;
-    double finite = 1;
+    int finite = 1;
     for (size_t i = 0; i < world->count; i++) finite = finite && isfinite(shard[0][i]);
     if (world_sum(world, finite) == world->ranks) {
         fprintf(stderr, "test_skip: the infinity was not seen\n");
