@@ -171,7 +171,8 @@ PITHI_DEVICE void pithi_topk_block(const struct pithi_gpu_call *a, struct pithi_
     b->length = entry->length & ~PITHI_INDEX_PLAIN;
     b->plain = entry->length & PITHI_INDEX_PLAIN;
     b->legible = pithi_set_parse(&a->from.plan, b, c);
-    c->out = it->tensor - (a->from.items.tensors ? a->first * pithi_width(a->from.items.dtype) : 0);
+    c->out = it->tensor; /* none where sets are held */
+    if (c->out && a->from.items.tensors) c->out -= a->first * pithi_width(a->from.items.dtype);
     c->dtype = a->from.items.dtype;
     c->add = a->add;
 }
