@@ -307,8 +307,9 @@ the errors are the sharper measure.
 Codec `topk` with error feedback, in the sparse all-reduce of kind union
 ([COLLECTIVES.md](COLLECTIVES.md)): each rank chooses from a part of its own, parts go round and
 move by the counts of the last step, as ExDyna's do ([SPARSE.md](SPARSE.md)). The specs are
-{specs}. Weights travel as above, and all else is as above, too: same learning rate and
-clipping, no warm-up of the density, no correction of momentum; gains and biases take part.
+{specs}.
+Weights travel as above, and all else is as above, too: same learning rate and clipping, no warm-up
+of the density, no correction of momentum; gains and biases take part.
 
 {sparse}
 
