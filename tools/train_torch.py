@@ -17,7 +17,6 @@ is kept, so that it goes on where it was stopped. Standard library only; ranks n
 (./dev need torch).
 """
 import datetime
-import glob
 import json
 import os
 import signal
@@ -67,11 +66,12 @@ LONGEST = 900  # seconds of a run
 
 def text_file(folder):
     """The text in the repository, in one file."""
-    path = os.path.join(folder, "text")
-    parts = sorted(glob.glob(os.path.join(ROOT, "**", "*.[chm]*"), recursive=True))
-    parts = [p for p in parts if p.endswith((".md", ".c", ".h")) and "/build" not in p]
+    path, parts = os.path.join(folder, "text"), []
+    for place, folders, names in os.walk(ROOT):  # not through python/subprojects/pith to ROOT again
+        folders[:] = [f for f in folders if not f.startswith((".", "build"))]
+        parts += [os.path.join(place, n) for n in names if n.endswith((".md", ".c", ".h"))]
     with open(path, "wb") as out:
-        for part in parts:
+        for part in sorted(parts):
             with open(part, "rb") as f:
                 out.write(f.read())
     return path
