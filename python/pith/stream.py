@@ -202,6 +202,8 @@ class Stream:
         threads: int = 1,
         work: Work | None = None,
     ) -> None:
+        if not isinstance(plan, Plan):
+            raise TypeError(f"a stream needs a pith.Plan, found {type(plan).__name__}")
         self._plan = plan
         self._work = work
         self._threads = threads
