@@ -102,7 +102,7 @@ static void wanted(const struct options *options, const struct tensor *tensor, s
     if (out->requested && !is_float(tensor->dtype))
         out->note = "is of no float dtype; stored lossless";
     else if (out->requested && tensor->rank < 2)
-        out->note = "has fewer than two dimensions; stored lossless";
+        out->note = "has fewer than two dimensions; stored lossless, since no --rule names it";
     else
         out->spec = spec;
 }

@@ -269,7 +269,10 @@ static void print_rows(const struct options *o, const struct answer *a) {
         table_add(&t, "%.3g", row->time.links);
         table_add(&t, "%.3g", row->time.codecs);
         table_add(&t, "%.3g", row->step);
-        table_add(&t, "%.2f", a->rows[0].step / row->step);
+        if (row->step > 0)
+            table_add(&t, "%.2f", a->rows[0].step / row->step);
+        else
+            table_add(&t, "-"); /* one rank that computes nothing sends nothing */
     }
     table_print(&t, stdout, 1);
     table_free(&t);

@@ -61,7 +61,7 @@ static int part_length(const char *spec, uint64_t offset, const char **part) {
 int say_bad_spec(const char *spec, const pith_error *error) {
     const char *part;
     const int n = part_length(spec, error->offset, &part);
-    say_error(NULL, "bad spec '%s': '%.*s': %s", spec, n, part, error->text);
+    say_error(NULL, "bad spec '%s': '%.*s': %s (see pith codecs)", spec, n, part, error->text);
     return EXIT_USAGE;
 }
 
@@ -166,7 +166,11 @@ static int read_shape(struct options *o, const char *text) {
 
 static int read_dtype(struct options *o, const char *text) {
     o->hint.dtype = pith_dtype_from_name(text);
-    return o->hint.dtype == PITH_NONE ? usage_error("--dtype: unknown dtype", text) : EXIT_GOOD;
+    return o->hint.dtype == PITH_NONE ? usage_error(
+                                            "--dtype: none of f32 bf16 f16 f64 u8 i8 u16 i16 u32 "
+                                            "i32 u64 i64 bool f8e4m3 f8e5m2",
+                                            text)
+                                      : EXIT_GOOD;
 }
 
 /* Reads a number of threads; 0 means all processors. */

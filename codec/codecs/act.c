@@ -23,12 +23,13 @@ enum { AT_EFFORT = 0, AT_MODE = 1, AT_ZEROS = 2, AT_TARGET = 4 };
 static const struct pithi_key keys[] = {
     [MODE] = {"mode", PITHI_KEY_WORD, FAST, 0, RATIO, 0, AT_MODE, "fast|ratio",
               "fast: fixed cost; ratio: predicted and coded where that is shorter", true},
-    [ABS] = {"abs", PITHI_KEY_REAL, 0, 1, 0, 0, AT_TARGET, "a number", "bound on |x - x'|", true},
+    [ABS] = {"abs", PITHI_KEY_REAL, 0, 1, 0, 0, AT_TARGET, "a number above 0", "bound on |x - x'|",
+             true},
     [REL] =
-        {"rel", PITHI_KEY_REAL, 0, 2, 0, 0, AT_TARGET, "a number",
+        {"rel", PITHI_KEY_REAL, 0, 2, 0, 0, AT_TARGET, "a number above 0",
          "the same, relative to the range of the finite values; 0.001 when nothing is asked for",
          true},
-    [PWREL] = {"pwrel", PITHI_KEY_REAL, 0, 3, 0, 0, AT_TARGET, "a number below 1",
+    [PWREL] = {"pwrel", PITHI_KEY_REAL, 0, 3, 0, 0, AT_TARGET, "a number above 0, below 1",
                "bound on |x - x'| / |x|", true},
     [RANGE] = {"range", PITHI_KEY_REAL, 0, 0, 0, 0, PITHI_WIRE_NONE, "a number or none",
                "for rel: the range, where ranks must agree", true},

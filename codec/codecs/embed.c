@@ -25,8 +25,9 @@ enum { AT_EFFORT = 0, AT_MODE = 1, AT_ZEROS = 2, AT_TARGET = 4, AT_DIM = 8 };
 static const struct pithi_key keys[] = {
     [MODE] = {"mode", PITHI_KEY_WORD, AUTO, 0, AUTO, 0, AT_MODE, "fast|auto",
               "fast: fixed effort; auto: whatever is shortest", true},
-    [ABS] = {"abs", PITHI_KEY_REAL, 0, 1, 0, 0, AT_TARGET, "a number", "bound on |x - x'|", true},
-    [REL] = {"rel", PITHI_KEY_REAL, 0, 2, 0, 0, AT_TARGET, "a number",
+    [ABS] = {"abs", PITHI_KEY_REAL, 0, 1, 0, 0, AT_TARGET, "a number above 0", "bound on |x - x'|",
+             true},
+    [REL] = {"rel", PITHI_KEY_REAL, 0, 2, 0, 0, AT_TARGET, "a number above 0",
              "the same, relative to the range of the finite values; default 0.01", true},
     [RANGE] = {"range", PITHI_KEY_REAL, 0, 0, 0, 0, PITHI_WIRE_NONE, "a number or none",
                "with rel: the range, where ranks must agree", true},

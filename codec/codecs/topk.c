@@ -45,7 +45,7 @@ enum {
 };
 
 static const struct pithi_key keys[] = {
-    [DENSITY] = {"density", PITHI_KEY_REAL, 0, 1, 0, 0, AT_DENSITY, "a number up to 1",
+    [DENSITY] = {"density", PITHI_KEY_REAL, 0, 1, 0, 0, AT_DENSITY, "a number above 0, up to 1",
                  "share of the elements that are sent; 0.01 unless k is given", true},
     [K] = {"k", PITHI_KEY_NUMBER, 0, 0, UINT32_MAX, 0, AT_K, "0..4294967295",
            "how many elements are sent, in place of a share", true},
@@ -64,7 +64,8 @@ static const struct pithi_key keys[] = {
             "error feedback: what is not sent is added to the next step", false},
     [CLEAR] = {"clear", PITHI_KEY_WORD, 0, 0, 1, 0, PITHI_WIRE_NONE, "sent|call",
                "what leaves the residual: what is sent, or what pith_sparse_clear takes", false},
-    [MOMENTUM] = {"momentum", PITHI_KEY_REAL, 0, 0, 0, 0, PITHI_WIRE_NONE, "a number below 1",
+    [MOMENTUM] = {"momentum", PITHI_KEY_REAL, 0, 0, 0, 0, PITHI_WIRE_NONE,
+                  "a number above 0, below 1",
                   "with ef: gradients add to a momentum, which the residual collects (DGC)", false},
     [BLOCK] = {"block", PITHI_KEY_POW2, 262144, 64, 1u << PITHI_BLOCK_LOG2_MAX, 0, PITHI_WIRE_BLOCK,
                "64..16777216, a power of two",

@@ -21,7 +21,7 @@ END
 python3 make.py
 exits 0 pith compress -C eb:rel=0.01 --json -o p m
 cp out p.json
-says 'm: norm: has fewer than two dimensions; stored lossless'
+says 'm: norm: has fewer than two dimensions; stored lossless, since no --rule names it'
 says 'm: scale: has fewer than two dimensions; stored lossless'
 says 'm: count: is of no float dtype; stored lossless'
 says 'm: random: is of no float dtype; stored lossless'
