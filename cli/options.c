@@ -166,11 +166,12 @@ static int read_shape(struct options *o, const char *text) {
 
 static int read_dtype(struct options *o, const char *text) {
     o->hint.dtype = pith_dtype_from_name(text);
-    return o->hint.dtype == PITH_NONE ? usage_error(
-                                            "--dtype: none of f32 bf16 f16 f64 u8 i8 u16 i16 u32 "
-                                            "i32 u64 i64 bool f8e4m3 f8e5m2",
-                                            text)
-                                      : EXIT_GOOD;
+    if (o->hint.dtype != PITH_NONE) return EXIT_GOOD;
+    char names[256];
+    int used = snprintf(names, sizeof names, "--dtype: none of");
+    for (uint32_t d = PITH_F32; d <= PITH_F8E5M2; d++)
+        used += snprintf(names + used, sizeof names - (size_t)used, " %s", pith_dtype_name(d));
+    return usage_error(names, text);
 }
 
 /* Reads a number of threads; 0 means all processors. */
