@@ -70,6 +70,8 @@ bool is_sampled(uint64_t number, uint64_t of) {
     return test_step(1) == 1 || gen_next(&seed) % of == 0;
 }
 
+size_t sample_of(size_t all) { return test_step(1) == 1 ? all : (all + 7) / 8; }
+
 int run_backwards(void *user, void (*job)(void *arg, size_t index), void *arg, size_t count) {
     (void)user;
     while (count-- > 0) job(arg, count);

@@ -45,6 +45,8 @@ size_t test_step(size_t otherwise);
 /* Whether case `number` of a product belongs to the sample: one in `of` where PITH_TEST_STEP is
  * set, else all. Scattered, so that every row and every column of the product is met. */
 bool is_sampled(uint64_t number, uint64_t of);
+/* How many of `all` random cases are tried: where PITH_TEST_STEP is set, one in eight. */
+size_t sample_of(size_t all);
 /* Runs jobs last to first on the calling thread; `user` is not used. */
 int run_backwards(void *user, void (*job)(void *arg, size_t index), void *arg, size_t count);
 

@@ -101,7 +101,7 @@ static void one_absolute(uint32_t dtype, double bound, bool signed_zeros) {
 static void test_absolute(void **unused) {
     static const uint32_t dtypes[] = {PITH_F32, PITH_BF16, PITH_F16, PITH_F64};
     (void)unused;
-    for (size_t k = 0; k < 4 * BOUNDS * 20; k++)
+    for (size_t k = 0; k < 4 * BOUNDS * sample_of(20); k++)
         one_absolute(dtypes[k % 4], bounds[k / 4 % BOUNDS], k / 4 / BOUNDS & 1);
 }
 
@@ -133,13 +133,14 @@ static void test_relative(void **unused) {
     static const uint32_t dtypes[] = {PITH_F32, PITH_BF16, PITH_F16, PITH_F64};
     static const double eps[] = {1e-12, 1e-7, 1e-5, 1e-3, 0.01, 0.3, 0.999};
     (void)unused;
-    for (size_t k = 0; k < 4 * 7 * 10; k++) one_relative(dtypes[k % 4], eps[k / 4 % 7], k & 64);
+    for (size_t k = 0; k < 4 * 7 * sample_of(10); k++)
+        one_relative(dtypes[k % 4], eps[k / 4 % 7], k / 4 / 7 & 1);
 }
 
 /* r is not above 1 / s, and the next number is. */
 static void test_inverse(void **unused) {
     (void)unused;
-    for (int i = 0; i < 200000; i++) {
+    for (size_t i = 0; i < sample_of(200000); i++) {
         const uint32_t bits = (uint32_t)draw() & 0x7FFFFFFFu;
         if (nonfinite(bits) || !bits) continue;
         const float s = float_of(bits), r = pithi_quant_inverse(s);
@@ -206,7 +207,7 @@ static void differences(const int32_t *codes, const uint32_t e[4], unsigned orde
 
 static void test_differences(void **unused) {
     (void)unused;
-    for (int k = 0; k < 3000; k++) {
+    for (size_t k = 0; k < sample_of(3000); k++) {
         uint32_t extent[4];
         const unsigned order = (unsigned)(draw() % 5);
         draw_extent(extent);
@@ -236,7 +237,7 @@ static void test_differences(void **unused) {
 /* Against every table. */
 static void test_choose(void **unused) {
     (void)unused;
-    for (int k = 0; k < 300; k++) {
+    for (size_t k = 0; k < sample_of(300); k++) {
         uint32_t counts[33] = {0};
         uint8_t table[4];
         const uint32_t most = 1 + (uint32_t)(draw() % 32), kinds = 1 + (uint32_t)(draw() % 12);
@@ -260,7 +261,7 @@ static void test_choose(void **unused) {
             while (counts[i] && table[at] < i) at++;
             own += (uint64_t)counts[i] * table[at];
         }
-        context("%d: %u %u %u %u", k, table[0], table[1], table[2], table[3]);
+        context("%zu: %u %u %u %u", k, table[0], table[1], table[2], table[3]);
         CHECK(table[0] <= table[1] && table[1] <= table[2] && table[2] <= table[3]);
         CHECK(own == best && bytes == 2 * best);
     }
@@ -308,7 +309,7 @@ static const char *take(const struct tile *t, const uint8_t *bytes, size_t lengt
 
 static void test_packed(void **unused) {
     (void)unused;
-    for (int k = 0; k < 2000; k++) {
+    for (size_t k = 0; k < sample_of(2000); k++) {
         const struct tile t = draw_tile();
         int32_t *codes = allocate(4 * t.count);
         context("%u x %u x %u x %u, order %u", t.p.extent[0], t.p.extent[1], t.p.extent[2],
@@ -330,7 +331,7 @@ static void test_packed(void **unused) {
 /* Every cut is noticed, and any bytes are safe. */
 static void test_damage(void **unused) {
     (void)unused;
-    for (int k = 0; k < 300; k++) {
+    for (size_t k = 0; k < sample_of(300); k++) {
         const struct tile t = draw_tile();
         int32_t *codes = allocate(4 * t.count);
         for (int i = 0; i < 20; i++) {
