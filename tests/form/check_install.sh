@@ -4,7 +4,10 @@
 set -euo pipefail
 source=$(cd "$(dirname "$0")/../.." && pwd)
 place=$(mktemp -d)
-trap 'rm -rf "$place"' EXIT
+# Where ccache has what another release build of the checkout compiled, as .ci/run does.
+build=$source/build-install
+trap 'rm -rf "$place" "$build"' EXIT
+rm -rf "$build"
 cc=${CC:-cc}
 
 run() { # quiet unless it fails
@@ -16,9 +19,9 @@ run() { # quiet unless it fails
 }
 
 # ---- Installed -----------------------------------------------------------------------------------
-run meson setup "$place/build" "$source" --prefix="$place/usr" --libdir=lib --buildtype=debug \
+run meson setup "$build" "$source" --prefix="$place/usr" --libdir=lib --buildtype=release \
     -Dtests=false -Dbench=false -Dfuzz=none -Dcuda=disabled
-run meson install -C "$place/build"
+run meson install -C "$build"
 for file in include/pith/{bounds,kv,pith,pith_collective,pith_cuda,version}.h \
     include/pith/pith.hpp lib/lib{pith,pith_collective,pith_cuda}.{so,a} \
     lib/pkgconfig/{pith,pith_collective,pith_cuda}.pc bin/pith share/man/man1/pith.1; do
@@ -82,11 +85,15 @@ run "$place/static"
 echo 'installed, found with pkg-config, linked shared and static'
 
 # ---- Subproject ----------------------------------------------------------------------------------
+# Folders, options and Meson are those of the wheel (dev, wheel): ccache has its kernels.
 unset PKG_CONFIG_PATH
-cp -r "$source/tests/subproject" "$place/outer"
-mkdir -p "$place/outer/subprojects"
-ln -s "$source" "$place/outer/subprojects/pith"
-run meson setup "$place/inner" "$place/outer" --force-fallback-for=pith
-run ninja -C "$place/inner" ${JOBS:+-j "$JOBS"}
-run meson test -C "$place/inner" consumer
+outer=$place/python inner=$place/build-python/build
+PATH=$source/build-python/tools/bin:$PATH
+cp -r "$source/tests/subproject" "$outer"
+mkdir -p "$outer/subprojects"
+ln -s "$source" "$outer/subprojects/pith"
+run meson setup "$inner" "$outer" --buildtype=release -Db_ndebug=if-release \
+    --force-fallback-for=pith
+run ninja -C "$inner" ${JOBS:+-j "$JOBS"}
+run meson test -C "$inner" consumer
 echo 'used as a subproject'

@@ -9,9 +9,11 @@ trap 'rm -rf "$place"' EXIT
 
 git clone --quiet "$source" "$place/clone"
 python3 -m venv "$place/venv"
-# Kernels for devices take long to compile; nothing here would run them.
+# Kernels for devices take long to compile; nothing here would run them. The folder lies where that
+# of ./dev test does, so that ccache has what that compiled.
 "$place/venv/bin/pip" install --quiet --disable-pip-version-check \
-    -Csetup-args=-Dpith:cuda=disabled "$place/clone/python"
+    -Cbuild-dir="$place/clone/build-python/build" -Csetup-args=-Dpith:cuda=disabled \
+    "$place/clone/python"
 cd "$place"
 mv clone/doc/PYTHON.md . && rm -rf clone
 awk '/^```python$/ { on = 1; next } /^```$/ { on = 0 } on' PYTHON.md >program.py
