@@ -199,10 +199,10 @@ struct answer {
     int count;
 };
 
-/* Whether the kind applies: with one rank on every node, or one node, there is one level, and kinds
- * with two settings do not apply. */
+/* Whether the kind applies: with one rank on every node, or one node, or where all ranks sum
+ * together, there is one level, and kinds with two settings do not apply. */
 static bool applies(const struct scale_machine *m, const struct kind *kind) {
-    const bool two_levels = m->per_node > 1 && m->per_node < m->ranks;
+    const bool two_levels = m->per_node > 1 && m->per_node < m->ranks && !m->one_level;
     return !kind->inside || two_levels || strcmp(kind->inside, kind->across) == 0;
 }
 
@@ -230,7 +230,7 @@ static int find_row(const struct options *o, const struct scale_machine *m, stru
     } else {
         row->time = scale_ring(m, row->kind->bytes, values);
     }
-    const double exposed = row->time.both - a->overlap * a->compute;
+    const double exposed = row->time.sum - a->overlap * a->compute;
     row->step = a->compute + (exposed > 0 ? exposed : 0);
     return EXIT_GOOD;
 }
@@ -258,7 +258,8 @@ static void name_of(const struct kind *kind, char *to, size_t size) {
 
 static void print_rows(const struct options *o, const struct answer *a) {
     static const char *const heads[] = {"sums of gradients", "MB a node sends", "links, s",
-                                        "codecs, s",         "step, s",         "speed-up"};
+                                        "codecs, s",         "transport, s",    "step, s",
+                                        "speed-up"};
     char name[2 * PITH_SPEC_MAX + 16];
     struct table t = {.columns = sizeof heads / sizeof *heads};
     for (size_t i = 0; i < t.columns; i++) table_add(&t, "%s", heads[i]);
@@ -268,6 +269,7 @@ static void print_rows(const struct options *o, const struct answer *a) {
         table_add(&t, "%.4g", row->time.across_bytes * 1e-6);
         table_add(&t, "%.3g", row->time.links);
         table_add(&t, "%.3g", row->time.codecs);
+        table_add(&t, "%.3g", row->time.transport + row->time.copies);
         table_add(&t, "%.3g", row->step);
         if (row->step > 0)
             table_add(&t, "%.2f", a->rows[0].step / row->step);
@@ -296,7 +298,9 @@ static void print_json(const struct answer *a) {
         json_object_set_new(to, "node_bytes", json_number(row->time.across_bytes));
         json_object_set_new(to, "links_seconds", json_number(row->time.links));
         json_object_set_new(to, "codecs_seconds", json_number(row->time.codecs));
-        json_object_set_new(to, "sum_seconds", json_number(row->time.both));
+        json_object_set_new(to, "transport_seconds", json_number(row->time.transport));
+        json_object_set_new(to, "copies_seconds", json_number(row->time.copies));
+        json_object_set_new(to, "sum_seconds", json_number(row->time.sum));
         json_object_set_new(to, "scatter_seconds", json_number(row->time.scatter));
         json_object_set_new(to, "step_seconds", json_number(row->step));
         json_array_append_new(list, to);
@@ -316,12 +320,18 @@ static int machine_of(const struct advise *a, struct scale_machine *out) {
     if (!a->ranks) return usage("--ranks is missing");
     if (a->link[0] <= 0) return usage("--links is missing");
     if (a->bytes <= 0) return usage("--size is missing");
+    const uint32_t per_node = a->per_node ? a->per_node : 1;
+    const bool transport = a->transport[0] > 0;
     *out = (struct scale_machine){.ranks = a->ranks,
-                                  .per_node = a->per_node ? a->per_node : 1,
+                                  .per_node = per_node,
+                                  .one_level = a->levels == 1,
                                   .inside = a->link[0] / 8,
                                   .across = a->link[1] / 8,
                                   .latency_inside = a->latency[0],
-                                  .latency_across = a->latency[1]};
+                                  .latency_across = a->latency[1],
+                                  .ranks_per_core = a->cores > 0 ? fmax(per_node / a->cores, 1) : 1,
+                                  .send = transport ? a->transport[0] : INFINITY,
+                                  .copy = transport ? a->transport[1] : INFINITY};
     if (out->ranks % out->per_node) return usage("--ranks is no multiple of --ranks-per-node");
     return EXIT_GOOD;
 }

@@ -94,7 +94,8 @@ static const struct command commands[] = {
     {"advise", "says what compressing gradients would win on a machine",
      "advise --ranks N --links IN,ACROSS --size BYTES [--ranks-per-node R]\n"
      "                     [--compute S] [--overlap F] [--latency IN,ACROSS]\n"
-     "                     [--codec-speed ENC,DEC] [-T N] [--json]",
+     "                     [--codec-speed ENC,DEC] [--levels 1|2] [--cores N]\n"
+     "                     [--transport SEND,COPY] [-T N] [--json]",
      "Says by a model how long a training step takes in which gradients are summed plainly or\n"
      "through codec grad, and which to take. doc/SCALE.md has the model and its limits.\n\n"
      "  --ranks N             in all\n"
@@ -107,10 +108,15 @@ static const struct command commands[] = {
      "  --overlap F           the part of these behind which sums may hide, 0 to 1; default: 0\n"
      "  --codec-speed ENC,DEC bytes of f32 per second, encoding, and decoding or adding;\n"
      "                        default: measured here, in a second\n"
+     "  --levels 1|2          1: all ranks sum together, as gloo does; 2: first those of a node;\n"
+     "                        default: 2\n"
+     "  --cores N             cores of a node, which its ranks share; default: one for each rank\n"
+     "  --transport SEND,COPY bytes per second of a core, of messages, sent and received, and of\n"
+     "                        gradients, copied to what is sent and back; default: no time\n"
      "  -T N                  threads that are measured; 0: one per processor\n"
      "  --cpu LEVEL           scalar, avx2, avx512 or neon\n"
      "  --json                machine-readable\n",
-     "RNLlSuOETjc", 0, 0, run_advise},
+     "RNLlSuOEVPWTjc", 0, 0, run_advise},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

@@ -38,6 +38,9 @@ static const struct option table[] = {
     {"compute", required_argument, NULL, 'u'},
     {"overlap", required_argument, NULL, 'O'},
     {"codec-speed", required_argument, NULL, 'E'},
+    {"levels", required_argument, NULL, 'V'},
+    {"cores", required_argument, NULL, 'P'},
+    {"transport", required_argument, NULL, 'W'},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
@@ -262,6 +265,13 @@ static int read_ranks(const char *problem, const char *text, uint32_t *out) {
     return EXIT_GOOD;
 }
 
+static int read_levels(const char *text, uint32_t *out) {
+    if (strcmp(text, "1") != 0 && strcmp(text, "2") != 0)
+        return usage_error("--levels wants 1 or 2", text);
+    *out = (uint32_t)(*text - '0');
+    return EXIT_GOOD;
+}
+
 static int read_number(const char *problem, const char *text, double least, double most,
                        double *out) {
     char *end;
@@ -286,6 +296,11 @@ static int apply_advise(struct advise *a, int letter, const char *value) {
     case 'u':
         return read_number("--compute wants seconds such as 0.35", value, 0, 1e9, &a->compute);
     case 'O': return read_number("--overlap wants 0 to 1", value, 0, 1, &a->overlap);
+    case 'V': return read_levels(value, &a->levels);
+    case 'P': return read_number("--cores wants 0.001 to 1000000", value, 1e-3, 1e6, &a->cores);
+    case 'W':
+        return read_positive_pair("--transport wants bytes per second such as 1.5G,2.5G", value,
+                                  a->transport);
     default:
         return read_positive_pair("--codec-speed wants bytes per second such as 300G,400G", value,
                                   a->speed);
@@ -333,6 +348,9 @@ static int apply(struct options *o, int letter, char *value) {
     case 'S':
     case 'u':
     case 'O':
+    case 'V':
+    case 'P':
+    case 'W':
     case 'E': return apply_advise(&o->advise, letter, value);
     default: o->help = true; break;
     }

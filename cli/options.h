@@ -21,6 +21,9 @@ struct advise {
     double bytes;      /* bytes of the gradients as f32 */
     double compute, overlap;
     double speed[2]; /* bytes of f32 values per second: encoding; decoding and adding */
+    uint32_t levels;
+    double cores;        /* of a node */
+    double transport[2]; /* bytes per second of a core: messages; gradients copied */
 };
 
 struct options {

@@ -6,6 +6,7 @@
 #ifndef PITH_CLI_SCALE_H
 #define PITH_CLI_SCALE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* A machine has nodes of equal size. Bandwidths are in bytes per second: of a rank to the others of
@@ -13,8 +14,13 @@
  * a message. */
 struct scale_machine {
     uint32_t ranks, per_node;
+    bool one_level; /* ranks sum all together, not first inside nodes */
     double inside, across;
     double latency_inside, latency_across;
+    double ranks_per_core; /* at least 1: work of a rank takes so many times as long */
+    /* Bytes per second of a core that one rank has alone, or INFINITY: of messages, sent and
+     * received; of f32 gradients, copied to where they are sent from and back. */
+    double send, copy;
 };
 
 /* A scheme is the bytes of a value in frames, to be summed inside a node, and to be summed across
@@ -26,10 +32,13 @@ struct scale_scheme {
 };
 
 struct scale_time {
-    double links, codecs; /* seconds */
-    double both;          /* seconds with both side by side, slice by slice */
-    double scatter;       /* seconds of the reduce-scatter, which is the first half */
-    double across_bytes;  /* bytes that a node sends to other nodes */
+    double links;     /* seconds */
+    double codecs;    /* seconds of a core, as the next two */
+    double transport; /* sending and receiving */
+    double copies;
+    double sum;          /* seconds of all: links side by side with codecs and transport */
+    double scatter;      /* seconds of the reduce-scatter, which is the first half */
+    double across_bytes; /* bytes that a node sends to other nodes */
 };
 
 /* Models an all-reduce of `values` values; `slice`: values of a shard that travel while the next

@@ -31,7 +31,7 @@ LONG = [
     *("codec=", "base=", "rule=", "dtype=", "shape=", "threads=", "output=", "force", "quiet"),
     *("verbose", "json", "max-abs=", "max-output=", "max-spool=", "cpu=", "quick", "ranks="),
     *("ranks-per-node=", "links=", "latency=", "size=", "compute=", "overlap=", "codec-speed="),
-    "help",
+    *("levels=", "cores=", "transport=", "help"),
 ]
 """The flags of the C program: cli/options.c."""
 

@@ -48,6 +48,53 @@ exits 0 pith advise --json --ranks 8 --ranks-per-node 4 --links 64G,8G --size 1G
     --latency 0.1,0
 json out 'abs(d["rows"][4]["links_seconds"] -
     (239 * 3 * (1 + 2) * 0.1 + 0.53125 * 1.1875 / 4)) < 0.01'
+# At one level a ring goes through all links, 7/8 of 4 GB twice, and there is no row of two specs.
+# Each of four ranks of a node sends an eighth of its frames to each of four elsewhere; back, half
+# of all once. Codecs: all values three times, an eighth of them once more.
+exits 0 pith advise --json --ranks 8 --ranks-per-node 4 --links 64G,8G --size 4G --codec-speed 4G \
+    --levels 1
+json out 'len(d["rows"]) == 6 and
+    (d["rows"][0]["sum_seconds"], d["rows"][0]["node_bytes"]) == (7, 7e9)'
+json out 'abs(d["rows"][3]["links_seconds"] /
+    (0.53125 * ((3 / 8 + 3 / 4) / 8 + 4 * 4 / 8 + 0.5)) - 1) < 0.002'
+json out 'abs(d["rows"][3]["node_bytes"] / (0.53125e9 * 2.5) - 1) < 0.002'
+json out 'abs(d["rows"][3]["codecs_seconds"] - 3.125) < 1e-9'
+# A message across for each slice and rank there, and one back.
+exits 0 pith advise --json --ranks 8 --ranks-per-node 4 --links 64G,8G --size 1G --codec-speed 4G \
+    --levels 1 --latency 0,0.1
+json out 'abs(d["rows"][3]["links_seconds"] -
+    (239 * (4 + 1) * 0.1 + 0.53125 * (1.125 / 8 + 2.5) / 4)) < 0.01'
+
+# A core that has a rank alone sends 1 GB/s and copies 2 GB/s. Of 8 bits inside and 4 across a rank
+# sends 3/4 inside, and 1/8 of 4 bits across; back 3/4 inside, and 1/8 across.
+exits 0 pith advise --json --ranks 8 --ranks-per-node 4 --links 64G,8G --size 4G --codec-speed 4G \
+    --transport 1G,2G
+json out 'd["rows"][0]["transport_seconds"] == 7 and d["rows"][0]["copies_seconds"] == 2'
+json out 'd["rows"][0]["sum_seconds"] == 9 and d["rows"][0]["scatter_seconds"] == 4.5'
+json out 'abs(d["rows"][3]["transport_seconds"] -
+    (0.75 * d["rows"][2]["node_bytes"] + d["rows"][4]["node_bytes"]) / 1e9) < 1e-9'
+# Messages are work of the core beside codecs; copies are before the reduce-scatter, and after all.
+json out 'abs(d["rows"][4]["sum_seconds"] -
+    (2 + 3.625 + 1.75 * 0.53125 + d["rows"][4]["links_seconds"] / 954)) < 0.002'
+json out 'abs(d["rows"][4]["scatter_seconds"] -
+    (1 + 2.5 + 0.875 * 0.53125 + 0.53125 * (0.75 / 8 + 0.5) / 954)) < 0.002'
+# Four ranks on two cores: all of that twice, and links as ever.
+cp out alone
+exits 0 pith advise --json --ranks 8 --ranks-per-node 4 --links 64G,8G --size 4G --codec-speed 4G \
+    --transport 1G,2G --cores 2
+json out 'all(abs(r[key] - factor * o[key]) < 1e-9
+    for r, o in zip(d["rows"], __import__("json").load(open("alone"))["rows"])
+    for key, factor in (("codecs_seconds", 2), ("transport_seconds", 2), ("copies_seconds", 2),
+                        ("links_seconds", 1)))'
+# A rank has no more than one core.
+exits 0 pith advise --json --ranks 8 --ranks-per-node 4 --links 64G,8G --size 4G --codec-speed 4G \
+    --transport 1G,2G --cores 5
+same out alone
+# Half a core for each rank; links hide the messages, twice 60 MB at 1 GB/s, but no copies.
+exits 0 pith advise --json "${four[@]}" --transport 1G,2G --cores 0.5
+json out 'abs(d["rows"][0]["sum_seconds"] - (4.8 + 2 * 40e6 / 2e9)) < 1e-9 and
+    abs(d["rows"][0]["transport_seconds"] - 0.12) < 1e-9'
+
 # With codecs as slow as that on fast links nothing is won.
 exits 0 pith advise --json --ranks 8 --links 400G --size 4G --codec-speed 1G
 json out 'd["rows"][d["advice"]]["inside"] is None'
@@ -60,7 +107,8 @@ grep -q "this machine's" out || die 'does not say whose speeds'
 
 for wrong in '--ranks 0' '--ranks 4x' '--ranks-per-node -1' '--links 1G,' '--links 0' \
     '--links 1,2,3' '--links nan' '--latency -1' '--latency x' '--size 0' '--size 1Q' '--size inf' \
-    '--compute -1' '--overlap 1.1' '--codec-speed 0' '--codec-speed 1G,0'; do
+    '--compute -1' '--overlap 1.1' '--codec-speed 0' '--codec-speed 1G,0' '--levels 0' \
+    '--levels 3' '--levels 12' '--cores 0' '--cores x' '--transport 0' '--transport 1G,'; do
     exits 2 pith advise $wrong
     says "${wrong%% *} wants"
 done
