@@ -20,6 +20,7 @@ import datetime
 import json
 import os
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -171,6 +172,27 @@ def validation(ranks, name, seed, args):
     return ranks.train(settings)
 
 
+def transport_speed(size=1 << 30, message=70000):
+    """Bytes that a core both sends and receives in a second: CPU seconds of both ends of a TCP
+    connection by the loopback interface, in messages as long as a slice of 4 bits."""
+    data = bytes(message)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        child = os.fork()
+        if not child:
+            with socket.create_connection(server.getsockname()) as end:
+                into = bytearray(message)
+                while end.recv_into(into):
+                    pass
+            os._exit(0)
+        end, _ = server.accept()
+        before = os.times()
+        with end:
+            for _ in range(size // message):
+                end.sendall(data)
+        os.waitpid(child, 0)
+    return size / (sum(os.times()[:4]) - sum(before[:4]))
+
+
 def throughput_table(results, steps):
     """results: {way: what train() gave, or why it failed}."""
     rows, plain = [], None
@@ -258,6 +280,7 @@ ADVISED = {"no-hook": "f32, not compressed", "bf16": "bf16, not compressed",
            "pith-4/4": "grad:preset=inter", "pith-2/2": "grad:bits=2",
            "pith-8/4": "grad:preset=intra inside, grad:preset=inter across"}
 INSIDE = "20G"  # between two ranks of a node; nothing here is shaped
+NEAR = 15  # percent
 
 TEXT = """\
 # PyTorch over slow links
@@ -279,12 +302,32 @@ the kernel's counters of all four links, headers of TCP and all. After the last 
 compared hashes of their replicas.
 
 {tables}
+"""
+
+
+MODEL = """\
 ## What the model of `pith advise` says
 
-[SCALE.md](SCALE.md) has the model. Fed with the links, seconds of computing ("none"), and the speed
-of the codecs on a core that several ranks share; seconds of a step.
+[SCALE.md](SCALE.md) has the model; here are seconds of a step. What it was told:
+
+* the links, and {cores} cores that the ranks of all nodes share (`--cores`): the work of a rank
+  takes as many times as long as there are ranks for a core;
+* seconds of computing: the median of the rows "none" of so many ranks. These do not use the links,
+  and yet are {scatter} % apart: no row is known better than that;
+* a core sends and receives {send:.2f} GB of messages a second: CPU seconds of both ends of a TCP
+  connection by the loopback interface (`transport_speed` in `tools/train_torch.py`);
+* a core copies {copy:.2f} GB of gradients a second to where they are sent from, and back: what
+  "bytes-alone" takes with one rank a node beyond computing and links, median of the rates, which is
+  why that way has no row here;
+* codecs take what the ranks counted at {first} Mbit/s;
+* all ranks sum together (`--levels 1`), but for `pith-8/4`.
 
 {model}
+
+{near}
+
+Of ranks that wait for a core the model knows nothing. They do so most where codecs and transport
+take longer than the links, and then also count more seconds in codecs than at {first} Mbit/s.
 """
 
 
@@ -399,26 +442,64 @@ def pith(*words):
     return json.loads(out.stdout)
 
 
-def model_table(steps):
-    row, = pith("bench", "-C", "grad:preset=inter", "--json")["results"]
-    rows = []
+def compute_of(steps, per_node):
+    """Median seconds of a step without exchange: the links' rate does not matter."""
+    return statistics.median(seconds_of(steps[per_node, rate]["none"]) for rate in RATES)
+
+
+def copy_speed(steps):
+    """Bytes of gradients per second that a core copies into buckets and back, of bytes-alone."""
+    rest = []
+    for rate in RATES:
+        row = steps[1, rate]["bytes-alone"]
+        links = row["sent"] / STEPS / NODES / (1e6 * rate / 8)
+        rest.append(seconds_of(row) - compute_of(steps, 1) - links)
+    size = 4 * row["parameters"]
+    return NODES / os.cpu_count() * size / statistics.median(rest)
+
+
+def advised(per_node, rate, name, transport, compute, size, speed):
+    """The row of pith advise for a way."""
+    answer = pith("advise", "--json", "--ranks", str(NODES * per_node),
+                  "--ranks-per-node", str(per_node), "--links", "%s,%dM" % (INSIDE, rate),
+                  "--size", str(size), "--compute", "%.6f" % compute,
+                  "--codec-speed", "%.0f" % speed, "--transport", transport,
+                  "--cores", "%g" % (os.cpu_count() / NODES), "--levels",
+                  "2" if name == "pith-8/4" else "1")
+    row, = (each for each in answer["rows"] if each["name"] == ADVISED[name])
+    return row
+
+
+def model_table(steps, send):
+    """The table, and a sentence of which rows are near; send: what transport_speed() says."""
+    transport = "%.0f,%.0f" % (send, copy_speed(steps))
+    rows, far = [], []
     for (per_node, rate), results in steps.items():
-        ranks = NODES * per_node
-        shared = max(ranks / os.cpu_count(), 1)  # so many ranks compute on one core
-        speed = ",".join("%.0f" % (1e9 * row[kind] / shared)
-                         for kind in ("encode_gbps", "decode_gbps"))
-        answer = pith("advise", "--json", "--ranks", str(ranks), "--ranks-per-node", str(per_node),
-                      "--links", "%s,%dM" % (INSIDE, rate), "--codec-speed", speed,
-                      "--size", str(4 * results["none"]["parameters"]),
-                      "--compute", "%.6f" % seconds_of(results["none"]))
-        said = {each["name"]: each["step_seconds"] for each in answer["rows"]}
-        for name, row_name in ADVISED.items():
-            if name in results and row_name in said:
-                measured = seconds_of(results[name])
-                rows.append(("%d, %d a node" % (ranks, per_node), str(rate), name,
-                             "%.3f" % measured, "%.3f" % said[row_name],
-                             "%+.0f" % (100 * (said[row_name] / measured - 1))))
-    return table(("ranks", "Mbit/s", "gradients", "measured, s", "model, s", "apart, %"), rows)
+        told = transport, compute_of(steps, per_node), 4 * results["none"]["parameters"]
+        for name in (name for name in ADVISED if name in results):
+            row = advised(per_node, rate, name, *told, 1e9)
+            if row["codecs_seconds"]:
+                counted = statistics.median(steps[per_node, RATES[0]][name]["codecs"])
+                row = advised(per_node, rate, name, *told, 1e9 * row["codecs_seconds"] / counted)
+            measured, said = seconds_of(results[name]), row["step_seconds"]
+            apart = 100 * (said / measured - 1)
+            rows.append(("%d, %d a node" % (NODES * per_node, per_node), str(rate), name,
+                         "%.3f" % measured, "%.3f" % said, "%+.1f" % apart))
+            if abs(apart) > NEAR:
+                far.append("%s, %d ranks, %d Mbit/s" % (name, NODES * per_node, rate))
+    return (table(("ranks", "Mbit/s", "gradients", "measured, s", "model, s", "apart, %"), rows),
+            "%d of %d rows are within %d %%. Not within:\n%s." % (
+                len(rows) - len(far), len(rows), NEAR, "; ".join(far) or "none"))
+
+
+def model_text(steps, send):
+    rows, near = model_table(steps, send)
+    none = {per_node: [seconds_of(steps[per_node, rate]["none"]) for rate in RATES]
+            for per_node, _ in steps}
+    return MODEL.format(
+        cores=os.cpu_count(), first=RATES[0], send=1e-9 * send, copy=1e-9 * copy_speed(steps),
+        scatter=" and ".join("%.0f" % (100 * (max(each) / min(each) - 1))
+                             for each in none.values()), model=rows, near=near)
 
 
 def cpu_name():
@@ -446,8 +527,8 @@ def losses_text(steps, losses):
         sparse=sparse_table(steps, losses))
 
 
-def write_page(steps, losses, args):
-    """Of steps what there is, and losses, or None."""
+def write_page(steps, losses, send, args):
+    """Of steps what there is, and losses, or None; send: what transport_speed() says."""
     tables = ""
     for (per_node, rate), results in steps.items():
         tables += "## %s, %d Mbit/s\n\n%s\n\n" % (
@@ -457,9 +538,9 @@ def write_page(steps, losses, args):
         date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
         cores=os.cpu_count(), cpu=cpu_name(), parameters=1e-6 * one["parameters"],
         approximation=USUAL["approximation"], steps=args["steps"],
-        tables=tables.rstrip("\n") + "\n",
-        model=model_table(steps))
-    training_page.write_part(text + (losses_text(steps, losses) if losses else ""))
+        tables=tables.rstrip("\n"))
+    training_page.write_part(text + "\n" + model_text(steps, send) +
+                             (losses_text(steps, losses) if losses else ""))
     print("wrote doc/TRAINING.md" + (" and two pictures" if losses else ""), flush=True)
 
 
@@ -500,11 +581,14 @@ def main():
     shaped = not why and not args["losses"]
     with network.Network(NODES) if shaped else network.Loopback(NODES) as net:
         if args["results"]:
+            results, path = read_results(out)
+            send = kept(results, path, "bytes of a core's transport a second",
+                        lambda: statistics.median(transport_speed() for _ in range(7)))
             steps = {}
             for per_node in WAYS_OF:
                 steps.update(measure_steps(net, out, per_node, args))
-                write_page(steps, None, args)
-            write_page(steps, measure_losses(out, args), args)
+                write_page(steps, None, send, args)
+            write_page(steps, measure_losses(out, args), send, args)
         else:
             show(net, args)
 
