@@ -55,7 +55,7 @@ static inline void look(struct range *r, const uint8_t *p) {
     r->high = _mm512_mask_max_epi32(r->high, finite, r->high, order);
 }
 
-static void extremes(const void *values, size_t count, struct pithi_extremes *e) {
+static void extremes32(const void *values, size_t count, struct pithi_extremes *e) {
     const uint8_t *const from = values;
     const struct range given = {v_set((uint32_t)e->low), v_set((uint32_t)e->high)};
     struct range a = given, b = given;
@@ -66,7 +66,18 @@ static void extremes(const void *values, size_t count, struct pithi_extremes *e)
     }
     e->low = _mm512_reduce_min_epi32(v_mini(a.low, b.low));
     e->high = _mm512_reduce_max_epi32(v_maxi(a.high, b.high));
-    pithi_extremes_c(from + 4 * i, count - i, e);
+    pithi_extremes_c(from + 4 * i, PITH_F32, count - i, e);
+}
+
+#define EXTREMES extremes16
+#define WORD int16_t
+#include "predict/range_tmpl.h"
+
+static void extremes(const void *values, uint32_t dtype, size_t count, struct pithi_extremes *e) {
+    if (dtype == PITH_F32)
+        extremes32(values, count, e);
+    else
+        extremes16(values, count, pithi_infinity16(dtype), e);
 }
 
 void pithi_predict_bind_avx512(struct pithi_kernels *k);

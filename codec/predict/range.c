@@ -4,14 +4,25 @@
 
 #include "predict/bound_value.h"
 
-void pithi_extremes_c(const void *values, size_t count, struct pithi_extremes *e) {
+/* The order of values of 16 bits; what makes bits a place in it makes of a place its bits. */
+static int32_t order16(int32_t bits) { return bits < 0 ? bits ^ 0x7FFF : bits; }
+
+static void widen(struct pithi_extremes *e, int32_t order) {
+    if (order < e->low) e->low = order;
+    if (order > e->high) e->high = order;
+}
+
+void pithi_extremes_c(const void *values, uint32_t dtype, size_t count, struct pithi_extremes *e) {
     const uint8_t *const from = values;
+    const int16_t infinity = pithi_infinity16(dtype);
     for (size_t i = 0; i < count; i++) {
-        const uint32_t u = pithi_get32(from + 4 * i);
-        if (pithi_nonfinite(u)) continue;
-        const int32_t o = pithi_order(u);
-        if (o < e->low) e->low = o;
-        if (o > e->high) e->high = o;
+        if (dtype == PITH_F32) {
+            const uint32_t u = pithi_get32(from + 4 * i);
+            if (!pithi_nonfinite(u)) widen(e, pithi_order(u));
+        } else {
+            const int16_t u = (int16_t)pithi_get16(from + 2 * i);
+            if ((u & infinity) != infinity) widen(e, order16(u));
+        }
     }
 }
 
@@ -20,6 +31,11 @@ static double value_at(const void *values, uint32_t dtype, size_t i) {
     double x;
     memcpy(&x, (const uint8_t *)values + 8 * i, sizeof x);
     return x;
+}
+
+static double value_of(int32_t order, uint32_t dtype) {
+    if (dtype == PITH_F32) return (double)pithi_float((uint32_t)pithi_order((uint32_t)order));
+    return value_at(&(uint16_t){(uint16_t)order16(order)}, dtype, 0);
 }
 
 static bool is_finite(double x) { return x >= -DBL_MAX && x <= DBL_MAX; }
@@ -36,14 +52,14 @@ void pithi_range_measure(struct pithi_range *s, const void *values, uint32_t dty
                          bool squares, pithi_extremes_fn *extremes) {
     struct pithi_extremes e = {INT32_MAX, INT32_MIN};
     *s = pithi_range_none();
-    if (dtype != PITH_F32 || squares) {
+    if (dtype == PITH_F64 || squares) {
         for (size_t i = 0; i < count; i++) add_value(s, value_at(values, dtype, i));
         return;
     }
-    extremes(values, count, &e);
+    extremes(values, dtype, count, &e);
     if (e.low > e.high) return;
-    s->low = (double)pithi_float((uint32_t)pithi_order((uint32_t)e.low));
-    s->high = (double)pithi_float((uint32_t)pithi_order((uint32_t)e.high));
+    s->low = value_of(e.low, dtype);
+    s->high = value_of(e.high, dtype);
 }
 
 double pithi_range_error(const void *a, const void *b, uint32_t dtype, size_t count) {

@@ -11,6 +11,12 @@
 #include <stdint.h>
 
 #include "common/inline.h"
+#include "pith/pith.h"
+
+/* The bits of infinity, which are the exponent's. */
+PITHI_INLINE int16_t pithi_infinity16(uint32_t dtype) {
+    return dtype == PITH_F16 ? 0x7C00 : 0x7F80;
+}
 
 struct pithi_range {
     double low, high; /* low > high: no finite value */
@@ -23,12 +29,14 @@ PITHI_INLINE struct pithi_range pithi_range_none(void) {
     return (struct pithi_range){DBL_MAX, -DBL_MAX, 0, 0};
 }
 
-/* The smallest and largest finite f32, each as bits turned into a number that grows with the
- * value. */
+/* The smallest and largest finite value, each as the bits of its dtype turned into a number that
+ * grows with the value. */
 struct pithi_extremes {
     int32_t low, high; /* low > high: none */
 };
-typedef void pithi_extremes_fn(const void *values, size_t count, struct pithi_extremes *e);
+/* Widens extremes by values of f32, bf16 or f16. */
+typedef void pithi_extremes_fn(const void *values, uint32_t dtype, size_t count,
+                               struct pithi_extremes *e);
 pithi_extremes_fn pithi_extremes_c;
 
 /* Finds low and high of f32, bf16, f16 or f64 values, and with `squares` also their sum of

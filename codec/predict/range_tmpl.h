@@ -1,20 +1,26 @@
-/* range_tmpl.h - the smallest and largest finite f32, in a form that compilers make vectors of.
- * SPDX-License-Identifier: Apache-2.0 */
-#include "codec.h"
-
-static void extremes(const void *values, size_t count, struct pithi_extremes *e) {
+/* range_tmpl.h - the smallest and largest finite values, in a form that compilers make vectors of.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The includer defines EXTREMES, a name, and WORD, the signed integer of as many bits as a value;
+ * both end with this file. */
+static void EXTREMES(const void *values, size_t count, WORD infinity, struct pithi_extremes *e) {
     const uint8_t *const from = values;
-    int32_t low = e->low, high = e->high;
+    const WORD most = (WORD)((UINT64_C(1) << (8 * sizeof(WORD) - 1)) - 1);
+    const WORD least = (WORD)(-most - 1);
+    WORD low = most, high = least;
     for (size_t i = 0; i < count; i++) {
-        int32_t u;
-        memcpy(&u, from + 4 * i, sizeof u);
-        const int32_t order = u ^ (-(u < 0) & INT32_MAX);
-        const int32_t finite = -((u & (int32_t)PITHI_F32_INF) != (int32_t)PITHI_F32_INF);
-        const int32_t a = (order & finite) | (INT32_MAX & ~finite);
-        const int32_t b = (order & finite) | (INT32_MIN & ~finite);
+        WORD u;
+        memcpy(&u, from + sizeof u * i, sizeof u);
+        const WORD order = (WORD)(u ^ ((WORD)-(u < 0) & most));
+        const WORD finite = (WORD)-((WORD)(u & infinity) != infinity);
+        const WORD a = (WORD)((order & finite) | (most & (WORD)~finite));
+        const WORD b = (WORD)((order & finite) | (least & (WORD)~finite));
         low = a < low ? a : low;
         high = b > high ? b : high;
     }
-    e->low = low;
-    e->high = high;
+    if (low > high) return;
+    if (low < e->low) e->low = low;
+    if (high > e->high) e->high = high;
 }
+#undef EXTREMES
+#undef WORD

@@ -10,15 +10,16 @@ enum { CAPACITY = 8192, MOST = 1500 };
 
 bool bound_range(const struct level *level) { return level->kernels.extremes != pithi_extremes_c; }
 
-static void check_one(const struct level *level, struct guarded *g, const float *data, size_t count,
-                      size_t place, const char *name) {
+static void check_one(const struct level *level, struct guarded *g, const void *data,
+                      uint32_t dtype, size_t count, size_t place, const char *name) {
     struct pithi_extremes wanted = {INT32_MAX, INT32_MIN}, got = wanted;
-    check_begin("range %s: %zu values %s at place %zu", level->isa, count, name, place);
-    const uint8_t *p = guarded_place(g, place, data, count * sizeof *data);
-    pithi_extremes_c(data, count, &wanted);
-    level->kernels.extremes(p, count, &got);
+    check_begin("range %s: %zu values %s of dtype %u at place %zu", level->isa, count, name,
+                (unsigned)dtype, place);
+    const uint8_t *p = guarded_place(g, place, data, count * pith_dtype_bytes(dtype));
+    pithi_extremes_c(data, dtype, count, &wanted);
+    level->kernels.extremes(p, dtype, count, &got);
     check_that(got.low == wanted.low && got.high == wanted.high, "the extremes differ");
-    level->kernels.extremes(p, count / 2, &got);
+    level->kernels.extremes(p, dtype, count / 2, &got);
     check_that(got.low == wanted.low && got.high == wanted.high, "a part has widened the range");
     check_that(guarded_intact(g), "a byte around the input changed");
     check_end();
@@ -27,13 +28,14 @@ static void check_one(const struct level *level, struct guarded *g, const float 
 void check_range(const struct level *level) {
     static float data[MOST];
     struct guarded g = guarded_new(CAPACITY);
-    for (int fill = 0; fill < FILL_COUNT; fill++) {
-        fill_values(data, PITH_F32, MOST, (enum fill)fill, 7);
-        for (size_t count = 0; count < 200; count++)
-            check_one(level, &g, data, count, PLACE_END, fill_names[fill]);
-        for (size_t place = 0; place < PLACE_COUNT; place++)
-            check_one(level, &g, data, check_below(MOST), place, fill_names[fill]);
-    }
+    for (uint32_t dtype = PITH_F32; dtype <= PITH_F16; dtype++)
+        for (int fill = 0; fill < FILL_COUNT; fill++) {
+            fill_values(data, dtype, MOST, (enum fill)fill, 7);
+            for (size_t count = 0; count < 200; count++)
+                check_one(level, &g, data, dtype, count, PLACE_END, fill_names[fill]);
+            for (size_t place = 0; place < PLACE_COUNT; place++)
+                check_one(level, &g, data, dtype, check_below(MOST), place, fill_names[fill]);
+        }
 }
 
 void bench_range(const struct level *level) {
@@ -46,7 +48,7 @@ void bench_range(const struct level *level) {
     roofline_fill(p, bytes, false);
     for (int run = 0; run < RUNS; run++) {
         const double sum = roofline_read(p, bytes), start = roofline_clock();
-        level->kernels.extremes(p, bytes / 4, &e);
+        level->kernels.extremes(p, PITH_F32, bytes / 4, &e);
         const double took = roofline_clock() - start;
         if (took < best) best = took;
         if (sum < read) read = sum;
