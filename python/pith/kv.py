@@ -399,8 +399,8 @@ def encode_pages(
         out
 
     Raises:
-        ArgumentError: a block that the pool does not have
-        DtypeError, ShapeError: the pool is not of the plan
+        ArgumentError: a block that the pool does not have, or tokens that a page does not
+        DtypeError, ShapeError: the pool is not of the plan; tokens are no integers
 
     """
     ids = _block_ids(block_ids)
@@ -473,6 +473,8 @@ def _pages(
     counts = np.zeros(n, np.uint32)
     if tokens is not None:
         given = np.asarray(tokens)
+        if given.dtype.kind not in "iu":
+            raise DtypeError(f"tokens: expected integers, found {given.dtype}")
         if given.shape != (n,) or (given < 1).any() or (given > page_tokens(plan)).any():
             raise ArgumentError(f"tokens: expected {n} numbers of 1 to {page_tokens(plan)}")
         counts[:] = given

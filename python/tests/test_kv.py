@@ -233,6 +233,9 @@ def test_short_pages():
     for wrong in ([0, 1], [17, 1], [1]):
         with pytest.raises(pith.ArgumentError):
             kv.encode_pages(p, pool, [0, 1], tokens=wrong)
+    for wrong in ([float("nan"), 16], [1.5, 16]):
+        with pytest.raises(pith.DtypeError, match="tokens"):
+            kv.encode_pages(p, pool, [0, 1], tokens=wrong)
     for wrong in (0, 17):
         with pytest.raises(pith.ArgumentError):
             kv.page_bytes(p, wrong)
