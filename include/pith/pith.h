@@ -363,7 +363,8 @@ typedef struct pith_sizes {
     size_t size;
     uint64_t slot_bytes;   /* largest frame that pith_encode makes of any slot at any step: the
                               stride to give slots in a buffer, and a capacity that suffices. With
-                              key_every=N key frames are among them */
+                              key_every=N key frames are among them; frames of held sets with more
+                              elements than the hard limit are not (sparse.h) */
     uint64_t frame_bytes;  /* the largest that is no key frame: with key_every=N all but every Nth
                               step have room in this (pith_plan_is_key) */
     uint64_t key_bytes;    /* largest key frame: may be more than the others (wdiff); 0: the plan

@@ -230,6 +230,19 @@ class Stream:
         self._capacity = max(plan.sizes.slot_bytes, plan.sizes.key_bytes)
         self._idle = idle_calls(threads)
 
+    def _capacity_for(self, slot: int, flags: int) -> int:
+        """Return in how many bytes every frame has room that ``pith_encode`` makes of a slot now.
+
+        A set that is held may have more elements than the hard limit, of which the sizes of the
+        plan are: each of these takes up to 4 bytes of index, 4 of value and 4 of a group's scale.
+        """
+        if not flags & (_SAME_SET | _HELD_SET):
+            return self._capacity
+        state = ffi.new("pith_sparse_state *", {"size": ffi.sizeof("pith_sparse_state")})
+        if self._ask(lib.pith_sparse_get_state, slot, state):
+            return self._capacity  # encoding says what is wrong
+        return self._capacity + 12 * max(int(state.held) - int(state.most), 0) + 4
+
     def _borrow(self) -> _Borrowed:
         return _Borrowed(self._work, self._work_bytes, self._threads)
 
@@ -299,7 +312,8 @@ class Stream:
             same_set: codec topk: send the values of the set that the slot holds, without indices
             held_set: the same with its indices, for receivers that do not hold it
             out: where the frame goes: writable bytes, ``plan.sizes.slot_bytes`` always suffice, for
-                key frames ``plan.sizes.key_bytes``
+                key frames ``plan.sizes.key_bytes``, but for a held set of more elements than the
+                hard limit (``sparse_state().most``), which takes up to 12 bytes more for each
 
         Returns:
             The frame, or with ``out`` its length in bytes.
@@ -314,6 +328,7 @@ class Stream:
 
         """
         flags = _flags(key_frame, same_set, held_set)
+        most = self._capacity_for(slot, flags) if flags else self._capacity
         try:
             call = self._idle.pop()
         except IndexError:
@@ -328,8 +343,8 @@ class Stream:
         kind, object_, more, keep = (_sources.get(type(x)) or views.source_for(x))(x)
         if out is None:
             memory = call.memory
-            if call.capacity < self._capacity:
-                memory = call.room(self._capacity)
+            if call.capacity < most:
+                memory = call.room(most)
             length = _encode(
                 work,
                 call.item,
@@ -338,7 +353,7 @@ class Stream:
                 slot,
                 flags,
                 memory,
-                self._capacity,
+                most,
                 kind,
                 object_,
                 more,
@@ -1048,6 +1063,15 @@ def _options(seed: int, rng_stream: int, rank: int, ranks: int, step: int) -> An
 # ---- Lists --------------------------------------------------------------------------------------
 
 
+def _offsets_of(capacities: Iterable[int]) -> tuple[tuple[int, ...], int]:
+    """Return where frames of so many bytes at most begin one behind the other, and the end."""
+    end, offsets = 0, []
+    for capacity in capacities:
+        offsets.append(end)
+        end += -(-capacity // 64) * 64
+    return tuple(offsets), end
+
+
 class Bucket:
     """Streams, or slots of them, whose tensors are worked on in one call.
 
@@ -1075,12 +1099,8 @@ class Bucket:
         self._streams = list({id(stream): stream for stream, _ in pairs}.values())
         self._alone = Alone(stream._mark for stream in self._streams)
         self._work_bytes = bytes_for((stream._plan for stream, _ in pairs), threads)
-        offset, offsets = 0, []
-        for stream, _ in pairs:
-            offsets.append(offset)
-            offset += -(-stream._capacity // 64) * 64
-        self._offsets, self._bytes = tuple(offsets), offset
-        self._offsets_c = ffi.new("uint64_t[]", [*offsets, offset])
+        self._offsets, self._bytes = _offsets_of(stream._capacity for stream, _ in pairs)
+        self._offsets_c = ffi.new("uint64_t[]", [*self._offsets, self._bytes])
         self._free: list[tuple[Any, list[Any]]] = []
         self._idle = idle_calls(0)  # for memory alone
 
@@ -1158,7 +1178,8 @@ class Bucket:
             key_frame: make key frames
             same_set: codec topk: send the values of the sets that the slots hold
             held_set: the same with their indices, for receivers that do not hold them
-            out: :attr:`nbytes` writable bytes; frame i begins at ``offsets[i]``
+            out: :attr:`nbytes` writable bytes; frame i begins at ``offsets[i]``, where a held set
+                of more elements than the hard limit may have no room
 
         Returns:
             The frames, or with ``out`` their lengths.
@@ -1171,6 +1192,11 @@ class Bucket:
         self._check_bases()
         held = self._items()
         items, _ = held
+        flags = _flags(key_frame, same_set, held_set)
+        offsets, bytes_, offsets_c = self._offsets, self._bytes, self._offsets_c
+        if flags and out is None:
+            offsets, bytes_ = _offsets_of(s._capacity_for(slot, flags) for s, slot in self._ends)
+            offsets_c = ffi.new("uint64_t[]", [*offsets, bytes_])
         memory, kept = None, None
         if out is not None:
             memory, capacity, kept = views.bytes_of(out, "out", write=True)
@@ -1184,21 +1210,13 @@ class Bucket:
         except IndexError:
             call = _Call()
         if memory is None:
-            memory = call.room(self._bytes)
+            memory = call.room(bytes_)
         with self._alone, self._borrow() as work:
-            status = lib.pithpy_encode_list(
-                work,
-                items,
-                n,
-                memory,
-                self._offsets_c,
-                _flags(key_frame, same_set, held_set),
-                lengths,
-            )
+            status = lib.pithpy_encode_list(work, items, n, memory, offsets_c, flags, lengths)
             results: list[Any] = ffi.unpack(lengths, n) if n else []
             if out is None:
-                whole = ffi.buffer(memory, self._bytes)
-                ends = zip(self._offsets, results, strict=True)
+                whole = ffi.buffer(memory, bytes_)
+                ends = zip(offsets, results, strict=True)
                 results = [whole[at : at + length] for at, length in ends]
             self._finish(status, work, held, results)
         self._idle.append(call)

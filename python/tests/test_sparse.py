@@ -201,6 +201,23 @@ def test_sets_of_ones_own():
         stream().encode(noise(N), held_set=True)
 
 
+@pytest.mark.parametrize("values", ["f32", "f16", "int8", "none"])
+def test_held_sets_above_the_limit(values):
+    spec = f"topk:density=0.01,cap=1,block=64,values={values}"
+    a, b, c = (stream(spec, checksums=True) for _ in range(3))
+    x = 1 + np.abs(noise(N))  # nothing rounds to 0
+    for elements in (range(0, N, 2), range(N), range(N // 2), range(0, N, 33)):
+        for end in (a, b, c):
+            end.hold_elements(elements)
+        assert a.sparse_state().held > a.sparse_state().most
+        most = a.plan.sizes.slot_bytes + 12 * (len(elements) - a.sparse_state().most) + 4
+        for which in ({"held_set": True}, {"same_set": True}):
+            frame = a.encode(x, **which)
+            assert len(frame) <= most and np.count_nonzero(b.decode(frame)) == len(elements)
+            assert pith.Bucket([c]).encode([x], **which) == [frame]
+            assert c.encode(x, **which, out=bytearray(most)) == len(frame)
+
+
 def test_requests():
     end = stream("topk:density=0.02,cap=3,control=exact,block=1024")
     x = noise(N)
