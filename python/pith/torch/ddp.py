@@ -357,18 +357,17 @@ class State:
         missing = {"step", "residuals"} - set(state)
         if missing:
             raise ArgumentError(f"state: found no {', '.join(sorted(missing))}")
+        residuals: dict[str, torch.Tensor] = {}
         for name, lost in state["residuals"].items():
             if name not in self._parameters:
                 raise ArgumentError(f"residuals: found {name!r}, which is no parameter")
             count = self._parameters[name].numel()
-            if lost.numel() != count or not bool(torch.isfinite(lost).all()):
-                raise ArgumentError(f"residuals: {name!r}: expected {count} finite elements")
+            residuals[name] = lost.to("cpu", torch.float32, copy=True).flatten()
+            if lost.numel() != count or not bool(torch.isfinite(residuals[name]).all()):
+                raise ArgumentError(f"residuals: {name!r}: expected {count} finite elements in f32")
         self._wait()
         self._step = int(state["step"])
-        self._residuals = {
-            name: lost.to("cpu", torch.float32, copy=True).flatten()
-            for name, lost in state["residuals"].items()
-        }
+        self._residuals = residuals
         for bucket in self._buckets:
             bucket.channel.reset()
             for name in bucket.names:

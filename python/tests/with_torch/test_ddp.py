@@ -422,6 +422,7 @@ def states(rank, ranks):
         ({**good, "residuals": {"nobody": torch.zeros(3)}}, "no parameter"),
         ({**good, "residuals": {"module.0.bias": torch.zeros(3)}}, "expected 61 finite"),
         ({**good, "residuals": {"module.0.bias": torch.full((61,), float("nan"))}}, "finite"),
+        ({**good, "residuals": {"module.0.bias": torch.ones(61).double() * 1e39}}, "finite"),
     ):
         with pytest.raises(pith.ArgumentError, match=text):
             state.load_state_dict(bad)
