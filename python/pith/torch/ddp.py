@@ -104,10 +104,11 @@ class State:
         partitions: of ``"union"``: None: every rank chooses from all of a bucket. The others make
             all ranks together choose the spec's share. ``"even"``: each from a part of its own,
             which rotate (MiCRO), ``"moving"``: and move until ranks choose alike many (ExDyna);
-            with ``control=micro`` in the spec as published. ``"deft"``: each from parameters, or
-            pieces of large ones, of its own, which rotate, and from each as much as its norm has of
-            all (DEFT). ``"leader"``: one rank, which rotates, from all of a bucket (CLT-k). These
-            two take specs of ``control=exact``
+            with ``control=micro`` in the spec as published. Both ask every rank for as many,
+            however long its part is. ``"deft"``: each from parameters, or pieces of large ones, of
+            its own, which rotate, and from each as much as its norm has of all (DEFT).
+            ``"leader"``: one rank, which rotates, from all of a bucket (CLT-k). These two take
+            specs of ``control=exact``
         refresh: of ``"oktopk"``: steps from one exact threshold to the next; 0: 32
         inter: of those between nodes; None: one level
         gather: of the summed gradients on their way back; None: as the hop before
@@ -239,7 +240,10 @@ class State:
         """Return from what this rank chooses: of deft and leader the step alone says who does."""
         rank, parts = self._ranks.rank, bucket.partitions
         if isinstance(parts, Partitions):
-            return [parts.choice(rank)]
+            # As many of every rank, however long its part is: rules that take their first threshold
+            # from the number alone begin with one then.
+            k = bucket.channel.sparse_state().k // self._ranks.ranks
+            return [parts.choice(rank)._replace(k=k)]
         if isinstance(parts, _Layers):
             norms = parts.norms(bucket.channel, buffer, self._scale, step)
             return parts.deft.choices(norms, _share(self._spec, buffer.numel()), rank, step)

@@ -292,6 +292,38 @@ def test_a_leader_chooses_for_all():
     assert run(3, planned, "leader", sets_of_a_leader, 40) == [4, 4, 4]
 
 
+class Vector(torch.nn.Module):
+    """A model with one parameter, whose gradient is what it is given."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.x = torch.nn.Parameter(torch.zeros(count))
+
+    def forward(self, gradient):
+        return (self.x * gradient).sum()
+
+
+def first_choice(rank, ranks, control, size):
+    """What a rank's first choice came to, where the last part is four times as long as others."""
+    count = 1024 * 32 + 1023 * 32
+    lengths = [pith.sparse.ExDyna(count, ranks).range(r)[1] for r in range(ranks)]
+    assert lengths[-1] > 3.9 * max(lengths[:-1])
+    spec = f"topk:density=0.01,control={control},ef=full"
+    model = DistributedDataParallel(Vector(count))
+    state = ddp.register(model, kind="union", partitions="moving", spec=spec, timeout=TIMEOUT)
+    model(size * torch.randn(count, generator=torch.Generator().manual_seed(rank))).backward()
+    (bucket,) = state._buckets
+    return state.chosen[0], bucket.channel.sparse_state().threshold
+
+
+def test_ranks_are_asked_for_as_many_whatever_their_parts():
+    for chosen, _ in run(3, first_choice, "prop", 1.0):
+        assert chosen == [655 // 3] * 3
+    # So small that the limit, which would replace the first threshold, is not reached.
+    found = run(3, first_choice, "micro", 1e-9)
+    assert len({threshold for _, threshold in found}) == 1 and found[0][1] > 0
+
+
 def norms_of_one_size(rank, ranks):
     """What one rank cannot take the norms of is an exception on every rank, and no hang."""
     group = _group.communicator(None, timeout=TIMEOUT)
