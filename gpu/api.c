@@ -220,7 +220,8 @@ pith_status pith_cuda_encode(const pith_cuda_plan *c, pith_cuda_stream *stream,
                              pith_error *error) {
     pith_cuda_items items;
     pith_status status = check_call(c, stream, from, &items, error);
-    if (status == PITH_OK) status = check_flags(flags, PITH_KEY_FRAME, error);
+    if (status == PITH_OK)
+        status = check_flags(flags, PITH_KEY_FRAME | PITH_SAME_SET | PITH_HELD_SET, error);
     if (status == PITH_OK) status = check_once(pithi_encode_depends(&c->table), &items, error);
     if (status == PITH_OK) status = check_tensor(c, &items, error);
     if (status != PITH_OK) return status;
@@ -229,12 +230,18 @@ pith_status pith_cuda_encode(const pith_cuda_plan *c, pith_cuda_stream *stream,
     const bool key = flags & PITH_KEY_FRAME;
     if (key && !pithi_cuda_has_base(&c->table))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "key frames need a base");
+    const bool bare = flags & PITH_SAME_SET, sends = flags & (PITH_SAME_SET | PITH_HELD_SET);
+    if (bare && flags & PITH_HELD_SET)
+        return pithi_fail(error, PITH_ERR_ARG, "a set goes with its indices or without");
+    if (sends && !pithi_cuda_is_sparse(c))
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "the codec sends no sets");
     struct pithi_gpu_call a = {.to = side_of(c, stream, &items),
                                .count = UINT64_MAX,
                                .per_item = 1,
                                .scale = 1,
                                .key = key,
-                               .update = true};
+                               .update = true,
+                               .holding = {.sends = sends, .bare = bare}};
     if (pithi_cuda_is_bounded(c))
         return pithi_cuda_bounded_encode(c, &a, &items, cuda_stream, error);
     if (pithi_cuda_is_sparse(c)) return pithi_cuda_sparse_encode(c, &a, &items, cuda_stream, error);
@@ -458,6 +465,7 @@ pith_status pith_cuda_sparse_hold(const pith_cuda_plan *c, pith_cuda_stream *str
     struct pithi_gpu_call a = sets_call(c, stream, &items);
     a.from = a.to;
     a.per_item = per_item;
+    a.holding.names = true;
     return pithi_cuda_sparse_hold(c, &a, how == PITH_SET_INTERSECTION && per_item > 1, &items,
                                   cuda_stream, error);
 }

@@ -55,7 +55,7 @@ uint64_t pithi_cuda_stream_bytes(const struct pithi_device_plan *t) {
 }
 
 uint64_t pithi_cuda_sum_bytes(const struct pithi_device_plan *t) {
-    return t->device.kind == PITHI_DEVICE_sets ? pithi_workspace_pad(sizeof(float) * t->most) : 0;
+    return t->device.kind == PITHI_DEVICE_sets ? pithi_workspace_whole(t) : 0;
 }
 
 uint64_t pithi_cuda_set_bytes(const struct pithi_device_plan *t) {

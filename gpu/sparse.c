@@ -43,17 +43,34 @@ static bool may_overflow(const pith_cuda_plan *c) {
     return kind != PITHI_CONTROL_EXACT && kind != PITHI_CONTROL_NONZERO;
 }
 
+/* *room := what lies behind the workspace of the frames, `each` bytes for every item. */
+static pith_status behind(const pith_cuda_plan *c, const struct pithi_gpu_call *a,
+                          const pith_cuda_items *items, uint64_t each, uint8_t **room,
+                          pith_error *error) {
+    const uint64_t frame = PITHI_MARK_BYTES + pithi_workspace_bytes(&c->table);
+    const uint64_t frames = items->count * a->per_item * frame, more = items->count * each;
+    const struct pithi_words words = {.number = {frames, more}};
+    if (items->workspace_bytes - frames < more)
+        return pithi_fail_with(error, PITH_ERR_SPACE, frames + more,
+                               "the call needs a workspace of # bytes and # behind it", &words);
+    *room = a->workspace + frames;
+    return PITH_OK;
+}
+
 pith_status pithi_cuda_sparse_encode(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                      const pith_cuda_items *items, void *cuda_stream,
                                      pith_error *error) {
     const uint64_t n = items->count, blocks = c->table.most_blocks;
+    const bool chooses = !a->holding.sends;
     pith_status status = pithi_cuda_open_workspace(c, a, items, cuda_stream, error);
+    if (status == PITH_OK && !chooses)
+        status = behind(c, a, items, pithi_workspace_whole(&c->table), &a->holding.spare, error);
     if (status == PITH_OK) status = launch(c, PITHI_GPU_sparse_begin, a, 1, n, cuda_stream, error);
     for (a->sieve.round = 0; a->sieve.round < 2; a->sieve.round++) {
-        if (a->sieve.round && !may_overflow(c)) break;
-        if (status == PITH_OK && (a->sieve.round || asks_for_kth(c)))
+        if (a->sieve.round && !(chooses && may_overflow(c))) break;
+        if (status == PITH_OK && chooses && (a->sieve.round || asks_for_kth(c)))
             status = find_kth(c, a, n, cuda_stream, error);
-        if (status == PITH_OK)
+        if (status == PITH_OK && (chooses || c->table.device.decay))
             status = over_values(c, PITHI_GPU_sparse_map, a, n, cuda_stream, error);
     }
     if (status == PITH_OK) status = over_values(c, PITHI_GPU_sparse_cut, a, n, cuda_stream, error);
@@ -84,20 +101,6 @@ pith_status pithi_cuda_sparse_decode(const pith_cuda_plan *c, struct pithi_gpu_c
     if (verify) return launch(c, PITHI_GPU_sparse_answer, a, 1, items->count, cuda_stream, error);
     return launch(c, PITHI_GPU_sparse_decode, a, c->table.most_blocks, items->count, cuda_stream,
                   error);
-}
-
-/* *room := what lies behind the workspace of the frames, `each` bytes for every item. */
-static pith_status behind(const pith_cuda_plan *c, const struct pithi_gpu_call *a,
-                          const pith_cuda_items *items, uint64_t each, uint8_t **room,
-                          pith_error *error) {
-    const uint64_t frame = PITHI_MARK_BYTES + pithi_workspace_bytes(&c->table);
-    const uint64_t frames = items->count * a->per_item * frame, more = items->count * each;
-    const struct pithi_words words = {.number = {frames, more}};
-    if (items->workspace_bytes - frames < more)
-        return pithi_fail_with(error, PITH_ERR_SPACE, frames + more,
-                               "the call needs a workspace of # bytes and # behind it", &words);
-    *room = a->workspace + frames;
-    return PITH_OK;
 }
 
 pith_status pithi_cuda_sparse_reduce(const pith_cuda_plan *c, struct pithi_gpu_call *a,

@@ -117,6 +117,22 @@ PITHI_DEVICE uint64_t pithi_header_word(const uint8_t *p) {
     return pithi_is_aligned(p, 8) ? pithi_get_aligned64(p) : pithi_get64(p);
 }
 
+/* Four lanes joined, a word behind them, and the end. */
+PITHI_DEVICE uint64_t pithi_xxh_join(const uint64_t v[4]) {
+    uint64_t h =
+        pithi_rotl(v[0], 1) + pithi_rotl(v[1], 7) + pithi_rotl(v[2], 12) + pithi_rotl(v[3], 18);
+    PITHI_UNROLL for (int k = 0; k < 4; k++) h = pithi_xxh_merge(h, v[k]);
+    return h;
+}
+PITHI_DEVICE uint64_t pithi_xxh_word(uint64_t h, uint64_t word) {
+    return pithi_rotl(h ^ pithi_xxh_round(0, word), 27) * PITHI_XXH_1 + PITHI_XXH_4;
+}
+PITHI_DEVICE uint64_t pithi_xxh_end(uint64_t h) {
+    h = (h ^ h >> 33) * PITHI_XXH_2;
+    h = (h ^ h >> 29) * PITHI_XXH_3;
+    return h ^ h >> 32;
+}
+
 /* XXH64 of n bytes, n a multiple of 8: headers are. libxxhash does not compile for devices. */
 PITHI_DEVICE uint64_t pithi_xxh64(const uint8_t *p, uint64_t n, uint64_t seed) {
     const uint8_t *const end = p + n;
@@ -127,16 +143,11 @@ PITHI_DEVICE uint64_t pithi_xxh64(const uint8_t *p, uint64_t n, uint64_t seed) {
         for (; end - p >= 32; p += 32)
             PITHI_UNROLL for (int k = 0; k < 4; k++) v[k] =
                 pithi_xxh_round(v[k], pithi_header_word(p + 8 * k));
-        h = pithi_rotl(v[0], 1) + pithi_rotl(v[1], 7) + pithi_rotl(v[2], 12) + pithi_rotl(v[3], 18);
-        PITHI_UNROLL for (int k = 0; k < 4; k++) h = pithi_xxh_merge(h, v[k]);
+        h = pithi_xxh_join(v);
     }
     h += n;
-    for (; p < end; p += 8)
-        h = pithi_rotl(h ^ pithi_xxh_round(0, pithi_header_word(p)), 27) * PITHI_XXH_1 +
-            PITHI_XXH_4;
-    h = (h ^ h >> 33) * PITHI_XXH_2;
-    h = (h ^ h >> 29) * PITHI_XXH_3;
-    return h ^ h >> 32;
+    for (; p < end; p += 8) h = pithi_xxh_word(h, pithi_header_word(p));
+    return pithi_xxh_end(h);
 }
 
 PITHI_DEVICE uint64_t pithi_header_hash(const uint8_t *header, uint64_t fixed, uint64_t bytes) {

@@ -42,9 +42,8 @@
  * for reduce_encode. pith_cuda_plan_sizes answers PITH_ERR_UNSUPPORTED for others.
  * Frames of eb and embed whose blocks need another mode have the status PITH_ERR_UNSUPPORTED; that
  * of frames whose blocks are damaged as well is PITH_ERR_CORRUPT. What their header says was asked
- * for must be what the plan asks for, the mode excepted. Frames of topk with the values of a set
- * that is held (PITH_SAME_SET) have the status PITH_ERR_UNSUPPORTED; a device makes no such frames,
- * and has no requests (pith_sparse_set_request) and no reports.
+ * for must be what the plan asks for, the mode excepted. Streams on a device have no requests
+ * (pith_sparse_set_request), no reports and no states of topk.
  *
  * topk finds the threshold of every step on the device: what a controller remembers is in the
  * stream, and no call waits for a count. Frames have their lengths in items->lengths; a capacity of
@@ -79,8 +78,9 @@ typedef struct pith_cuda_sizes {
     uint64_t workspace_bytes; /* device memory per frame that a call reads, or, with eb, embed and
                                * topk, makes; 0: none */
     uint64_t alignment;       /* of all of them */
-    uint64_t sum_bytes;       /* topk: device memory per item that pith_cuda_reduce needs behind the
-                               * workspace of its frames, where it writes bf16 or f16; else 0 */
+    uint64_t sum_bytes;       /* topk: device memory per item, behind the workspace of its frames,
+                               * that pith_cuda_reduce needs where it writes bf16 or f16, and
+                               * pith_cuda_encode where it sends a held set; else 0 */
     uint64_t set_bytes; /* topk: device memory per item that pith_cuda_sparse_hold needs behind
                                * the workspace of its frames, for an intersection; else 0 */
 } pith_cuda_sizes;
@@ -202,17 +202,21 @@ typedef struct pith_cuda_items {
     int32_t *status; /* one per frame; never NULL */
     /* sizes.workspace_bytes for every frame (sums: count * per_item of them) of calls that read
      * frames, and of encode with eb, embed and topk; NULL when that is 0. Behind it sizes.sum_bytes
-     * for every item of pith_cuda_reduce to bf16 or f16. */
+     * for every item of pith_cuda_reduce to bf16 or f16, and of pith_cuda_encode with PITH_SAME_SET
+     * or PITH_HELD_SET. */
     void *workspace;
     uint64_t workspace_bytes;
 } pith_cuda_items;
 
 /* ---- Encode and decode ----------------------------------------------------------------------*/
 
-/* As pith_encode: flags are PITH_KEY_FRAME or 0. Whether others have changed the base is not looked
- * at, whatever the layout's flags say (PITH_LAYOUT_CHECK_BASE): that is of the CPU only. Where it
- * may be, call pith_cuda_stream_verify before, on the same CUDA stream, and send nothing of a slot
- * whose status is PITH_ERR_BASE; it reads the base once more. */
+/* As pith_encode: flags are PITH_KEY_FRAME, PITH_SAME_SET, PITH_HELD_SET or 0. A slot that holds no
+ * set to send has the status PITH_ERR_STATE. pith_sizes.slot_bytes need not have room for the frame
+ * of a set that the spec did not choose: where capacity has none, the slot goes on holding it.
+ * Whether others have changed the base is not looked at, whatever the layout's flags say
+ * (PITH_LAYOUT_CHECK_BASE): that is of the CPU only. Where it may be, call pith_cuda_stream_verify
+ * before, on the same CUDA stream, and send nothing of a slot whose status is PITH_ERR_BASE; it
+ * reads the base once more. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_encode(const pith_cuda_plan *cuda,
                                                      pith_cuda_stream *stream,
                                                      const pith_cuda_items *items, uint32_t flags,
@@ -224,8 +228,9 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_decode(const pith_cuda_plan *cuda,
                                                      const pith_cuda_items *items, uint32_t flags,
                                                      void *cuda_stream, pith_error *error);
 /* Elements [first, first + count) of every item's slot, cut to the slot, written to the beginning
- * of the item's piece (tensors), or at their place in `tensor`. With a base: of the new base; the
- * stream is compared as pith_decode does and stays as it is; what a key frame says of its whole
+ * of the item's piece (tensors), or at their place in `tensor`. Unlike pith_decode_range it knows
+ * the set that the slot holds, and so reads frames of PITH_SAME_SET. With a base: of the new base;
+ * the stream is compared as pith_decode does and stays as it is; what a key frame says of its whole
  * content is not compared. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_decode_range(const pith_cuda_plan *cuda,
                                                            const pith_cuda_stream *stream,
@@ -247,8 +252,9 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_reduce_encode(
     const pith_cuda_plan *cuda, pith_cuda_stream *stream, const pith_cuda_items *items,
     uint32_t per_item, float scale, const pith_cuda_plan *out, pith_cuda_stream *out_stream,
     const pith_cuda_items *out_items, void *cuda_stream, pith_error *error);
-/* Check what pith_cuda_decode checks of every frame (header, checksums, step, base hash), and that
- * key frames hold what they say. Nothing but status words is written. */
+/* Check what pith_cuda_decode checks of every frame (header, checksums, step, base hash, the set
+ * that the slot holds), and that key frames hold what they say. Nothing but status words is
+ * written. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_verify(const pith_cuda_plan *cuda,
                                                      const pith_cuda_stream *stream,
                                                      const pith_cuda_items *items,
@@ -257,7 +263,9 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_verify(const pith_cuda_plan *cuda,
 /* ---- Sets ------------------------------------------------------------------------------------
  * Of codec topk (sparse.h; PITH_ERR_UNSUPPORTED for others): the sets that slots of a stream hold,
  * and values at their elements. A slot holds the set that its last encode chose, or what
- * pith_cuda_sparse_hold made; unlike the CPU's, a decode leaves what it holds as it is. After
+ * pith_cuda_sparse_hold made; unlike the CPU's, a decode leaves what it holds as it is: hold the
+ * frame's set before frames that follow it with PITH_SAME_SET are decoded. Of these the status is
+ * PITH_ERR_STATE where the slot holds no set, PITH_ERR_BASE where it holds another. After
  * pith_cuda_stream_init, _rollback and _pack it holds none.
  *
  * Gather and scatter take compact values in place of frames: those of item i, of dtype `values`

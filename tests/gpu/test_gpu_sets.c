@@ -1,5 +1,6 @@
 /* test_gpu_sets.c - the sets that slots of a device stream hold: made by encodes and of frames,
- * their values gathered and scattered, residuals cleared there; all as on the CPU, bit for bit.
+ * their values sent with and without indices, gathered and scattered, residuals cleared there; all
+ * as on the CPU, bit for bit.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "gen.h"
 #include "trip.h"
@@ -156,21 +157,45 @@ static void check_clear(struct rig *r, struct moves *m) {
     rig_check_stream(r);
 }
 
-/* Encodes every slot on both sides; frames and streams are the same. */
+/* A call on all slots with room for frames of any set. */
+static void open_sender(struct job *j, const struct rig *r) {
+    job_open(j, r, r->slots, r->slots, r->layout.dtype, 0);
+    j->stride = (size_t)(2 * r->cpu.sizes.slot_bytes + 5 * r->count);
+    mirror_close(&j->frame);
+    mirror_open(&j->frame, j->stride * (size_t)r->slots, 5);
+    device_free(j->work);
+    j->items.workspace_bytes = r->slots * (r->sizes.workspace_bytes + r->sizes.sum_bytes);
+    j->items.workspace = j->work = device_alloc((size_t)j->items.workspace_bytes);
+    j->items.frame = j->frame.device;
+    j->items.frame_stride = j->items.capacity = j->stride;
+}
+
+/* Encodes every slot on both sides: statuses, frames and streams are the same. */
+static void send_both(struct rig *r, struct job *j, int kind, uint64_t seed, uint32_t flags) {
+    const size_t capacity = (size_t)j->items.capacity;
+    uint8_t *const wanted = allocate(capacity);
+    gen_fill((enum gen)kind, seed, r->layout.dtype, j->tensor.host, r->count);
+    memset(j->frame.host, UNTOUCHED, j->frame.bytes);
+    const pith_view view = pith_view_flat(j->tensor.host, r->layout.dtype, r->count);
+    JOB_RUN(j, pith_cuda_encode(r->plan, r->stream, &j->items, flags, device_stream(), NULL));
+    for (uint64_t s = 0; s < r->slots; s++) {
+        size_t length;
+        const pith_status status =
+            encode_one(r->cpu.work, r->cpu.stream, &view, s, flags, wanted, capacity, &length);
+        CHECK_STATUS(status, job_status(j, s));
+        CHECK(*job_length(j, s) == length);
+        CHECK(memcmp(job_frame(j, s), wanted, length) == 0);
+        CHECK(all_bytes(job_frame(j, s) + length, j->stride - length, UNTOUCHED));
+    }
+    free(wanted);
+    rig_check_stream(r);
+}
+
 static void encode_both(struct rig *r, int kind, uint64_t seed) {
     struct job j;
-    job_open(&j, r, r->slots, r->slots, r->layout.dtype, 0);
-    gen_fill((enum gen)kind, seed, r->layout.dtype, j.tensor.host, r->count);
-    const pith_view view = pith_view_flat(j.tensor.host, r->layout.dtype, r->count);
-    JOB_RUN(&j, pith_cuda_encode(r->plan, r->stream, &j.items, 0, device_stream(), NULL));
-    for (uint64_t s = 0; s < r->slots; s++) {
-        const struct frame f = stream_encode(&r->cpu, &view, s, false);
-        CHECK_OK(job_status(&j, s));
-        CHECK(*job_length(&j, s) == f.length);
-        CHECK(memcmp(job_frame(&j, s), f.bytes, f.length) == 0);
-        free(f.bytes);
-    }
-    rig_check_stream(r);
+    open_sender(&j, r);
+    send_both(r, &j, kind, seed, 0);
+    for (uint64_t s = 0; s < r->slots; s++) CHECK_OK(job_status(&j, s));
     job_close(&j);
 }
 
@@ -379,6 +404,270 @@ static void test_two_phases(void **state) {
     for (int i = 0; i < RANKS; i++) rig_close(&r[i]);
 }
 
+/* ---- Frames of a held set --------------------------------------------------------------------*/
+
+/* Decodes the frames of a call, or adds them: statuses, values and streams are the same. */
+static void receive_both(struct rig *r, const struct job *j, uint32_t dtype, uint32_t flags) {
+    const size_t bytes = (size_t)r->count * pith_dtype_bytes(dtype);
+    uint8_t *const wanted = allocate(bytes);
+    const pith_view view = pith_view_flat(wanted, dtype, r->count);
+    struct job in = *j;
+    mirror_open(&in.tensor, bytes, 3);
+    in.items.tensor = in.tensor.device;
+    in.items.dtype = dtype;
+    gen_fill(GEN_HOLES, 77, dtype, wanted, r->count);
+    memcpy(in.tensor.host, wanted, bytes);
+    JOB_RUN(&in, pith_cuda_decode(r->plan, r->stream, &in.items, flags, device_stream(), NULL));
+    for (uint64_t s = 0; s < r->slots; s++)
+        CHECK_STATUS(decode_one(r->cpu.work, r->cpu.stream, s, job_frame(j, s),
+                                (size_t)*job_length(j, s), &view, flags),
+                     job_status(&in, s));
+    CHECK(memcmp(in.tensor.host, wanted, bytes) == 0);
+    rig_check_stream(r);
+    mirror_close(&in.tensor);
+    free(wanted);
+}
+
+/* The frames are sound, and elements [first, first + count) of each are what all of it decodes
+ * to. */
+static void look_at(struct rig *r, const struct job *j, uint64_t first, uint64_t count) {
+    const size_t width = pith_dtype_bytes(r->layout.dtype);
+    struct job all = *j, some = *j;
+    mirror_open(&all.tensor, j->tensor.bytes, 0);
+    mirror_open(&some.tensor, j->tensor.bytes, 0);
+    all.items.tensor = all.tensor.device;
+    some.items.tensor = some.tensor.device;
+    uint8_t *const before = rig_stream_image(r);
+    JOB_RUN(&all, pith_cuda_verify(r->plan, r->stream, &all.items, device_stream(), NULL));
+    for (uint64_t s = 0; s < r->slots; s++) CHECK_OK(job_status(&all, s));
+    JOB_RUN(&all, pith_cuda_decode_range(r->plan, r->stream, &all.items, 0, r->count,
+                                         device_stream(), NULL));
+    JOB_RUN(&some, pith_cuda_decode_range(r->plan, r->stream, &some.items, first, count,
+                                          device_stream(), NULL));
+    for (uint64_t s = 0; s < r->slots; s++) {
+        uint64_t begin, n;
+        CHECK_OK(pith_plan_slot(r->cpu.plan, s, &begin, &n));
+        CHECK_OK(job_status(&some, s));
+        for (uint64_t i = 0; i < n; i++) {
+            const uint8_t *const at = some.tensor.host + (begin + i) * width;
+            if (i < first || i >= first + count)
+                CHECK(all_bytes(at, width, UNTOUCHED));
+            else
+                CHECK(memcmp(at, all.tensor.host + (begin + i) * width, width) == 0);
+        }
+    }
+    uint8_t *const after = rig_stream_image(r);
+    CHECK(memcmp(before, after, (size_t)r->sizes.stream_bytes) == 0);
+    free(after);
+    free(before);
+    mirror_close(&some.tensor);
+    mirror_close(&all.tensor);
+}
+
+/* Sums each slot's frame with itself. */
+static void sum_both(struct rig *r, const struct job *j, uint32_t dtype) {
+    enum { EACH = 2 };
+    const size_t bytes = (size_t)r->count * pith_dtype_bytes(dtype);
+    uint8_t *const wanted = allocate(bytes);
+    const pith_view view = pith_view_flat(wanted, dtype, r->count);
+    struct job sum;
+    memset(wanted, UNTOUCHED, bytes);
+    job_open(&sum, r, r->slots, EACH * r->slots, dtype, 0);
+    mirror_close(&sum.frame);
+    sum.stride = j->stride;
+    mirror_open(&sum.frame, sum.stride * EACH * (size_t)r->slots, 0);
+    device_free(sum.work);
+    sum.items.workspace_bytes = r->slots * (EACH * r->sizes.workspace_bytes + r->sizes.sum_bytes);
+    sum.items.workspace = sum.work = device_alloc((size_t)sum.items.workspace_bytes);
+    sum.items.frame = sum.frame.device;
+    sum.items.frame_stride = sum.items.capacity = sum.stride;
+    for (uint64_t i = 0; i < EACH * r->slots; i++) {
+        memcpy(job_frame(&sum, i), job_frame(j, i / EACH), sum.stride);
+        *job_length(&sum, i) = *job_length(j, i / EACH);
+    }
+    JOB_RUN(&sum,
+            pith_cuda_reduce(r->plan, r->stream, &sum.items, EACH, 0.5f, device_stream(), NULL));
+    for (uint64_t s = 0; s < r->slots; s++) {
+        const void *const frames[EACH] = {job_frame(j, s), job_frame(j, s)};
+        const size_t length = (size_t)*job_length(j, s), lengths[EACH] = {length, length};
+        CHECK_OK(reduce_one(r->cpu.work, r->cpu.stream, s, frames, lengths, EACH, 0.5f, &view));
+        CHECK_OK(job_status(&sum, EACH * s));
+        CHECK_OK(job_status(&sum, EACH * s + 1));
+    }
+    CHECK(memcmp(sum.tensor.host, wanted, bytes) == 0);
+    rig_check_stream(r);
+    job_close(&sum);
+    free(wanted);
+}
+
+static void one_held(const char *spec, uint64_t n, uint64_t slots, uint64_t number) {
+    pith_layout layout = flat_layout(trip_reals[number % 3], PITH_NONE, n);
+    static const int kinds[] = {GEN_NOISE, GEN_BITS, GEN_HOLES, GEN_EQUAL};
+    const uint32_t dtype = trip_reals[number / 3 % 3];
+    struct rig r;
+    struct job j;
+    context("%s of %llu elements in %llu slots sends what it holds, number %llu", spec,
+            (unsigned long long)n, (unsigned long long)slots, (unsigned long long)number);
+    device_order((int)(number % (uint64_t)device_orders()));
+    layout.slots = slots;
+    if (number % 4 == 1) layout.flags |= PITH_LAYOUT_CHECKSUMS;
+    CHECK(rig_open(&r, spec, &layout));
+    open_sender(&j, &r);
+    send_both(&r, &j, GEN_NOISE, number, 0);
+    for (uint64_t step = 1; step < 4; step++) {
+        send_both(&r, &j, kinds[(number + step) % 4], number + step,
+                  step % 2 ? PITH_SAME_SET : PITH_HELD_SET);
+        for (uint64_t s = 0; s < r.slots; s++) CHECK_OK(job_status(&j, s));
+        receive_both(&r, &j, r.layout.dtype, 0);
+        receive_both(&r, &j, dtype, PITH_ADD);
+        look_at(&r, &j, n / 3 + number % 5, n / 2 + 1);
+        sum_both(&r, &j, trip_reals[(number + step) % 3]);
+        check_held(&r);
+    }
+    /* The controller goes on as if nothing had been sent of a held set. */
+    send_both(&r, &j, GEN_NOISE, number + 9, 0);
+    send_both(&r, &j, GEN_NOISE, number + 10, PITH_SAME_SET);
+    const uint64_t last = pith_stream_step(r.cpu.stream, 0) - 1;
+    CHECK_OK(pith_stream_rollback(r.cpu.work, r.cpu.stream, last));
+    CHECK_OK(pith_cuda_stream_rollback(r.plan, r.stream, last, device_stream(), NULL));
+    rig_check_stream(&r);
+    send_both(&r, &j, GEN_NOISE, number, PITH_HELD_SET);
+    for (uint64_t s = 0; s < r.slots; s++) CHECK_STATUS(PITH_ERR_STATE, job_status(&j, s));
+    job_close(&j);
+    rig_close(&r);
+}
+
+static void test_held(void **state) {
+    (void)state;
+    static const uint64_t counts[] = {0, 1, 2, 7, 63, 64, 65, 129, 255, 257, 1001, 5003, 40009};
+    uint64_t number = 0;
+    for (size_t k = 0; k < SPECS; k++)
+        for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++, number++)
+            one_held(specs[k], counts[i], counts[i] >= 255 ? 1 + number % 3 : 1, number);
+}
+
+/* A set has more elements than the hard limit: a union, sent with its indices in every form, and
+ * without; at the end with too little room, which leaves the set and takes the older residual. */
+static void test_held_union(void **state) {
+    (void)state;
+    static const char *const more[] = {"topk:density=0.04,cap=1,block=512,ef=full",
+                                       "topk:density=0.04,cap=1,block=512,index=fast,values=int8",
+                                       "topk:density=0.04,cap=1,block=4096,values=none",
+                                       "topk:density=0.2,cap=1,values=f16,ef=full,clear=call"};
+    enum { EACH = 6 };
+    for (size_t k = 0; k < sizeof more / sizeof more[0]; k++)
+        for (int kind = GEN_NOISE; kind < GEN_COUNT; kind++) {
+            const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 9001);
+            struct rig r;
+            struct job j, made;
+            context("%s sends a union, values %d", more[k], kind);
+            device_order(kind % device_orders());
+            CHECK(rig_open(&r, more[k], &layout));
+            open_frames(&j, &r, EACH);
+            make_frames(&r, &j, EACH, kind);
+            JOB_RUN(&j, hold(&r, &j, EACH, PITH_SET_UNION));
+            hold_on_cpu(&r, &j, EACH, PITH_SET_UNION);
+            open_sender(&made, &r);
+            for (uint64_t step = 0; step < 2; step++) {
+                send_both(&r, &made, GEN_NOISE, step, step ? PITH_SAME_SET : PITH_HELD_SET);
+                CHECK_OK(job_status(&made, 0));
+                receive_both(&r, &made, PITH_F32, 0);
+                made.items.capacity = *job_length(&made, 0) - 1;
+                send_both(&r, &made, GEN_BITS, step, step ? PITH_SAME_SET : PITH_HELD_SET);
+                CHECK_STATUS(PITH_ERR_SPACE, job_status(&made, 0));
+                made.items.capacity = made.stride;
+                check_held(&r);
+            }
+            job_close(&made);
+            job_close(&j);
+            rig_close(&r);
+        }
+}
+
+/* A receiver without a set, with another one, and with the sender's, of frames that it held. */
+static void test_held_elsewhere(void **state) {
+    (void)state;
+    pith_layout layout = flat_layout(PITH_BF16, PITH_NONE, 3001);
+    const size_t bytes = 2 * 3001;
+    struct rig from, to;
+    struct job sent, values, got;
+    context("sets that others hold");
+    layout.slots = 2;
+    CHECK(rig_open(&from, "topk:density=0.1,block=256", &layout));
+    CHECK(rig_open(&to, "topk:density=0.1,block=256", &layout));
+    open_sender(&sent, &from);
+    open_sender(&values, &from);
+    send_both(&from, &sent, GEN_NOISE, 1, 0);
+    send_both(&from, &values, GEN_NOISE, 2, PITH_SAME_SET);
+    got = values;
+    mirror_open(&got.tensor, bytes, 0);
+    got.items.tensor = got.tensor.device;
+    for (int holds = 0; holds < 3; holds++) {
+        static const pith_status wanted[] = {PITH_ERR_STATE, PITH_ERR_BASE, PITH_OK};
+        if (holds == 1) encode_both(&to, GEN_NOISE, 5);
+        if (holds == 2) JOB_RUN(&sent, hold(&to, &sent, 1, PITH_SET_UNION));
+        if (holds == 2) hold_on_cpu(&to, &sent, 1, PITH_SET_UNION);
+        uint8_t *const before = rig_stream_image(&to);
+        for (uint32_t flags = 0; flags <= PITH_ADD; flags += PITH_ADD) {
+            receive_both(&to, &values, PITH_BF16, flags);
+            if (wanted[holds] == PITH_OK) continue;
+            memset(got.tensor.host, UNTOUCHED, bytes);
+            JOB_RUN(&got,
+                    pith_cuda_decode(to.plan, to.stream, &got.items, flags, device_stream(), NULL));
+            CHECK_STATUS(wanted[holds], job_status(&got, 0));
+            CHECK_STATUS(wanted[holds], job_status(&got, 1));
+            CHECK(all_bytes(got.tensor.host, bytes, UNTOUCHED));
+        }
+        JOB_RUN(&got, pith_cuda_verify(to.plan, to.stream, &got.items, device_stream(), NULL));
+        CHECK_STATUS(wanted[holds], job_status(&got, 1));
+        uint8_t *const after = rig_stream_image(&to);
+        if (holds < 2) CHECK(memcmp(before, after, (size_t)to.sizes.stream_bytes) == 0);
+        free(after);
+        free(before);
+    }
+    mirror_close(&got.tensor);
+    job_close(&values);
+    job_close(&sent);
+    rig_close(&to);
+    rig_close(&from);
+}
+
+/* Frames of a held set cut and flipped in many places, some of them of other sets and none. */
+static void test_held_hostile(void **state) {
+    (void)state;
+    static const struct {
+        const char *spec;
+        uint64_t n;
+        uint32_t flags;
+    } targets[] = {
+        {"topk:k=40,block=64", 333, 0},
+        {"topk:k=200,control=exact,block=512,index=fast,values=int8", 1001, 0},
+        {"topk:density=0.4,values=f16,block=128", 500, PITH_LAYOUT_CHECKSUMS},
+        {"topk:density=0.2,values=none,block=256", 2000, 0},
+        {"topk:density=1,block=64", 100, 0},
+        {"topk:k=1", 1, 0},
+        {"topk:k=1", 0, 0},
+    };
+    for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++)
+        for (uint64_t bare = 0; bare < 2; bare++) {
+            const uint64_t shape[5] = {1, targets[i].n};
+            const pith_layout layout = shape_layout(shape, trip_reals[i % 3], targets[i].flags);
+            struct trip t;
+            struct job j;
+            context("%s of a held set attacked, %llu", targets[i].spec, (unsigned long long)bare);
+            device_order((int)(i % (size_t)device_orders()));
+            trip_open(&t, targets[i].spec, &layout, i);
+            encode_both(&t.r, GEN_NOISE, i);
+            open_sender(&j, &t.r);
+            send_both(&t.r, &j, GEN_NOISE, i + 9, bare ? PITH_SAME_SET : PITH_HELD_SET);
+            t.frame.length = (size_t)*job_length(&j, 0);
+            t.frame.bytes = copy_of(job_frame(&j, 0), t.frame.length);
+            trip_attack(&t, i);
+            job_close(&j);
+            trip_close(&t);
+        }
+}
+
 /* ---- What is refused -------------------------------------------------------------------------*/
 
 /* A frame that cannot be read leaves the slot with the set that it held; other slots get theirs. */
@@ -561,12 +850,42 @@ static void test_arguments(void **state) {
     rig_close(&r);
 }
 
+static pith_status send(const struct rig *r, const struct job *j, uint32_t flags) {
+    return pith_cuda_encode(r->plan, r->stream, &j->items, flags, device_stream(), NULL);
+}
+
+static void test_held_arguments(void **state) {
+    (void)state;
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 300);
+    struct rig r, raw;
+    struct job j, other;
+    context("arguments of frames of a held set");
+    CHECK(rig_open(&r, "topk:k=9", &layout) && rig_open(&raw, "raw", &layout));
+    open_sender(&j, &r);
+    open_sender(&other, &raw);
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, send(&raw, &other, PITH_SAME_SET));
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, send(&raw, &other, PITH_HELD_SET));
+    CHECK_STATUS(PITH_ERR_ARG, send(&r, &j, PITH_SAME_SET | PITH_HELD_SET));
+    CHECK_STATUS(PITH_ERR_ARG, send(&r, &j, PITH_ADD | PITH_HELD_SET));
+    j.items.workspace_bytes--;
+    CHECK_STATUS(PITH_ERR_SPACE, send(&r, &j, PITH_SAME_SET));
+    CHECK_STATUS(PITH_ERR_SPACE, send(&r, &j, PITH_HELD_SET));
+    CHECK_OK(send(&r, &j, 0));
+    job_close(&other);
+    job_close(&j);
+    rig_close(&raw);
+    rig_close(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chosen),     cmocka_unit_test(test_sent_whole),
-        cmocka_unit_test(test_hold),       cmocka_unit_test(test_two_phases),
-        cmocka_unit_test(test_bad_frames), cmocka_unit_test(test_no_set),
-        cmocka_unit_test(test_counts),     cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_chosen),         cmocka_unit_test(test_sent_whole),
+        cmocka_unit_test(test_hold),           cmocka_unit_test(test_two_phases),
+        cmocka_unit_test(test_held),           cmocka_unit_test(test_held_union),
+        cmocka_unit_test(test_held_elsewhere), cmocka_unit_test(test_held_hostile),
+        cmocka_unit_test(test_bad_frames),     cmocka_unit_test(test_no_set),
+        cmocka_unit_test(test_counts),         cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_held_arguments),
     };
     return cmocka_run_group_tests_name("gpu_sets", tests, NULL, NULL);
 }

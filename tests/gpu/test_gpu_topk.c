@@ -232,33 +232,10 @@ static void test_refused(void **state) {
     CHECK_STATUS(PITH_ERR_UNSUPPORTED,
                  pith_cuda_reduce_encode(raw.plan, raw.stream, &made.items, 1, 1, r.plan, r.stream,
                                          &j.items, device_stream(), &error));
-    CHECK_STATUS(PITH_ERR_ARG, pith_cuda_encode(r.plan, r.stream, &j.items, PITH_SAME_SET,
-                                                device_stream(), &error));
     job_close(&made);
     job_close(&j);
     rig_close(&raw);
     rig_close(&r);
-}
-
-/* Frames of the values of a held set name no set: devices refuse them. */
-static void test_held(void **state) {
-    (void)state;
-    struct trip t;
-    struct job j;
-    context("frames of a held set");
-    open_trip(&t, "topk:k=9", PITH_F32, 500, 0, GEN_NOISE, 0);
-    const pith_view view = pith_view_flat(t.value, PITH_F32, 500);
-    free(stream_encode(&t.r.cpu, &view, 0, false).bytes);
-    job_open(&j, &t.r, 1, 1, PITH_F32, 0);
-    size_t length;
-    CHECK_OK(encode_one(t.r.cpu.work, t.r.cpu.stream, &view, 0, PITH_SAME_SET, job_frame(&j, 0),
-                        j.stride, &length));
-    *job_length(&j, 0) = length;
-    JOB_RUN(&j, pith_cuda_decode(t.r.plan, t.r.stream, &j.items, 0, device_stream(), NULL));
-    CHECK_STATUS(PITH_ERR_UNSUPPORTED, job_status(&j, 0));
-    CHECK(all_bytes(j.tensor.host, j.tensor.bytes, UNTOUCHED));
-    job_close(&j);
-    trip_close(&t);
 }
 
 /* ---- Any bytes -------------------------------------------------------------------------------*/
@@ -294,7 +271,7 @@ int main(void) {
         cmocka_unit_test(test_trips),    cmocka_unit_test(test_orders),
         cmocka_unit_test(test_settings), cmocka_unit_test(test_space),
         cmocka_unit_test(test_sums),     cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_held),     cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_hostile),
     };
     return cmocka_run_group_tests_name("gpu_topk", tests, NULL, NULL);
 }

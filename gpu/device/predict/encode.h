@@ -320,6 +320,7 @@ PITHI_PHASE(pithi_frame_open, uint64_t number) {
     if (t->tid) return;
     pithi_item_locate(a, &a->to, number, &s->to);
     if (s->to.status == PITH_OK && !s->to.frame) s->to.status = PITH_ERR_ARG;
+    if (s->to.status == PITH_OK) s->to.status = pithi_mark(a, s->to.index)->status;
     s->strip.block.workspace = pithi_frame_workspace(a, &a->to, s->to.index);
     s->strip.carry[0] = s->to.form->data;
 }

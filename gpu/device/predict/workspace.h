@@ -14,6 +14,7 @@ struct pithi_gpu_mark {
     struct pithi_bound bound;
     uint64_t bytes;   /* encode: of the frame */
     uint64_t counted; /* topk: values of all blocks */
+    int32_t held;     /* topk: whether the slot holds the set that the frame has values of */
 };
 enum { PITHI_MARK_BYTES = 256 };
 /* A block in the part of a frame. plain: the high bit of length. */
@@ -57,6 +58,10 @@ PITHI_INLINE uint64_t pithi_workspace_ties(const struct pithi_device_plan *t) {
 }
 PITHI_INLINE uint64_t pithi_workspace_list(const struct pithi_device_plan *t) {
     return pithi_workspace_ties(t) + pithi_workspace_pad(4 * (t->most / PITHI_TILE + 1));
+}
+/* Of an element of every set that the largest slot may hold. */
+PITHI_INLINE uint64_t pithi_workspace_whole(const struct pithi_device_plan *t) {
+    return pithi_workspace_pad(4 * t->most);
 }
 /* Of a map of the largest slot. */
 PITHI_INLINE uint64_t pithi_workspace_map(const struct pithi_device_plan *t) {

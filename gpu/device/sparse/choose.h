@@ -21,12 +21,15 @@ PITHI_DEVICE struct pithi_gpu_chosen *pithi_chosen_of(const struct pithi_gpu_cal
            pithi_item_slot(&a->to.items, it->index);
 }
 
-/* The map of the slot: bit i % 8 of byte i / 8 is element i. */
+/* The map of slot number `slot`: bit i % 8 of byte i / 8 is element i. */
+PITHI_DEVICE uint8_t *pithi_slot_map(const struct pithi_gpu_side *side,
+                                     const struct pithi_gpu_item *it, uint64_t slot) {
+    uint8_t *const maps = (uint8_t *)side->stream + pithi_stream_maps_at(&side->plan);
+    return maps + 8 * (it->slot->first / 64 + slot);
+}
 PITHI_DEVICE uint8_t *pithi_chosen_map(const struct pithi_gpu_call *a,
                                        const struct pithi_gpu_item *it) {
-    const uint64_t slot = pithi_item_slot(&a->to.items, it->index);
-    uint8_t *const maps = (uint8_t *)a->to.stream + pithi_stream_maps_at(&a->to.plan);
-    return maps + 8 * (it->slot->first / 64 + slot);
+    return pithi_slot_map(&a->to, it, pithi_item_slot(&a->to.items, it->index));
 }
 
 /* ---- Values ----------------------------------------------------------------------------------*/
@@ -98,6 +101,8 @@ PITHI_PHASE(pithi_choose_open, uint64_t number) {
     if (t->tid) return;
     pithi_item_locate(a, &a->to, number, it);
     if (it->status == PITH_OK && !it->frame) it->status = PITH_ERR_ARG;
+    if (it->status == PITH_OK && a->holding.sends && !pithi_chosen_of(a, it)->holds)
+        it->status = PITH_ERR_STATE;
     pithi_mark(a, it->index)->status = it->status;
 }
 
@@ -121,6 +126,9 @@ PITHI_PHASE(pithi_choose_clear, uint64_t frame) {
     f->kth[0].k = s->to.slot->chosen ? s->to.slot->chosen : 1;
     f->most = s->to.slot->chosen_most;
     f->kth[1].k = a->to.plan.device.sets.control == PITHI_CONTROL_PROP ? f->kth[0].k : f->most;
+    f->exact = false;
+    f->threshold = UINT32_MAX; /* more than the bits of every magnitude */
+    if (a->holding.sends) return;
     pithi_choose_threshold(&a->to.plan, &pithi_chosen_of(a, &s->to)->control, f->kth[0].k,
                            s->to.slot->count, f);
 }
@@ -264,7 +272,8 @@ PITHI_PHASE(pithi_reach_open, uint64_t number) {
     s->strip.set.found = s->strip.set.ties = 0;
 }
 
-/* The map of a tile, whose last word is whole, and the residual where nothing is sent. */
+/* The map of a tile, whose last word is whole, unless that is what the slot holds; and the residual
+ * where nothing is sent. */
 PITHI_LOCAL(pithi_reach_take, uint64_t tile) {
     const struct pithi_gpu_item *const it = &s->to;
     const uint32_t least = s->strip.low;
@@ -279,7 +288,7 @@ PITHI_LOCAL(pithi_reach_take, uint64_t tile) {
             reached |= (uint32_t)(k < n && magnitude >= least) << k;
             equal |= (uint32_t)(k < n && magnitude == least) << k;
         }
-        pithi_chosen_map(a, it)[e / 8] = (uint8_t)reached;
+        if (!a->holding.sends) pithi_chosen_map(a, it)[e / 8] = (uint8_t)reached;
         t->predict.total += pithi_ones32(reached);
         t->predict.own += pithi_ones32(equal);
         if (!a->to.plan.device.decay || a->sieve.round) continue;

@@ -56,10 +56,14 @@ PITHI_DEVICE int32_t pithi_topk_header(const struct pithi_device_plan *p, uint64
     if (payload < form->data || payload > it->slot->read_most) return PITH_ERR_CORRUPT;
     if (payload > length - form->header_bytes) return PITH_ERR_TRUNCATED;
     const uint64_t checks_end = form->checks + (p->checksums ? 8 * it->slot->checks : 0);
-    if (!pithi_zeros(it->payload, 4 * it->slot->blocks, form->checks) ||
-        !pithi_zeros(it->payload, checks_end, form->data))
-        return PITH_ERR_CORRUPT;
-    return held ? PITH_ERR_UNSUPPORTED : PITH_OK;
+    return pithi_zeros(it->payload, 4 * it->slot->blocks, form->checks) &&
+                   pithi_zeros(it->payload, checks_end, form->data)
+               ? PITH_OK
+               : PITH_ERR_CORRUPT;
+}
+/* Of a frame whose header was checked: whether it has the values of a set that is held. */
+PITHI_DEVICE bool pithi_is_bare(const struct pithi_gpu_item *it) {
+    return pithi_get32(pithi_bound_section(it) + PITHI_CHOSEN_AT_FLAGS) & PITHI_CHOSEN_HELD;
 }
 
 /* As pithi_item_locate, where teams are those of a frame and not of an item. */
@@ -70,6 +74,16 @@ PITHI_DEVICE void pithi_frame_locate(const struct pithi_gpu_call *a, uint64_t nu
     it->index = frame;
     it->frame = pithi_item_frame(&a->from.items, frame);
     it->payload = it->frame ? it->frame + it->form->header_bytes : NULL;
+}
+
+/* The slot of a located frame. */
+PITHI_DEVICE uint64_t pithi_frame_slot(const struct pithi_gpu_call *a,
+                                       const struct pithi_gpu_item *it) {
+    return pithi_item_slot(&a->from.items, it->index / a->per_item);
+}
+PITHI_DEVICE uint8_t *pithi_frame_map(const struct pithi_gpu_call *a,
+                                      const struct pithi_gpu_item *it) {
+    return pithi_slot_map(&a->from, it, pithi_frame_slot(a, it));
 }
 
 PITHI_PHASE(pithi_topk_frame, uint64_t number) {
@@ -99,6 +113,28 @@ PITHI_PHASE(pithi_topk_index, uint64_t first) {
     pithi_entry(s->strip.block.workspace, i)->length = entry;
 }
 
+/* touched: the frame has the values of a set, and the slot holds one. */
+PITHI_PHASE(pithi_held_open, uint64_t number) {
+    struct pithi_gpu_item *const it = &s->from;
+    (void)number;
+    if (t->tid) return;
+    s->strip.touched = it->status == PITH_OK && pithi_is_bare(it);
+    if (!s->strip.touched) return;
+    struct pithi_gpu_mark *const m = pithi_mark(a, it->index);
+    const struct pithi_gpu_chosen *const chosen =
+        pithi_stream_chosen(&a->from.plan, a->from.stream) + pithi_frame_slot(a, it);
+    if (a->holding.names) m->status = PITH_ERR_UNSUPPORTED;
+    if (!chosen->holds) m->held = PITH_ERR_STATE;
+    s->strip.touched = !a->holding.names && chosen->holds;
+}
+PITHI_PHASE(pithi_held_compare, const uint8_t *map) {
+    const struct pithi_gpu_item *const it = &s->from;
+    if (t->tid) return;
+    if (pithi_map_hash(s, map, it->slot->count) !=
+        pithi_get64(pithi_bound_section(it) + PITHI_CHOSEN_AT_HASH))
+        pithi_mark(a, it->index)->held = PITH_ERR_BASE;
+}
+
 PITHI_BODY(pithi_sparse_check) {
     uint64_t strips = 0;
     PITHI_RUN(pithi_topk_frame, number);
@@ -110,6 +146,11 @@ PITHI_BODY(pithi_sparse_check) {
         }
     }
     PITHI_RUN(pithi_bounded_mark, strips);
+    PITHI_RUN(pithi_held_open, number);
+    if (!s->strip.touched) return;
+    const uint8_t *const map = pithi_frame_map(a, &s->from);
+    pithi_map_lanes(a, s, t, team, map, s->from.slot->count);
+    PITHI_RUN(pithi_held_compare, map);
 }
 
 /* ---- A block's parts -------------------------------------------------------------------------*/
@@ -125,6 +166,7 @@ PITHI_DEVICE bool pithi_index_fits(const struct pithi_gpu_set *c) {
     case PITHI_INDEX_PACKED:
         return c->count <= c->n / 4 + 1 && c->index_bytes >= pithi_packed_groups(c);
     case PITHI_INDEX_RUNS: return true;
+    case PITHI_INDEX_HELD: return !c->index_bytes;
     default: return false;
     }
 }
@@ -149,6 +191,14 @@ PITHI_DEVICE bool pithi_set_parse(const struct pithi_device_plan *p,
     return pithi_index_fits(c);
 }
 
+/* A block of the values of a held set, which lies in a map: read as if it had come with them. */
+PITHI_DEVICE bool pithi_set_join(uint8_t *map, struct pithi_gpu_set *c) {
+    const bool known = c->form == PITHI_INDEX_HELD || c->form == PITHI_INDEX_EMPTY;
+    c->form = PITHI_INDEX_BITMAP;
+    c->index = map + c->first / 8;
+    return known;
+}
+
 /* By the team's first thread: block `number` of the frame in s->from. */
 PITHI_DEVICE void pithi_topk_block(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                    uint64_t number) {
@@ -171,6 +221,10 @@ PITHI_DEVICE void pithi_topk_block(const struct pithi_gpu_call *a, struct pithi_
     b->length = entry->length & ~PITHI_INDEX_PLAIN;
     b->plain = entry->length & PITHI_INDEX_PLAIN;
     b->legible = pithi_set_parse(&a->from.plan, b, c);
+    if (pithi_is_bare(it))
+        b->legible = b->legible && pithi_set_join(pithi_frame_map(a, it), c);
+    else
+        b->legible = b->legible && c->form != PITHI_INDEX_HELD;
     c->out = it->tensor; /* none where sets are held */
     if (c->out && a->from.items.tensors) c->out -= a->first * pithi_width(a->from.items.dtype);
     c->dtype = a->from.items.dtype;
@@ -614,7 +668,7 @@ PITHI_PHASE(pithi_topk_summand, uint64_t number, uint32_t k) {
     if (t->tid) return;
     pithi_frame_locate(a, (item * a->per_item + k) * a->chunks + number % a->chunks, &s->from);
     pithi_topk_block(a, s, number % a->chunks);
-    if (a->sums) c->out = a->sums + item * pithi_workspace_pad(4 * a->from.plan.most);
+    if (a->sums) c->out = a->sums + item * pithi_workspace_whole(&a->from.plan);
     c->dtype = PITH_F32;
     c->add = k != 0;
 }

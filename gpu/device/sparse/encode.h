@@ -6,7 +6,7 @@
 #ifndef PITHI_GPU_DEVICE_SPARSE_ENCODE_H
 #define PITHI_GPU_DEVICE_SPARSE_ENCODE_H
 
-#include "device/sparse/set.h"
+#include "device/sparse/held.h"
 
 /* ---- Places in the list ----------------------------------------------------------------------*/
 
@@ -61,16 +61,18 @@ PITHI_DEVICE void pithi_set_find(const struct pithi_gpu_call *a, struct pithi_gp
     const struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
     pithi_set_open(&a->to.plan, &s->to, b->number, c);
     c->count = entry->misses;
-    c->list =
-        (uint32_t *)(void *)(b->workspace + pithi_workspace_list(&a->to.plan)) + entry->distinct;
+    const uint8_t *const list =
+        a->holding.sends ? a->holding.spare + s->to.index * pithi_workspace_whole(&a->to.plan)
+                         : b->workspace + pithi_workspace_list(&a->to.plan);
+    c->list = (uint32_t *)(uintptr_t)list + entry->distinct;
 }
 
 PITHI_PHASE(pithi_code_find, uint64_t number) {
     t->predict.total = 0;
     if (t->tid) return;
     pithi_set_find(a, s, number);
-    s->strip.touched =
-        s->strip.block.live && s->strip.set.count && s->strip.set.count < s->strip.set.n;
+    s->strip.touched = s->strip.block.live && !a->holding.bare && s->strip.set.count &&
+                       s->strip.set.count < s->strip.set.n;
 }
 
 /* A word of the map; 0 behind the block. */
@@ -244,10 +246,12 @@ PITHI_PHASE(pithi_code_end, uint32_t strips, bool measured) {
         c->shortest = s->strip.carry[strips % 2];
     }
     const uint64_t values = pithi_values_bytes(p, c->count), all = pithi_values_bytes(p, c->n);
-    if (c->count == 0 || c->count == c->n) {
-        c->form = c->count ? PITHI_INDEX_ALL : PITHI_INDEX_EMPTY;
+    if (c->count == 0 || c->count == c->n || a->holding.bare) {
+        const uint32_t known = a->holding.bare ? PITHI_INDEX_HELD : PITHI_INDEX_ALL;
+        c->form = c->count ? known : PITHI_INDEX_EMPTY;
         c->shortest = 0;
-    } else if (p->device.sets.values != PITH_NONE && all < c->shortest + values) {
+    } else if (!a->holding.sends && p->device.sets.values != PITH_NONE &&
+               all < c->shortest + values) {
         c->form = PITHI_INDEX_ALL;
         c->low_bits = 0;
         c->shortest = 0;
@@ -304,6 +308,17 @@ enum {
 };
 enum { PITHI_CHOSEN_HELD = 1, PITHI_CHOSEN_BOUNDED = 2 };
 
+/* Of a frame of what the slot held before: the set goes by its hash where it has no indices. */
+PITHI_DEVICE void pithi_held_section(const struct pithi_gpu_call *a,
+                                     const struct pithi_gpu_shared *s, uint8_t *section) {
+    const struct pithi_gpu_item *const it = &s->to;
+    pithi_put32(section + PITHI_CHOSEN_AT_THRESHOLD, 0);
+    pithi_put32(section + PITHI_CHOSEN_AT_FLAGS, a->holding.bare ? PITHI_CHOSEN_HELD : 0);
+    if (a->holding.bare)
+        pithi_put64(section + PITHI_CHOSEN_AT_HASH,
+                    pithi_map_hash(s, pithi_chosen_map(a, it), it->slot->count));
+}
+
 /* What the table's header does not know; and the answer. The older copy of the residual is written
  * over even where the frame has no room. */
 PITHI_PHASE(pithi_chosen_header, uint64_t number) {
@@ -320,13 +335,14 @@ PITHI_PHASE(pithi_chosen_header, uint64_t number) {
         pithi_put32(section + PITHI_CHOSEN_AT_THRESHOLD,
                     pithi_choose_reached(f, pithi_choose_overflows(f)));
         pithi_put32(section + PITHI_CHOSEN_AT_FLAGS, PITHI_CHOSEN_BOUNDED);
+        if (a->holding.sends) pithi_held_section(a, s, section);
         pithi_put64(it->frame + fixed - 8,
                     pithi_header_hash(it->frame, fixed, it->form->header_bytes));
     }
     pithi_item_answer(&a->to.items, it, it->status == PITH_OK ? m->bytes : 1);
     if (it->status != PITH_ERR_SPACE) return;
     it->slot_state->undone = 1;
-    pithi_chosen_of(a, it)->holds = 0;
+    if (!a->holding.sends) pithi_chosen_of(a, it)->holds = 0;
 }
 
 PITHI_BODY(pithi_sparse_place) {
@@ -343,6 +359,8 @@ PITHI_BODY(pithi_sparse_place) {
     if (s->to.status == PITH_OK) {
         PITHI_RUN(pithi_place_index, s->to.slot->blocks);
         PITHI_RUN(pithi_write_header, &s->to);
+        if (a->holding.bare)
+            pithi_map_lanes(a, s, t, team, pithi_chosen_map(a, &s->to), s->to.slot->count);
     }
     PITHI_RUN(pithi_chosen_header, number);
 }
@@ -597,6 +615,7 @@ PITHI_PHASE(pithi_set_close, uint64_t number) {
     if (a->to.plan.device.decay) slot->side ^= 1;
     slot->undone = 0;
     chosen->before = chosen->control;
+    if (a->holding.sends) return;
     chosen->control = f->control;
     const bool anew =
         pithi_choose_overflows(f) && a->to.plan.device.sets.control == PITHI_CONTROL_PROP;
