@@ -1,5 +1,7 @@
-/* fuzz_gpu.c - any bytes to the CUDA kernels that read frames, on the host runner, and to the CPU.
+/* fuzz_gpu.c - any bytes to the CUDA kernels that read frames, on the host runner, and to the CPU;
+ * and sets of elements, made of any bytes, held, sent and moved by both.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,6 +38,7 @@ struct subject {
     uint64_t step;
     bool bounded; /* codecs eb and embed */
     bool pages;   /* codec kv */
+    bool sparse;  /* codec topk */
 };
 
 /* ---- Plans and streams -----------------------------------------------------------------------*/
@@ -51,6 +54,7 @@ static bool open_plan(struct subject *x, struct fuzz_source *s) {
                   {"grad:bits=8,rotate=0", PITH_F16, PITH_NONE}};
     pith_info info = {.size = sizeof info};
     const uint32_t other = fuzz_u8(s);
+    char remembers[PITH_SPEC_MAX + 32];
     const char *spec = info.spec;
     x->layout = (pith_layout){.size = sizeof x->layout};
     if (pith_inspect(x->frame, (size_t)x->length, &info, NULL) == PITH_OK && other < 240 &&
@@ -70,6 +74,11 @@ static bool open_plan(struct subject *x, struct fuzz_source *s) {
     }
     x->bounded = strncmp(spec, "eb", 2) == 0 || strncmp(spec, "embed", 5) == 0;
     x->pages = strncmp(spec, "kv", 2) == 0;
+    x->sparse = strncmp(spec, "topk", 4) == 0;
+    /* Frames do not say what a stream keeps of what was not sent. */
+    snprintf(remembers, sizeof remembers, "%s%cef=full%s", spec, strchr(spec, ':') ? ',' : ':',
+             other & 2 ? ",clear=call" : "");
+    if (x->sparse && other & 1) spec = remembers;
     if (pith_plan_create(&x->plan, spec, &x->layout, NULL, NULL) != PITH_OK) return false;
     x->sizes.size = sizeof x->sizes;
     if (pith_cuda_plan_sizes(x->plan, &x->sizes, NULL) == PITH_OK) return true;
@@ -104,9 +113,13 @@ static pith_cuda_stream *new_device_stream(struct subject *x) {
     return memory;
 }
 
+static uint64_t workspace_bytes(const struct subject *x) {
+    return FRAMES * x->sizes.workspace_bytes + x->sizes.sum_bytes + x->sizes.set_bytes;
+}
+
 static void open_cuda(struct subject *x) {
     x->plan_memory = device_new(x->sizes.plan_bytes);
-    x->workspace = device_new(FRAMES * x->sizes.workspace_bytes);
+    x->workspace = device_new(workspace_bytes(x));
     FUZZ_CHECK(pith_cuda_plan_create(&x->cuda, x->plan, NULL, 0, x->plan_memory,
                                      (size_t)x->sizes.plan_bytes, NULL, NULL) == PITH_OK);
 }
@@ -137,7 +150,7 @@ static pith_cuda_items items_of(const struct subject *x, struct fuzz_tensor *t, 
                              .lengths = lengths,
                              .status = status,
                              .workspace = x->sizes.workspace_bytes ? x->workspace : NULL,
-                             .workspace_bytes = FRAMES * x->sizes.workspace_bytes};
+                             .workspace_bytes = workspace_bytes(x)};
 }
 
 /* The CPU's status, or that the header is not the plan's, or the block's coding not for devices;
@@ -185,17 +198,19 @@ static void compare_verified(const struct subject *x, int32_t got) {
     /* Devices look into blocks that have a length of their own. */
     if (x->bounded)
         FUZZ_CHECK(got == PITH_ERR_CORRUPT || got == PITH_ERR_UNSUPPORTED);
+    else if (x->sparse)
+        FUZZ_CHECK(got == PITH_ERR_STATE || got == PITH_ERR_BASE);
     else
         FUZZ_CHECK(x->layout.base_dtype && (got == PITH_ERR_STEP || got == PITH_ERR_BASE));
 }
 
-static void decode(struct subject *x, uint64_t count) {
+/* Returns whether the device decoded it. */
+static bool decode(struct subject *x, pith_cuda_stream *stream, uint64_t count) {
     uint64_t lengths[FRAMES];
     int32_t status[FRAMES];
     struct fuzz_tensor cpu = new_tensor(x->layout.dtype, count);
     struct fuzz_tensor device = new_tensor(x->layout.dtype, count);
     struct fuzz_tensor before = new_tensor(x->layout.dtype, count);
-    pith_cuda_stream *const stream = new_device_stream(x);
     const pith_cuda_items items = items_of(x, &device, x->layout.dtype, lengths, status);
     FUZZ_CHECK(pith_cuda_verify(x->cuda, stream, &items, NULL, NULL) == PITH_OK);
     const int32_t verified = status[0];
@@ -205,21 +220,19 @@ static void decode(struct subject *x, uint64_t count) {
     const pith_status wanted = cpu_decode(x, &cpu, 0);
     compare(wanted, status[0], &cpu, &device, &before);
     if (wanted == PITH_OK || fuzz_same(&cpu, &before)) FUZZ_CHECK(verified == status[0]);
-    if (status[0] == PITH_OK) compare_streams(x, stream);
-    free(stream);
     fuzz_tensor_free(&before);
     fuzz_tensor_free(&device);
     fuzz_tensor_free(&cpu);
+    return status[0] == PITH_OK;
 }
 
-static void decode_add(struct subject *x, uint64_t count) {
+static void decode_add(struct subject *x, pith_cuda_stream *stream, uint64_t count) {
     uint64_t lengths[FRAMES];
     int32_t status[FRAMES];
     const uint32_t dtype = x->layout.base_dtype ? x->layout.base_dtype : x->layout.dtype;
     if (dtype > PITH_F16) return;
     struct fuzz_tensor cpu = new_tensor(dtype, count), device = new_tensor(dtype, count);
     struct fuzz_tensor before = new_tensor(dtype, count);
-    pith_cuda_stream *const stream = new_device_stream(x);
     if (x->layout.base_dtype && count) {
         memcpy(cpu.memory, x->base.memory, x->base.bytes);
         memcpy(device.memory, x->base.memory, x->base.bytes);
@@ -228,13 +241,12 @@ static void decode_add(struct subject *x, uint64_t count) {
     const pith_cuda_items items = items_of(x, &device, dtype, lengths, status);
     FUZZ_CHECK(pith_cuda_decode(x->cuda, stream, &items, PITH_ADD, NULL, NULL) == PITH_OK);
     compare(cpu_decode(x, &cpu, PITH_ADD), status[0], &cpu, &device, &before);
-    free(stream);
     fuzz_tensor_free(&before);
     fuzz_tensor_free(&device);
     fuzz_tensor_free(&cpu);
 }
 
-static void reduce(struct subject *x, uint64_t count, float scale) {
+static void reduce(struct subject *x, pith_cuda_stream *stream, uint64_t count, float scale) {
     uint64_t lengths[FRAMES];
     int32_t status[FRAMES];
     const void *const frames[FRAMES] = {x->frame, x->frame};
@@ -242,7 +254,6 @@ static void reduce(struct subject *x, uint64_t count, float scale) {
     if (x->layout.base_dtype || x->layout.dtype > PITH_F16 || x->bounded || x->pages) return;
     struct fuzz_tensor cpu = new_tensor(PITH_F32, count), before = new_tensor(PITH_F32, count);
     struct fuzz_tensor device = new_tensor(PITH_F32, count);
-    pith_cuda_stream *const stream = new_device_stream(x);
     const pith_cuda_items items = items_of(x, &device, PITH_F32, lengths, status);
     pith_sum sum = {.size = sizeof sum,
                     .stream = x->stream,
@@ -255,10 +266,179 @@ static void reduce(struct subject *x, uint64_t count, float scale) {
     const pith_status wanted = pith_reduce(x->work, &sum, 1);
     FUZZ_CHECK(status[0] == status[1]);
     compare(wanted, status[0], &cpu, &device, &before);
-    free(stream);
     fuzz_tensor_free(&before);
     fuzz_tensor_free(&device);
     fuzz_tensor_free(&cpu);
+}
+
+/* All calls on the frame. holds: a stream that holds the set that the CPU's does, until a frame is
+ * decoded there; NULL: new ones, of which the first counts what the CPU's does. */
+static void read_frame(struct subject *x, pith_cuda_stream *holds, uint64_t count, float scale) {
+    for (int i = 0; i < 3; i++) {
+        const int call = holds ? 2 - i : i;
+        pith_cuda_stream *const stream = holds ? holds : new_device_stream(x);
+        if (call == 0 && decode(x, stream, count) && !holds) compare_streams(x, stream);
+        if (call == 1) decode_add(x, stream, count);
+        if (call == 2) reduce(x, stream, count, scale);
+        if (!holds) free(stream);
+    }
+}
+
+/* ---- Sets ------------------------------------------------------------------------------------*/
+
+/* A frame of the slot, made by both. */
+struct made {
+    uint8_t *bytes; /* NULL: it was refused */
+    size_t length;
+};
+
+static struct made encode_both(struct subject *x, pith_cuda_stream *stream,
+                               struct fuzz_tensor *value, uint32_t flags) {
+    /* Held sets may have more elements than the spec chooses. */
+    const size_t capacity = (size_t)(x->cpu_sizes.slot_bytes + 5 * value->count);
+    uint64_t lengths[FRAMES];
+    int32_t status[FRAMES];
+    uint8_t *const cpu = guard_new(capacity), *const device = device_new(capacity);
+    struct made made = {NULL, 0};
+    size_t length;
+    pith_cuda_items items = items_of(x, value, x->layout.dtype, lengths, status);
+    items.frame = device;
+    items.capacity = capacity;
+    FUZZ_CHECK(pith_cuda_encode(x->cuda, stream, &items, flags, NULL, NULL) == PITH_OK);
+    const pith_status wanted =
+        fuzz_encode(x->work, x->stream, 0, &value->view, flags, cpu, capacity, &length);
+    FUZZ_CHECK(status[0] == (int32_t)wanted && lengths[0] == length);
+    FUZZ_CHECK(memcmp(cpu, device, length) == 0);
+    compare_streams(x, stream);
+    if (wanted == PITH_OK) made = (struct made){guard_copy(cpu, length), length};
+    free(device);
+    guard_free(cpu, capacity);
+    return made;
+}
+
+/* Both hold the same set afterwards: that of two frames, or, where one of them is refused, of the
+ * second argument. A device's frames have the headers of its plan. */
+static void hold_both(struct subject *x, pith_cuda_stream *stream, const struct made frames[FRAMES],
+                      const struct made *sound, int how) {
+    const void *const pointers[FRAMES] = {frames[0].bytes, frames[1].bytes};
+    const size_t sizes[FRAMES] = {frames[0].length, frames[1].length};
+    uint64_t lengths[FRAMES];
+    int32_t status[FRAMES];
+    pith_cuda_items items = items_of(x, NULL, x->layout.dtype, lengths, status);
+    items.frames = (void *const *)(uintptr_t)pointers;
+    items.capacity = UINT64_MAX;
+    for (int i = 0; i < FRAMES; i++) lengths[i] = sizes[i];
+    FUZZ_CHECK(pith_cuda_sparse_hold(x->cuda, stream, &items, FRAMES, how, NULL, NULL) == PITH_OK);
+    const pith_status wanted =
+        pith_sparse_hold(x->work, x->stream, 0, pointers, sizes, FRAMES, how);
+    const int32_t got = status[0] != PITH_OK ? status[0] : status[1];
+    if (got != PITH_ERR_MISMATCH) FUZZ_CHECK(got == (int32_t)wanted);
+    if (got == PITH_OK) return;
+    const struct made twice[FRAMES] = {*sound, *sound};
+    FUZZ_CHECK(sound != frames);
+    hold_both(x, stream, twice, twice, PITH_SET_UNION);
+}
+
+/* Values at the set's elements, of the tensor or, NULL, of the residual, are added to a tensor. */
+static void move_both(struct subject *x, pith_cuda_stream *stream, struct fuzz_tensor *from,
+                      uint32_t dtype, uint64_t count) {
+    pith_sparse_state state = {.size = sizeof state};
+    uint64_t lengths[FRAMES];
+    int32_t status[FRAMES];
+    FUZZ_CHECK(pith_sparse_get_state(x->stream, 0, &state) == PITH_OK && state.holds);
+    struct fuzz_tensor cpu = new_tensor(dtype, state.held), device = new_tensor(dtype, state.held);
+    struct fuzz_tensor to[2] = {new_tensor(PITH_F32, count), new_tensor(PITH_F32, count)};
+    pith_cuda_items items = items_of(x, from, x->layout.dtype, lengths, status);
+    items.frame = device.memory;
+    items.capacity = device.bytes;
+    const pith_status wanted =
+        pith_sparse_gather(x->work, x->stream, 0, from ? &from->view : NULL, &cpu.view);
+    const pith_status got = pith_cuda_sparse_gather(x->cuda, stream, &items, dtype, NULL, NULL);
+    FUZZ_CHECK(got == wanted);
+    if (wanted == PITH_OK) {
+        FUZZ_CHECK(status[0] == PITH_OK && lengths[0] == device.bytes);
+        FUZZ_CHECK(fuzz_same(&cpu, &device));
+        items.tensor = to[1].memory;
+        items.dtype = PITH_F32;
+        FUZZ_CHECK(pith_sparse_scatter(x->work, x->stream, 0, &cpu.view, 0.5f, &to[0].view) ==
+                   PITH_OK);
+        FUZZ_CHECK(pith_cuda_sparse_scatter(x->cuda, stream, &items, dtype, 0.5f, NULL, NULL) ==
+                   PITH_OK);
+        FUZZ_CHECK(status[0] == PITH_OK && fuzz_same(&to[0], &to[1]));
+    }
+    fuzz_tensor_free(&to[1]);
+    fuzz_tensor_free(&to[0]);
+    fuzz_tensor_free(&device);
+    fuzz_tensor_free(&cpu);
+}
+
+static void clear_both(struct subject *x, pith_cuda_stream *stream) {
+    uint64_t lengths[FRAMES];
+    int32_t status[FRAMES];
+    const pith_cuda_items items = items_of(x, NULL, x->layout.dtype, lengths, status);
+    const pith_status wanted = pith_sparse_clear(x->work, x->stream, 0);
+    FUZZ_CHECK(pith_cuda_sparse_clear(x->cuda, stream, &items, NULL, NULL) == wanted);
+    if (wanted == PITH_OK) FUZZ_CHECK(status[0] == PITH_OK);
+    compare_streams(x, stream);
+}
+
+/* Both begin anew, and hold what they chose of a tensor. */
+static pith_cuda_stream *choose_both(struct subject *x, struct fuzz_tensor *value,
+                                     struct made *frame) {
+    pith_cuda_stream *const stream = new_device_stream(x);
+    FUZZ_CHECK(pith_stream_reset(x->work, x->stream) == PITH_OK);
+    *frame = encode_both(x, stream, value, 0);
+    FUZZ_CHECK(frame->bytes);
+    return stream;
+}
+
+/* The frame is read where a set is held. */
+static void read_elsewhere(struct subject *x, struct fuzz_tensor *value, uint64_t count) {
+    struct made own;
+    pith_cuda_stream *const stream = choose_both(x, value, &own);
+    read_frame(x, stream, count, 1);
+    guard_free(own.bytes, own.length);
+    free(stream);
+}
+
+/* The frame's set is held, alone or with one of their own; then what both hold is moved, and sent,
+ * and what was sent is read, whole or damaged. */
+static void hold_and_send(struct subject *x, struct fuzz_tensor *value, uint64_t count,
+                          struct fuzz_source *s) {
+    static const uint32_t reals[] = {PITH_F32, PITH_BF16, PITH_F16};
+    const uint8_t how = fuzz_u8(s);
+    const struct made given = {(uint8_t *)(uintptr_t)x->frame, (size_t)x->length};
+    struct made own;
+    pith_cuda_stream *const stream = choose_both(x, value, &own);
+    const struct made frames[FRAMES] = {how & 1 ? own : given, how & 2 ? own : given};
+    hold_both(x, stream, frames, &own, how & 4 ? PITH_SET_UNION : PITH_SET_INTERSECTION);
+    move_both(x, stream, value, reals[(how >> 3) % 3], count);
+    move_both(x, stream, NULL, reals[(how >> 4) % 3], count);
+    clear_both(x, stream);
+    fuzz_fill(value, s);
+    const struct made sent =
+        encode_both(x, stream, value, how & 64 ? PITH_HELD_SET : PITH_SAME_SET);
+    FUZZ_CHECK(sent.bytes);
+    uint8_t *const damaged = guard_copy(sent.bytes, sent.length);
+    struct subject again = *x;
+    fuzz_patch(damaged, sent.length, s);
+    if (how & 128) fuzz_fix_frame(damaged, sent.length);
+    again.frame = damaged;
+    again.length = sent.length;
+    read_frame(&again, stream, count, 0.5f);
+    guard_free(damaged, sent.length);
+    guard_free(sent.bytes, sent.length);
+    guard_free(own.bytes, own.length);
+    free(stream);
+}
+
+static void sets(struct subject *x, uint64_t count, struct fuzz_source *s) {
+    struct fuzz_source bytes = {x->frame, (size_t)x->length};
+    struct fuzz_tensor value = new_tensor(x->layout.dtype, count);
+    fuzz_fill(&value, &bytes);
+    read_elsewhere(x, &value, count);
+    hold_and_send(x, &value, count, s);
+    fuzz_tensor_free(&value);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -272,9 +452,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         for (uint32_t i = 0; i < x.layout.ndim; i++) count *= x.layout.shape[i];
         open_host(&x, &s, count);
         open_cuda(&x);
-        decode(&x, count);
-        decode_add(&x, count);
-        reduce(&x, count, fuzz_u8(&s) & 1 ? 1.0f : 0.5f);
+        read_frame(&x, NULL, count, fuzz_u8(&s) & 1 ? 1.0f : 0.5f);
+        if (x.sparse) sets(&x, count, &s);
         pith_cuda_plan_destroy(x.cuda);
         free(x.workspace);
         free(x.plan_memory);

@@ -136,6 +136,33 @@ static void frame_seeds(void) {
     }
 }
 
+/* Frames of topk, and parameters by which fuzz_gpu holds, sends and damages their sets. */
+static void set_seeds(void) {
+    static const struct {
+        const char *spec;
+        uint32_t dtype;
+        uint64_t count;
+    } sets[] = {{"topk:density=0.1,block=64", PITH_F32, 601},
+                {"topk:k=9,values=f16,index=fast,block=128", PITH_BF16, 300},
+                {"topk:density=0.3,values=int8,control=exact", PITH_F32, 333},
+                {"topk:density=0.02,values=none", PITH_F16, 500},
+                {"topk:k=1,block=64", PITH_F32, 1},
+                {"topk:k=1,block=64", PITH_F32, 0}};
+    static float value[1024];
+    static uint8_t frame[1 << 12];
+    for (unsigned i = 0; i < 1024; i++) value[i] = (float)((i * 2654435761u) >> 24) * 0.001f;
+    for (unsigned i = 0; i < 24; i++) {
+        const unsigned k = i % (sizeof sets / sizeof sets[0]);
+        const pith_view view = pith_view_flat(value, sets[k].dtype, sets[k].count);
+        size_t length;
+        must(pith_compress(sets[k].spec, &view, NULL, NULL, NULL, frame, sizeof frame - 24, &length,
+                           NULL));
+        for (unsigned p = 0; p < 24; p++)
+            frame[length + p] = (uint8_t)((24 * i + p + 1) * 2654435761u >> 22);
+        seed("decode", 70 + i, frame, length + 24);
+    }
+}
+
 /* ---- Streams ---------------------------------------------------------------------------------*/
 
 static void *memory_of(uint64_t bytes) {
@@ -336,6 +363,7 @@ int main(int argc, char **argv) {
     }
     root = argv[1];
     frame_seeds();
+    set_seeds();
     key_seeds();
     residual_seeds();
     random_seeds();
