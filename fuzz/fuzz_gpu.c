@@ -339,6 +339,21 @@ static void hold_both(struct subject *x, pith_cuda_stream *stream, const struct 
     hold_both(x, stream, twice, twice, PITH_SET_UNION);
 }
 
+/* Both hold runs that are listed, or what they held where one is outside the slot. */
+static void list_both(struct subject *x, pith_cuda_stream *stream, uint64_t count,
+                      struct fuzz_source *s) {
+    const uint32_t listed = fuzz_below(s, 9), run = 1 + fuzz_below(s, 100);
+    uint64_t number[8], lengths[FRAMES];
+    int32_t status[FRAMES];
+    for (uint32_t i = 0; i < listed; i++) number[i] = fuzz_u8(s) % (count / run + 2);
+    pith_cuda_items items = items_of(x, NULL, x->layout.dtype, lengths, status);
+    items.frame = number;
+    items.capacity = lengths[0] = 8 * listed;
+    FUZZ_CHECK(pith_cuda_sparse_hold_elements(x->cuda, stream, &items, run, NULL, NULL) == PITH_OK);
+    FUZZ_CHECK(status[0] ==
+               (int32_t)pith_sparse_hold_elements(x->work, x->stream, 0, number, listed, run));
+}
+
 /* Values at the set's elements, of the tensor or, NULL, of the residual, are added to a tensor. */
 static void move_both(struct subject *x, pith_cuda_stream *stream, struct fuzz_tensor *from,
                       uint32_t dtype, uint64_t count) {
@@ -401,8 +416,8 @@ static void read_elsewhere(struct subject *x, struct fuzz_tensor *value, uint64_
     free(stream);
 }
 
-/* The frame's set is held, alone or with one of their own; then what both hold is moved, and sent,
- * and what was sent is read, whole or damaged. */
+/* The frame's set is held, alone or with one of their own, or what is listed; then what both hold
+ * is moved, and sent, and what was sent is read, whole or damaged. */
 static void hold_and_send(struct subject *x, struct fuzz_tensor *value, uint64_t count,
                           struct fuzz_source *s) {
     static const uint32_t reals[] = {PITH_F32, PITH_BF16, PITH_F16};
@@ -412,6 +427,7 @@ static void hold_and_send(struct subject *x, struct fuzz_tensor *value, uint64_t
     pith_cuda_stream *const stream = choose_both(x, value, &own);
     const struct made frames[FRAMES] = {how & 1 ? own : given, how & 2 ? own : given};
     hold_both(x, stream, frames, &own, how & 4 ? PITH_SET_UNION : PITH_SET_INTERSECTION);
+    if (fuzz_u8(s) & 1) list_both(x, stream, count, s);
     move_both(x, stream, value, reals[(how >> 3) % 3], count);
     move_both(x, stream, NULL, reals[(how >> 4) % 3], count);
     clear_both(x, stream);

@@ -470,6 +470,21 @@ pith_status pith_cuda_sparse_hold(const pith_cuda_plan *c, pith_cuda_stream *str
                                   cuda_stream, error);
 }
 
+pith_status pith_cuda_sparse_hold_elements(const pith_cuda_plan *c, pith_cuda_stream *stream,
+                                           const pith_cuda_items *from, uint64_t run,
+                                           void *cuda_stream, pith_error *error) {
+    pith_cuda_items items;
+    const pith_status status = open_sets(c, stream, from, true, &items, error);
+    if (status != PITH_OK) return status;
+    if (!run || (!items.frame && !items.frames))
+        return pithi_fail(error, PITH_ERR_ARG, "no elements, or a run has none");
+    items.tensor = NULL; /* nothing looks at tensors, so they may hold anything */
+    items.tensors = NULL;
+    struct pithi_gpu_call a = sets_call(c, stream, &items);
+    a.holding.run = run;
+    return pithi_cuda_sparse_hold_elements(c, &a, &items, cuda_stream, error);
+}
+
 /* Of both directions. */
 static pith_status open_values(const pith_cuda_plan *c, const pith_cuda_stream *stream,
                                const pith_cuda_items *from, uint32_t dtype, pith_cuda_items *items,

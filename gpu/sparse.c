@@ -125,6 +125,21 @@ pith_status pithi_cuda_sparse_hold(const pith_cuda_plan *c, struct pithi_gpu_cal
                   error);
 }
 
+/* Nobody knows on the host how many elements are listed: a team for as many as the largest slot has
+ * tiles, which take them by turns. */
+pith_status pithi_cuda_sparse_hold_elements(const pith_cuda_plan *c, struct pithi_gpu_call *a,
+                                            const pith_cuda_items *items, void *cuda_stream,
+                                            pith_error *error) {
+    const uint64_t n = items->count, tiles = c->table.most / PITHI_TILE;
+    pith_status status = pithi_cuda_open_workspace(c, a, items, cuda_stream, error);
+    if (status == PITH_OK)
+        status = launch(c, PITHI_GPU_sparse_listed, a, tiles, n, cuda_stream, error);
+    if (status == PITH_OK)
+        status = launch(c, PITHI_GPU_sparse_empty, a, tiles, n, cuda_stream, error);
+    if (status != PITH_OK) return status;
+    return launch(c, PITHI_GPU_sparse_mark, a, tiles, n, cuda_stream, error);
+}
+
 pith_status pithi_cuda_sparse_move(const pith_cuda_plan *c, struct pithi_gpu_call *a, bool adds,
                                    const pith_cuda_items *items, void *cuda_stream,
                                    pith_error *error) {

@@ -23,6 +23,9 @@ pith_status pithi_cuda_sparse_reduce(const pith_cuda_plan *c, struct pithi_gpu_c
 pith_status pithi_cuda_sparse_hold(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                    bool intersection, const pith_cuda_items *items,
                                    void *cuda_stream, pith_error *error);
+pith_status pithi_cuda_sparse_hold_elements(const pith_cuda_plan *c, struct pithi_gpu_call *a,
+                                            const pith_cuda_items *items, void *cuda_stream,
+                                            pith_error *error);
 pith_status pithi_cuda_sparse_move(const pith_cuda_plan *c, struct pithi_gpu_call *a, bool adds,
                                    const pith_cuda_items *items, void *cuda_stream,
                                    pith_error *error);

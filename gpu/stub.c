@@ -151,6 +151,13 @@ pith_status pith_cuda_sparse_hold(const pith_cuda_plan *cuda, pith_cuda_stream *
     return refuse(error);
 }
 
+pith_status pith_cuda_sparse_hold_elements(const pith_cuda_plan *cuda, pith_cuda_stream *stream,
+                                           const pith_cuda_items *items, uint64_t run,
+                                           void *cuda_stream, pith_error *error) {
+    (void)cuda, (void)stream, (void)items, (void)run, (void)cuda_stream;
+    return refuse(error);
+}
+
 pith_status pith_cuda_sparse_gather(const pith_cuda_plan *cuda, const pith_cuda_stream *stream,
                                     const pith_cuda_items *items, uint32_t dtype, void *cuda_stream,
                                     pith_error *error) {

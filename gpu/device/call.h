@@ -136,11 +136,13 @@ struct pithi_gpu_sieve {
 
 /* Of calls on sets that slots hold. dtype: of values side by side, which stand in place of frames;
  * names: frames are read for their sets, which those with values of a held set do not name; sends:
- * encodes do not choose, but send the set that the slot holds; bare: without indices; spare: room
- * for each item: of an intersection for the map of a frame, of an encode for the list of a set. */
+ * encodes do not choose, but send the set that the slot holds; bare: without indices; run: elements
+ * that are listed as one; spare: room for each item, of an intersection for the map of a frame, of
+ * an encode for the list of a set. */
 struct pithi_gpu_holding {
     uint32_t dtype;
     bool names, sends, bare;
+    uint64_t run;
     uint8_t *spare;
 };
 

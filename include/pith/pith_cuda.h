@@ -263,10 +263,10 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_verify(const pith_cuda_plan *cuda,
 /* ---- Sets ------------------------------------------------------------------------------------
  * Of codec topk (sparse.h; PITH_ERR_UNSUPPORTED for others): the sets that slots of a stream hold,
  * and values at their elements. A slot holds the set that its last encode chose, or what
- * pith_cuda_sparse_hold made; unlike the CPU's, a decode leaves what it holds as it is: hold the
- * frame's set before frames that follow it with PITH_SAME_SET are decoded. Of these the status is
- * PITH_ERR_STATE where the slot holds no set, PITH_ERR_BASE where it holds another. After
- * pith_cuda_stream_init, _rollback and _pack it holds none.
+ * pith_cuda_sparse_hold or _hold_elements made; unlike the CPU's, a decode leaves what it holds as
+ * it is: hold the frame's set before frames that follow it with PITH_SAME_SET are decoded. Of these
+ * the status is PITH_ERR_STATE where the slot holds no set, PITH_ERR_BASE where it holds another.
+ * After pith_cuda_stream_init, _rollback and _pack it holds none.
  *
  * Gather and scatter take compact values in place of frames: those of item i, of dtype `values`
  * (f32, bf16 or f16), in ascending order of their elements, are at frames[i], or at frame + i *
@@ -284,6 +284,17 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_sparse_hold(const pith_cuda_plan *
                                                           const pith_cuda_items *items,
                                                           uint32_t per_item, int how,
                                                           void *cuda_stream, pith_error *error);
+/* As pith_sparse_hold_elements, item by item: item i's list of u64, in any order and of any
+ * alignment, is at frames[i], or at frame + i * frame_stride; lengths[i] are its bytes (NULL:
+ * capacity), PITH_ERR_SHAPE unless they are a multiple of 8. PITH_ERR_ARG: a run begins outside the
+ * slot. Where a status is not PITH_OK the slot holds what it held. There is one status word per
+ * item. Needs sizes.workspace_bytes for every item. Takes each slot once; tensors are not looked
+ * at. */
+PITH_NODISCARD PITH_API pith_status pith_cuda_sparse_hold_elements(const pith_cuda_plan *cuda,
+                                                                   pith_cuda_stream *stream,
+                                                                   const pith_cuda_items *items,
+                                                                   uint64_t run, void *cuda_stream,
+                                                                   pith_error *error);
 /* As pith_sparse_gather: values of the tensor (f32, bf16 or f16) at the set's elements; without
  * tensor and tensors, of the residual. lengths[i] is set to their bytes, 0 where the status is not
  * PITH_OK; what is behind them stays as it is. PITH_ERR_SPACE: they are more than capacity.

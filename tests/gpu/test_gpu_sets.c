@@ -1,6 +1,6 @@
-/* test_gpu_sets.c - the sets that slots of a device stream hold: made by encodes and of frames,
- * their values sent with and without indices, gathered and scattered, residuals cleared there; all
- * as on the CPU, bit for bit.
+/* test_gpu_sets.c - the sets that slots of a device stream hold: made by encodes, of frames and of
+ * lists, their values sent with and without indices, gathered and scattered, residuals cleared
+ * there; all as on the CPU, bit for bit.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "gen.h"
 #include "trip.h"
@@ -402,6 +402,138 @@ static void test_two_phases(void **state) {
     moves_close(&m);
     job_close(&j);
     for (int i = 0; i < RANKS; i++) rig_close(&r[i]);
+}
+
+/* ---- Sets that are listed --------------------------------------------------------------------*/
+
+/* Lists for all slots, `most` numbers at most each. */
+static void open_lists(struct job *j, const struct rig *r, uint64_t most, size_t offset) {
+    job_open(j, r, r->slots, r->slots, r->layout.dtype, 0);
+    j->stride = (size_t)most * 8;
+    mirror_close(&j->frame);
+    mirror_open(&j->frame, j->stride * (size_t)r->slots, offset);
+    j->items.tensor = NULL;
+    j->items.frame = j->frame.device;
+    j->items.frame_stride = j->items.capacity = j->stride;
+}
+
+static void list(struct job *j, uint64_t slot, const uint64_t *number, uint64_t count) {
+    if (count) memcpy(job_frame(j, slot), number, (size_t)count * 8);
+    *job_length(j, slot) = count * 8;
+}
+
+/* Both hold what is listed, or say the same of it and hold what they held. */
+static void hold_listed(struct rig *r, struct job *j, uint64_t run) {
+    JOB_RUN(j, pith_cuda_sparse_hold_elements(r->plan, r->stream, &j->items, run, device_stream(),
+                                              NULL));
+    for (uint64_t s = 0; s < r->slots; s++) {
+        uint64_t *const number = (uint64_t *)copy_of(job_frame(j, s), (size_t)*job_length(j, s));
+        CHECK_STATUS(pith_sparse_hold_elements(r->cpu.work, r->cpu.stream, s, number,
+                                               (size_t)*job_length(j, s) / 8, run),
+                     job_status(j, s));
+        free(number);
+    }
+}
+
+static void one_list(uint64_t n, uint64_t slots, uint64_t run, uint64_t count, uint64_t number) {
+    pith_layout layout = flat_layout(PITH_F32, PITH_NONE, n);
+    uint64_t *const listed = allocate((size_t)count * 8);
+    struct rig r;
+    struct job j, made;
+    context("%llu runs of %llu of %llu elements are held", (unsigned long long)count,
+            (unsigned long long)run, (unsigned long long)n);
+    device_order((int)(number % (uint64_t)device_orders()));
+    layout.slots = slots;
+    CHECK(rig_open(&r, "topk:density=0.1,block=512", &layout));
+    open_lists(&j, &r, count + 1, number % 2 ? 5 : 0);
+    for (uint64_t s = 0; s < r.slots; s++) {
+        uint64_t first, here, seed = number + s;
+        CHECK_OK(pith_plan_slot(r.cpu.plan, s, &first, &here));
+        const uint64_t runs = here / run + (here % run != 0);
+        for (uint64_t i = 0; i < count && runs; i++)
+            listed[i] = i ? gen_next(&seed) % runs : runs - 1;
+        list(&j, s, listed, runs ? count : 0);
+    }
+    hold_listed(&r, &j, run);
+    for (uint64_t s = 0; s < r.slots; s++) CHECK_OK(job_status(&j, s));
+    check_held(&r);
+    open_sender(&made, &r);
+    send_both(&r, &made, GEN_NOISE, number, number % 2 ? PITH_SAME_SET : PITH_HELD_SET);
+    for (uint64_t s = 0; s < r.slots; s++) CHECK_OK(job_status(&made, s));
+    job_close(&made);
+    job_close(&j);
+    rig_close(&r);
+    free(listed);
+}
+
+static void test_listed(void **state) {
+    (void)state;
+    static const uint64_t counts[] = {0, 1, 2, 63, 64, 65, 1001, 20011};
+    static const uint64_t runs[] = {1, 2, 31, 32, 33, 64, 100, 5000, UINT64_MAX};
+    static const uint64_t lists[] = {0, 1, 7, 300, 2000};
+    uint64_t number = 0;
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        for (size_t k = 0; k < sizeof runs / sizeof runs[0]; k++)
+            for (size_t m = 0; m < sizeof lists / sizeof lists[0]; m++, number++)
+                if (is_sampled(number, 2))
+                    one_list(counts[i], counts[i] > 1000 ? 1 + number % 3 : 1, runs[k], lists[m],
+                             number);
+}
+
+/* A run that begins outside leaves the slot with what it holds; other slots get theirs. */
+static void test_listed_outside(void **state) {
+    (void)state;
+    pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 1000);
+    static const uint64_t sound[] = {3, 499, 3, 0};
+    static const struct {
+        uint64_t number, run;
+    } outside[] = {{500, 1},        {250, 2}, {UINT64_MAX, 1}, {1, 500}, {UINT64_MAX / 8 + 2, 8},
+                   {1, UINT64_MAX}, {72, 7}};
+    struct rig r, raw;
+    struct job j;
+    context("runs outside the slot");
+    layout.slots = 2;
+    CHECK(rig_open(&r, "topk:k=9", &layout));
+    open_lists(&j, &r, 1000, 0);
+    for (size_t i = 0; i < sizeof outside / sizeof outside[0]; i++) {
+        uint64_t listed[1000] = {0};
+        listed[i % 2 ? 999 : 0] = outside[i].number;
+        list(&j, 0, sound, 4);
+        list(&j, 1, sound, 2);
+        hold_listed(&r, &j, 1);
+        list(&j, 0, listed, 1000);
+        list(&j, 1, listed + 1, 3);
+        hold_listed(&r, &j, outside[i].run);
+        CHECK_STATUS(PITH_ERR_ARG, job_status(&j, 0));
+        CHECK_OK(job_status(&j, 1));
+        check_held(&r);
+    }
+    context("lists that are none");
+    list(&j, 0, sound, 4);
+    list(&j, 1, sound, 4);
+    *job_length(&j, 0) -= 1;
+    JOB_RUN(&j,
+            pith_cuda_sparse_hold_elements(r.plan, r.stream, &j.items, 1, device_stream(), NULL));
+    CHECK_STATUS(PITH_ERR_SHAPE, job_status(&j, 0));
+    CHECK_OK(job_status(&j, 1));
+    CHECK_STATUS(PITH_ERR_ARG, pith_cuda_sparse_hold_elements(r.plan, r.stream, &j.items, 0,
+                                                              device_stream(), NULL));
+    j.items.workspace_bytes--;
+    CHECK_STATUS(PITH_ERR_SPACE, pith_cuda_sparse_hold_elements(r.plan, r.stream, &j.items, 1,
+                                                                device_stream(), NULL));
+    j.items.same_slot = 1;
+    CHECK_STATUS(PITH_ERR_ARG, pith_cuda_sparse_hold_elements(r.plan, r.stream, &j.items, 1,
+                                                              device_stream(), NULL));
+    j.items.frame = NULL;
+    CHECK_STATUS(PITH_ERR_ARG, pith_cuda_sparse_hold_elements(r.plan, r.stream, &j.items, 1,
+                                                              device_stream(), NULL));
+    CHECK(rig_open(&raw, "raw", &layout));
+    CHECK_STATUS(
+        PITH_ERR_UNSUPPORTED,
+        pith_cuda_sparse_hold_elements(raw.plan, raw.stream, &j.items, 1, device_stream(), NULL));
+    rig_close(&raw);
+    job_close(&j);
+    rig_close(&r);
 }
 
 /* ---- Frames of a held set --------------------------------------------------------------------*/
@@ -885,7 +1017,8 @@ int main(void) {
         cmocka_unit_test(test_held_elsewhere), cmocka_unit_test(test_held_hostile),
         cmocka_unit_test(test_bad_frames),     cmocka_unit_test(test_no_set),
         cmocka_unit_test(test_counts),         cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_held_arguments),
+        cmocka_unit_test(test_held_arguments), cmocka_unit_test(test_listed),
+        cmocka_unit_test(test_listed_outside),
     };
     return cmocka_run_group_tests_name("gpu_sets", tests, NULL, NULL);
 }

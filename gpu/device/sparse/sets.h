@@ -1,4 +1,4 @@
-/* sets.h - the sets that slots hold: made of frames, and values at their elements.
+/* sets.h - the sets that slots hold: made of frames or of lists, and values at their elements.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A set is a bit for each element, in the stream (device/call.h). Frames are merged by a team a
@@ -66,6 +66,102 @@ PITHI_BODY(pithi_sparse_hold) {
         PITHI_RUN(pithi_hold_join, k);
     }
     PITHI_RUN(pithi_hold_close, number);
+}
+
+/* ---- Lists of the caller's -------------------------------------------------------------------*/
+
+/* Numbers of runs stand in place of the item's frame. */
+PITHI_DEVICE uint64_t pithi_runs_listed(const struct pithi_gpu_call *a,
+                                        const struct pithi_gpu_item *it) {
+    return pithi_item_length(&a->to.items, it->index) / 8;
+}
+/* Words of the map that a run touches at the most. */
+PITHI_DEVICE uint64_t pithi_run_words(const struct pithi_gpu_call *a,
+                                      const struct pithi_gpu_item *it) {
+    const uint64_t n = it->slot->count, run = a->holding.run < n ? a->holding.run : n;
+    return (run + 30) / 32 + 1;
+}
+
+PITHI_PHASE(pithi_listed_open, uint64_t number) {
+    struct pithi_gpu_item *const it = &s->to;
+    if (t->tid) return;
+    pithi_item_locate(a, &a->to, number, it);
+    if (it->status == PITH_OK && pithi_item_length(&a->to.items, it->index) % 8)
+        it->status = PITH_ERR_SHAPE;
+    if (it->status == PITH_OK && !it->frame && pithi_runs_listed(a, it)) it->status = PITH_ERR_ARG;
+    if (it->first) pithi_mark(a, it->index)->status = it->status;
+}
+
+/* Every run begins inside the slot. */
+PITHI_PHASE(pithi_listed_look, uint64_t team) {
+    const struct pithi_gpu_item *const it = &s->to;
+    const uint64_t n = it->slot->count, listed = pithi_runs_listed(a, it);
+    uint32_t outside = 0;
+    for (uint64_t i = team * PITHI_TEAM + t->tid; i < listed; i += a->chunks * PITHI_TEAM)
+        outside |= !n || pithi_header_word(it->frame + 8 * i) > (n - 1) / a->holding.run;
+    if (outside) pithi_atomic_max32(&pithi_mark(a, it->index)->corrupt, 1);
+}
+PITHI_BODY(pithi_sparse_listed) {
+    PITHI_RUN(pithi_listed_open, number);
+    if (s->to.status == PITH_OK) PITHI_RUN(pithi_listed_look, number % a->chunks);
+}
+
+PITHI_PHASE(pithi_listed_find, uint64_t number) {
+    struct pithi_gpu_item *const it = &s->to;
+    if (t->tid) return;
+    pithi_item_locate(a, &a->to, number, it);
+    const struct pithi_gpu_mark *const m = pithi_mark(a, it->index);
+    it->status = m->status == PITH_OK && m->corrupt ? PITH_ERR_ARG : m->status;
+}
+PITHI_PHASE(pithi_map_empty, uint64_t team) {
+    const uint64_t words = (s->to.slot->count + 63) / 64;
+    uint8_t *const map = pithi_chosen_map(a, &s->to);
+    for (uint64_t i = team * PITHI_TEAM + t->tid; i < words; i += a->chunks * PITHI_TEAM)
+        pithi_put_aligned64(map + 8 * i, 0);
+}
+PITHI_BODY(pithi_sparse_empty) {
+    PITHI_RUN(pithi_listed_find, number);
+    if (s->to.status == PITH_OK) PITHI_RUN(pithi_map_empty, number % a->chunks);
+}
+
+/* Word `word` of those that a run touches. */
+PITHI_DEVICE void pithi_run_mark(uint32_t *map, uint64_t first, uint64_t end, uint64_t word) {
+    const uint64_t base = 32 * (first / 32 + word);
+    if (base >= end) return;
+    uint32_t bits = UINT32_MAX;
+    if (first > base) bits <<= first - base;
+    if (end - base < 32) bits &= (1u << (end - base)) - 1;
+    pithi_atomic_or32(&map[base / 32], bits);
+}
+
+/* Runs from `first` on, one for each thread of the team: threads share their words. */
+PITHI_PHASE(pithi_listed_mark, uint64_t first, uint64_t words) {
+    const struct pithi_gpu_item *const it = &s->to;
+    const uint64_t n = it->slot->count, run = a->holding.run;
+    const uint64_t left = pithi_runs_listed(a, it) - first;
+    const uint64_t runs = left < PITHI_TEAM ? left : (uint64_t)PITHI_TEAM;
+    uint32_t *const map = (uint32_t *)(void *)pithi_chosen_map(a, it);
+    for (uint64_t i = t->tid; i < runs * words; i += PITHI_TEAM) {
+        const uint64_t begin = pithi_header_word(it->frame + 8 * (first + i / words)) * run;
+        pithi_run_mark(map, begin, run < n - begin ? begin + run : n, i % words);
+    }
+}
+PITHI_PHASE(pithi_listed_close, uint64_t number) {
+    const struct pithi_gpu_item *const it = &s->to;
+    (void)number;
+    if (t->tid || !it->first) return;
+    a->to.items.status[it->index] = it->status;
+    if (it->status == PITH_OK) pithi_chosen_of(a, it)->holds = 1;
+}
+PITHI_BODY(pithi_sparse_mark) {
+    PITHI_RUN(pithi_listed_find, number);
+    const uint64_t begin = number % a->chunks * PITHI_TEAM, step = a->chunks * PITHI_TEAM;
+    if (s->to.status == PITH_OK) {
+        const uint64_t listed = pithi_runs_listed(a, &s->to), words = pithi_run_words(a, &s->to);
+        for (uint64_t first = begin; first < listed; first += step)
+            PITHI_RUN(pithi_listed_mark, first, words);
+    }
+    PITHI_RUN(pithi_listed_close, number);
 }
 
 /* ---- Where values stand ----------------------------------------------------------------------*/
