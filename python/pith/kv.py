@@ -193,9 +193,11 @@ class Cache:
                 not be truncated below ``tokens`` or loaded as long as the other one is used
 
         Raises:
-            ArgumentError: more tokens than there are
+            ArgumentError: more tokens than there are; room below 0
 
         """
+        if room < 0:
+            raise ArgumentError(f"room: found {room}, expected no negative number")
         tokens = len(self) if tokens is None else tokens
         page = int(lib.pith_kv_page_tokens(self._plan._plan))
         need = _window(self._plan) + room + page + (tokens if copy else 0)

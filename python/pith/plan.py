@@ -6,6 +6,8 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from numbers import Integral
+from operator import index
 from typing import Any, NamedTuple
 
 from . import dtypes, views
@@ -114,7 +116,9 @@ class Plan:
             dtype = like_dtype(like) if dtype is None else dtype
         if shape is None or dtype is None:
             raise ArgumentError("a plan needs like=, or shape= and dtype=")
-        dims = (shape,) if isinstance(shape, int) else tuple(shape)
+        if isinstance(shape, (int, Integral)):
+            shape = (int(shape),)
+        dims = tuple(index(n) for n in shape)
         if len(dims) > lib.PITH_MAX_NDIM:
             raise ShapeError(
                 f"shape: found {len(dims)} dimensions, expected at most {lib.PITH_MAX_NDIM}"

@@ -148,6 +148,8 @@ def test_fork_truncate_save_load():
         kv.Cache(plan("kv:bits=8")).load(saved)
     with pytest.raises(pith.ArgumentError):
         other.fork(101)
+    with pytest.raises(pith.ArgumentError, match="room: found -1"):
+        other.fork(room=-1)
     assert len(other) == 100
 
 

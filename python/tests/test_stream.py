@@ -42,6 +42,17 @@ def test_plan_says_what_it_is():
     assert "wdiff" in repr(plan) and "wdiff" in repr(pith.Stream(plan))
 
 
+def test_shapes_are_numbers_of_any_kind():
+    for shape in (300, np.int64(300), [300], np.array([300]), (np.int32(300),)):
+        plan = pith.Plan("raw", shape=shape, dtype="f32")
+        assert plan.shape == (300,) and type(plan.shape[0]) is int
+
+
+def test_a_stream_is_of_a_plan():
+    with pytest.raises(TypeError, match=r"needs a pith\.Plan, found str"):
+        pith.Stream("grad")
+
+
 def test_plans_with_equal_fingerprints_take_each_others_frames():
     a = pith.Plan("grad:bits=4", shape=100, dtype="f32")
     b = pith.Plan("grad:bits=4,round=stochastic", shape=100, dtype="f32")
