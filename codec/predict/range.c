@@ -35,7 +35,8 @@ static double value_at(const void *values, uint32_t dtype, size_t i) {
 
 static double value_of(int32_t order, uint32_t dtype) {
     if (dtype == PITH_F32) return (double)pithi_float((uint32_t)pithi_order((uint32_t)order));
-    return value_at(&(uint16_t){(uint16_t)order16(order)}, dtype, 0);
+    const uint16_t bits = (uint16_t)order16(order);
+    return (double)pithi_float(dtype == PITH_F16 ? pithi_from_f16(bits) : pithi_from_bf16(bits));
 }
 
 static bool is_finite(double x) { return x >= -DBL_MAX && x <= DBL_MAX; }

@@ -11,10 +11,11 @@ static void EXTREMES(const void *values, size_t count, WORD infinity, struct pit
     for (size_t i = 0; i < count; i++) {
         WORD u;
         memcpy(&u, from + sizeof u * i, sizeof u);
-        const WORD order = (WORD)(u ^ ((WORD)-(u < 0) & most));
-        const WORD finite = (WORD)-((WORD)(u & infinity) != infinity);
-        const WORD a = (WORD)((order & finite) | (most & (WORD)~finite));
-        const WORD b = (WORD)((order & finite) | (least & (WORD)~finite));
+        const WORD negative = (WORD)(0 - (u < 0)); /* all ones or none, as the next */
+        const WORD finite = (WORD)(0 - ((WORD)(u & infinity) != infinity));
+        const WORD order = (WORD)(u ^ (negative & most));
+        const WORD a = (WORD)((order & finite) | (most & ~finite));
+        const WORD b = (WORD)((order & finite) | (least & ~finite));
         low = a < low ? a : low;
         high = b > high ? b : high;
     }
