@@ -59,19 +59,7 @@ static inline v16 sums(v16 x) {
 
 /* ---- Range of values --------------------------------------------------------------------------*/
 
-#define EXTREMES extremes32
-#define WORD int32_t
 #include "predict/range_tmpl.h"
-#define EXTREMES extremes16
-#define WORD int16_t
-#include "predict/range_tmpl.h"
-
-static void extremes(const void *values, uint32_t dtype, size_t count, struct pithi_extremes *e) {
-    if (dtype == PITH_F32)
-        extremes32(values, count, (int32_t)PITHI_F32_INF, e);
-    else
-        extremes16(values, count, pithi_infinity16(dtype), e);
-}
 
 void pithi_predict_bind_avx2(struct pithi_kernels *k);
 void pithi_predict_bind_avx2(struct pithi_kernels *k) {

@@ -71,7 +71,7 @@ static void extremes32(const void *values, size_t count, struct pithi_extremes *
 
 #define EXTREMES extremes16
 #define WORD int16_t
-#include "predict/range_tmpl.h"
+#include "predict/range_word_tmpl.h"
 
 static void extremes(const void *values, uint32_t dtype, size_t count, struct pithi_extremes *e) {
     if (dtype == PITH_F32)
