@@ -111,6 +111,15 @@ exits 2 pith compress --rule '*=lossless:lebel=3' a.npy
 says "'lebel'"
 exits 2 pith bench -C wdiff:group=100
 says "'group'"
+says 'see pith codecs'
+exits 2 pith compress -C eb:rel=-1 a.npy
+says 'a number above 0'
+exits 2 pith compress --dtype float32 --shape 1 a.npy
+says 'none of f32 bf16 f16 f64 u8 i8 u16 i16 u32 i32 u64 i64 bool f8e4m3 f8e5m2'
+printf 'PK\003\004 of another program' >zipped
+exits 1 pith compress -o z.p zipped
+says 'is a zip archive'
+rm zipped
 # A codec of differences without a base.
 exits 2 pith compress -C wdiff a.npy
 says '--base'
