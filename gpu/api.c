@@ -115,7 +115,7 @@ static struct pithi_gpu_side side_of(const pith_cuda_plan *c, const pith_cuda_st
 
 /* ---- Teams -----------------------------------------------------------------------------------*/
 
-enum { WAVES = 32, TILES_MOST = 4 };
+enum { WAVES = 8, TILES_MOST = 16 };
 
 /* Divides elements among teams: few tiles a team while there are few teams, but `whole` elements
  * at least. */
