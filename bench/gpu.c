@@ -1,9 +1,10 @@
 /* gpu.c - how fast the CUDA backend is, beside copies of as many bytes: a table, or JSON.
  * SPDX-License-Identifier: Apache-2.0
  *
- * gpu [--json] [--mib N] [--runs N] [--empty]. --mib: tensors of one size only. --runs: medians of
- * so many. --empty: the table without numbers, for doc/RESULTS.md where there is no device. Exit
- * status 77 says that there is none, 1 that something failed or was not the CPU's byte for byte. */
+ * gpu [--json] [--mib N] [--runs N] [--only TEXT] [--empty]. --mib: tensors of one size only.
+ * --runs: medians of so many. --only: rows whose name has TEXT in it. --empty: the table without
+ * numbers, for doc/RESULTS.md where there is no device. Exit status 77 says that there is none, 1
+ * that something failed or was not the CPU's byte for byte. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +62,8 @@ static const struct gpu_row rows[] = {
     {GPU_DECODE_PAGES, "kv:preset=kivi4", NULL, PITH_BF16, PITH_NONE, 1, 0, 8, 128},
     {GPU_ENCODE, "eb:abs=0.001", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
     {GPU_DECODE, "eb:abs=0.001", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
+    {GPU_ENCODE, "eb:abs=0.001,block=16384", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
+    {GPU_DECODE, "eb:abs=0.001,block=16384", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
     {GPU_ENCODE, "embed:mode=fast,abs=0.001,dim=64", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
     {GPU_DECODE, "embed:mode=fast,abs=0.001,dim=64", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
 };
@@ -155,6 +158,7 @@ static struct result measure(const struct gpu_row *row, uint64_t bytes, uint64_t
 struct options {
     bool json, empty;
     int mib, runs; /* mib 0: both sizes */
+    const char *only;
 };
 
 static const char *const verbs[] = {"encode",        "decode",   "decode_add", "reduce",
@@ -230,6 +234,9 @@ static bool run_size(const struct options *o, const struct gpu_device *d, unsign
     bool good = true;
     for (int i = 0; i < ROWS; i++) {
         const double goal = mib > SMALL ? rows[i].goal : rows[i].goal > 0 ? small_goal : 0;
+        char name[160];
+        name_of(&rows[i], name, sizeof name);
+        if (o->only && !strstr(name, o->only)) continue;
         if (o->empty) {
             print_row(&rows[i], mib, goal, NULL);
             continue;
@@ -260,6 +267,8 @@ static bool take_options(int argc, char **argv, struct options *o) {
             o->json = true;
         else if (strcmp(name, "--empty") == 0)
             o->empty = true;
+        else if (strcmp(name, "--only") == 0 && i + 1 < argc)
+            o->only = argv[++i];
         else if (strcmp(name, "--mib") == 0 && (o->mib = take_number(argc, argv, &i, 65536)) > 0)
             continue;
         else if (strcmp(name, "--runs") == 0 && (o->runs = take_number(argc, argv, &i, RUNS_MOST)))
@@ -274,7 +283,7 @@ int main(int argc, char **argv) {
     struct options o;
     struct gpu_device device = {.name = ""};
     if (!take_options(argc, argv, &o)) {
-        fputs("usage: gpu [--json] [--mib N] [--runs N] [--empty]\n", stderr);
+        fputs("usage: gpu [--json] [--mib N] [--runs N] [--only TEXT] [--empty]\n", stderr);
         return 2;
     }
     const char *const none = o.empty ? NULL : gpu_open(&device);
