@@ -12,8 +12,7 @@ dense, and on the plan's device. Bytes are those of the CPU. ``doc/CUDA.md`` say
 are, and ``pith_cuda.h`` the rest of the contract.
 
 Everything handed in belongs to a call until its work is done: a tensor that was allocated on
-another CUDA stream needs ``record_stream``. This module has run over the host runner only, in which
-memory of the CPU stands for a device's, and on no device.
+another CUDA stream needs ``record_stream``.
 
 The library for devices is loaded with this module, when ``pith.cuda`` is first asked for.
 """

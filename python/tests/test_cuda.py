@@ -1,4 +1,4 @@
-"""pith.cuda without a device: over the host runner, where one was built, and what it refuses.
+"""pith.cuda: on a device where there is one, over the host runner, and what it refuses.
 
 SPDX-License-Identifier: Apache-2.0
 
@@ -19,22 +19,38 @@ import pith
 HOST = os.environ.get("PITH_TEST_CUDA_HOST")
 
 
-@pytest.fixture(scope="module")
-def cuda():
-    """pith.cuda over the host runner."""
+@pytest.fixture(scope="module", params=["host", "device"])
+def cuda(request):
+    """pith.cuda over the host runner, and on a device."""
     pytest.importorskip("torch", reason="torch is not installed")
-    if not HOST:
+    if request.param == "device":
+        if why := importlib.import_module("pith.cuda").available():
+            pytest.skip(f"no device: {why}")
+    elif HOST:
+        spec = importlib.util.spec_from_file_location("_cuda_host", HOST)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules["pith._cuda"] = module
+    else:
         pytest.skip("the module over the host runner was not built")
-    spec = importlib.util.spec_from_file_location("_cuda_host", HOST)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    sys.modules["pith._cuda"] = module
-    from pith import cuda
+    module = importlib.import_module("pith.cuda")
+    if request.param == "host":
+        module.DEVICE = "cpu"
+        module._current_stream = lambda device: sys.modules["pith._cuda"].ffi.NULL
+    yield module
+    # The next one loads the other library.
+    del sys.modules["pith._cuda"], sys.modules["pith.cuda"], pith.cuda
 
-    cuda.DEVICE = "cpu"
-    cuda._current_stream = lambda device: module.ffi.NULL
-    yield cuda
-    del sys.modules["pith._cuda"], sys.modules["pith.cuda"]
+
+@pytest.fixture
+def put(cuda, torch):
+    """Return a tensor of an array, on the device."""
+    return lambda x: torch.as_tensor(x).to(cuda.DEVICE)
+
+
+@pytest.fixture
+def zeros(cuda, torch):
+    return lambda *shape, **keys: torch.zeros(*shape, **{"device": cuda.DEVICE, **keys})
 
 
 def test_the_build_says_why_there_is_no_device(tmp_path):
@@ -56,7 +72,7 @@ def ends(cuda, spec, shape=(6, 50), base_dtype=None, **keys):
 
 def rows(made):
     return [
-        frame[: int(n)].numpy().tobytes()
+        frame[: int(n)].cpu().numpy().tobytes()
         for frame, n in zip(made.frames, made.lengths, strict=True)
     ]
 
@@ -72,101 +88,102 @@ def rows(made):
         ("kv:bits=8,page=16", None, 1),
     ],
 )
-def test_frames_are_those_of_the_cpu(cuda, torch, spec, base_dtype, slots):
+def test_frames_are_those_of_the_cpu(cuda, put, zeros, spec, base_dtype, slots):
     host, sender, receiver = ends(cuda, spec, base_dtype=base_dtype, slots=slots)
     for step in range(3):
         x = noise(6, 50, seed=step)
-        made = sender.encode(torch.from_numpy(x))
+        made = sender.encode(put(x))
         cuda.check(made.status)
         assert rows(made) == [host.encode(x, slot=i) for i in range(slots)]
-        out = torch.zeros(6, 50)
+        out = zeros(6, 50)
         cuda.check(receiver.decode(made, out))
-        assert abs(out.numpy() - x).max() < 1
+        assert abs(out.cpu().numpy() - x).max() < 1
         if base_dtype:
-            assert same(out.numpy(), host.get_base(dtype="f32"))
+            assert same(out.cpu().numpy(), host.get_base(dtype="f32"))
             cuda.check(sender.verify())
 
 
-def test_pieces_and_listed_slots(cuda, torch):
+def test_pieces_and_listed_slots(cuda, put, zeros):
     host, sender, receiver = ends(cuda, "wdiff", base_dtype="f32", slots=4)
-    x = torch.from_numpy(noise(6, 50))
+    x = put(noise(6, 50))
     pieces = [x.flatten()[150:225].clone(), x.flatten()[:75].clone()]
     made = sender.encode(pieces, slots=[2, 0])
     cuda.check(made.status)
-    assert rows(made) == [host.encode(x, slot=i) for i in (2, 0)]
-    outs = [torch.zeros(75), torch.zeros(75)]
+    assert rows(made) == [host.encode(x.cpu(), slot=i) for i in (2, 0)]
+    outs = [zeros(75), zeros(75)]
     cuda.check(receiver.decode(made, outs, slots=[2, 0]))
-    assert same(outs[0].numpy(), host.get_base(slot=2))
+    assert same(outs[0].cpu().numpy(), host.get_base(slot=2))
     cuda.check(receiver.decode(sender.encode(x, slots=[1]), None, slots=[1]))
     for slots in ([4], [-1]):
         with pytest.raises(pith.ArgumentError, match="slots"):
             sender.encode(x, slots=slots)
 
 
-def test_bases_steps_and_key_frames(cuda, torch):
+def test_bases_steps_and_key_frames(cuda, put, zeros):
     host, sender, receiver = ends(cuda, "wdiff", base_dtype="f32")
     base = noise(6, 50, seed=9)
     host.set_base(base, step=5)
-    sender.set_base(torch.from_numpy(base), step=5)
+    sender.set_base(put(base), step=5)
     x = noise(6, 50)
-    made = sender.encode(torch.from_numpy(x))
+    made = sender.encode(put(x))
     assert rows(made) == [host.encode(x)]
     with pytest.raises(pith.StepError) as caught:
-        cuda.check(receiver.decode(made, torch.zeros(6, 50)))
+        cuda.check(receiver.decode(made, zeros(6, 50)))
     assert caught.value.item == 0
-    key = sender.encode(torch.from_numpy(x), key_frame=True)
+    key = sender.encode(put(x), key_frame=True)
     assert rows(key) == [host.encode(x, key_frame=True)]
-    out = torch.zeros(6, 50)
+    out = zeros(6, 50)
     cuda.check(receiver.decode(key, out))
-    assert same(out.numpy(), x)
-    added = torch.from_numpy(x.copy())
-    cuda.check(receiver.decode(sender.encode(torch.from_numpy(x + 1)), added, add=True))
-    assert abs(added.numpy() - x - 1).max() < 0.2
+    assert same(out.cpu().numpy(), x)
+    added = put(x.copy())
+    cuda.check(receiver.decode(sender.encode(put(x + 1)), added, add=True))
+    assert abs(added.cpu().numpy() - x - 1).max() < 0.2
 
 
-def test_external_base(cuda, torch):
+def test_external_base(cuda, torch, put, zeros):
     _, sender, receiver = ends(cuda, "wdiff", base_dtype="f32", external_base=True)
-    w, v = torch.zeros(6, 50), torch.zeros(6, 50)
+    w, v = zeros(6, 50), zeros(6, 50)
     sender.bind_base(w)
     receiver.bind_base(v)
-    cuda.check(receiver.decode(sender.encode(torch.from_numpy(noise(6, 50))), None))
+    cuda.check(receiver.decode(sender.encode(put(noise(6, 50))), None))
     assert torch.equal(w, v) and w.any()
     w += 1
     with pytest.raises(pith.BaseMismatchError):
         cuda.check(sender.verify())
-    w.data = torch.zeros(6, 50)
+    w.data = zeros(6, 50)
     with pytest.raises(pith.BaseMismatchError, match="bind it again"):
-        sender.encode(torch.zeros(6, 50))
+        sender.encode(zeros(6, 50))
     sender.bind_base(w)
-    cuda.check(sender.encode(torch.zeros(6, 50)).status)
+    cuda.check(sender.encode(zeros(6, 50)).status)
 
 
-def test_between_the_cpu_and_a_device(cuda, torch):
+def test_between_the_cpu_and_a_device(cuda, put):
     host, sender, _ = ends(cuda, "grad:ef=full,bits=4")
     x = noise(6, 50)
     host.encode(x)
     sender.load(host)
-    assert rows(sender.encode(torch.from_numpy(x))) == [host.encode(x)]
+    assert rows(sender.encode(put(x))) == [host.encode(x)]
     other = pith.Stream(host.plan)
     sender.save(other)
     assert other.encode(x) == host.encode(x)
 
 
-def test_sums(cuda, torch):
+def test_sums(cuda, torch, put, zeros):
     plan = pith.Plan("grad:bits=8", shape=300, dtype="f32", slots=2)
     device = cuda.DevicePlan(plan)
     senders = [cuda.DeviceStream(device, rng_stream=i) for i in range(3)]
-    tensors = [torch.from_numpy(noise(300, seed=i)) for i in range(3)]
+    tensors = [put(noise(300, seed=i)) for i in range(3)]
     made = [s.encode(x) for s, x in zip(senders, tensors, strict=True)]
     # Slot by slot: the frames of the first slot, then those of the second.
     order = [made[r].frames[slot] for slot in range(2) for r in range(3)]
     frames = torch.stack(order)[:, : plan.frame_bytes(0)].contiguous()
-    receiver, out = cuda.DeviceStream(device), torch.zeros(300)
+    receiver, out = cuda.DeviceStream(device), zeros(300)
     cuda.check(receiver.reduce(frames, out, scale=0.5))
     host = pith.Stream(plan)
     lists = [[rows(made[r])[slot] for r in range(3)] for slot in range(2)]
     expected = [host.reduce(some, slot=i, scale=0.5) for i, some in enumerate(lists)]
-    assert same(out.numpy()[:150], expected[0]) and same(out.numpy()[150:], expected[1])
+    assert same(out[:150].cpu().numpy(), expected[0])
+    assert same(out[150:].cpu().numpy(), expected[1])
     to, host_to = cuda.DeviceStream(device), pith.Stream(plan)
     again = receiver.reduce_encode(frames, to, scale=0.5)
     cuda.check(again.status)
@@ -179,32 +196,33 @@ def test_sums(cuda, torch):
         receiver.reduce_encode(frames, to, to_slots=[0])
 
 
-def test_random_bits_and_rollback(cuda, torch):
+def test_random_bits_and_rollback(cuda, put):
     host, sender, _ = ends(cuda, "grad:bits=4,round=stochastic,ef=full")
-    x = torch.from_numpy(noise(6, 50))
+    x = put(noise(6, 50))
     host.set_random(seed=3, rng_stream=2)
     sender.set_random(seed=3, rng_stream=2)
     host.set_step(7)
     sender.set_step(7)
-    frame = host.encode(x)
+    frame = host.encode(x.cpu())
     assert rows(sender.encode(x)) == [frame]
     sender.rollback(7)
     assert rows(sender.encode(x)) == [frame]
 
 
-def test_pages(cuda, torch):
+def test_pages(cuda, torch, put, zeros):
     plan = pith.Plan("kv:bits=8,page=16", shape=(64, 2, 64), dtype="f32")
     device = cuda.DevicePlan(plan)
-    pool = torch.randn(8, 2, 16, 2, 64)[:, 1]
-    ids = torch.tensor([3, 1, 7])
-    out = torch.zeros(3, pith.kv.page_bytes(plan), dtype=torch.uint8)
+    pool = put(torch.randn(8, 2, 16, 2, 64))[:, 1]
+    ids = put([3, 1, 7])
+    out = zeros(3, pith.kv.page_bytes(plan), dtype=torch.uint8)
     cuda.check(cuda.encode_pages(device, pool, ids, out))
-    assert same(out.numpy(), pith.kv.encode_pages(plan, pool, ids))
-    back, host = torch.zeros(8, 16, 2, 64), torch.zeros(8, 16, 2, 64)
+    assert same(out.cpu().numpy(), pith.kv.encode_pages(plan, pool.cpu(), ids.cpu()))
+    back = zeros(8, 16, 2, 64)
+    host = back.cpu().clone()
     cuda.check(cuda.decode_pages(device, out, back, ids))
-    pith.kv.decode_pages(plan, out, host, ids)
-    assert torch.equal(back, host) and back[7].any()
-    short = torch.tensor([5, 16, 1])
+    pith.kv.decode_pages(plan, out.cpu(), host, ids.cpu())
+    assert torch.equal(back.cpu(), host) and back[7].any()
+    short = put([5, 16, 1])
     cuda.check(cuda.encode_pages(device, pool, ids, out, tokens=short))
     with pytest.raises(pith.ArgumentError):
         cuda.check(cuda.encode_pages(device, pool, ids, out, tokens=short + 100))
@@ -217,28 +235,28 @@ def test_pages(cuda, torch):
             cuda.encode_pages(*bad)
 
 
-def test_tensors_that_are_refused(cuda, torch):
+def test_tensors_that_are_refused(cuda, torch, put, zeros):
     _, sender, _ = ends(cuda, "wdiff", base_dtype="f32")
-    x = torch.zeros(6, 50)
+    x = zeros(6, 50)
     for wrong, error in (
-        (x.numpy(), pith.DtypeError),
+        (x.cpu().numpy(), pith.DtypeError),
         (x.double(), pith.DtypeError),
         (x.t(), pith.ShapeError),
-        (torch.zeros(6, 49), pith.ShapeError),
-        (torch.zeros(6, 50, device="meta"), pith.ArgumentError),
+        (zeros(6, 49), pith.ShapeError),
+        (zeros(6, 50, device="meta"), pith.ArgumentError),
         ([x, x], pith.ArgumentError),
-        ([torch.zeros(7)], pith.ShapeError),
+        ([zeros(7)], pith.ShapeError),
     ):
         with pytest.raises(error):
             sender.encode(wrong)
     with pytest.raises(pith.ShapeError, match="frames"):
-        sender.decode(torch.zeros(3, dtype=torch.uint8), x)
+        sender.decode(zeros(3, dtype=torch.uint8), x)
     with pytest.raises(pith.ShapeError, match="found 2 rows, expected 1"):
-        sender.decode(torch.zeros(2, 100, dtype=torch.uint8), x)
+        sender.decode(zeros(2, 100, dtype=torch.uint8), x)
     with pytest.raises(pith.DtypeError):
-        sender.decode(torch.zeros(1, 100), x)
+        sender.decode(zeros(1, 100), x)
     with pytest.raises(pith.MagicError):
-        cuda.check(sender.decode(torch.zeros(1, 100, dtype=torch.uint8), x))
+        cuda.check(sender.decode(zeros(1, 100, dtype=torch.uint8), x))
     with pytest.raises(pith.UnsupportedError):
         cuda.DevicePlan(pith.Plan("lossless", shape=4, dtype="f32"))
     with pytest.raises(pith.UnsupportedError, match="device"):
