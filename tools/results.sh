@@ -17,13 +17,14 @@ cuda_table() {
             printf '%s\n' "$out"
             return $rc
         fi
-        printf 'No GPU was at hand when this page was made, so the cells are empty.\n\n'
+        printf 'No GPU was at hand when this page was made, so the cells are empty. '
+        printf 'Speeds of an H200 are in [CUDA.md](CUDA.md).\n\n'
         "$bench" --empty
         return
     done
     cat <<'TABLE'
 No GPU was at hand when this page was made, and no build for one (`./dev gpu --build`), so the
-cells are empty.
+cells are empty. Speeds of an H200 are in [CUDA.md](CUDA.md).
 
 | what | tensor | GB/s moved | copy, GB/s | ratio | goal |
 |---|---|---|---|---|---|
