@@ -89,6 +89,7 @@ PITHI_DEVICE uint32_t pithi_tile_left(const struct pithi_gpu_thread *t, uint64_t
 /* p, which is aligned in whole tiles. */
 PITHI_DEVICE uint8_t *pithi_tile_place(const struct pithi_gpu_thread *t, uint8_t *p,
                                        uint32_t bytes) {
+    (void)bytes;
     if (t->whole) PITHI_ASSUME(pithi_is_aligned(p, bytes));
     return p;
 }

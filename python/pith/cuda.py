@@ -4,7 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 
 A :class:`DevicePlan` is the device side of a :class:`pith.Plan`, a :class:`DeviceStream` one end
 of a sequence. Calls put work on ``torch.cuda.current_stream()`` and return without waiting for it.
-Where ``slots=`` is not the first ones in order, or tensors come in a list, numbers or addresses are
+Where ``slots=`` are not neighbours in order, or tensors come in a list, numbers or addresses are
 copied from pageable memory to the device, for which the calling thread waits. What is wrong with
 arguments is raised; what is wrong with data is in a status for each frame, on the device, of which
 :func:`check` makes an exception and for which it waits. Tensors are PyTorch's,
@@ -489,8 +489,9 @@ class DeviceStream:
         items = _ffi.new("pith_cuda_items *", {"size": _ffi.sizeof("pith_cuda_items")})
         items.count = len(slots)
         keep: list[Any] = []
-        if slots == list(range(len(slots))):
-            items.first_slot = 0
+        first = slots[0] if slots else 0
+        if slots == list(range(first, first + len(slots))):
+            items.first_slot = first
         else:
             keep.append(torch.tensor(slots, dtype=torch.int64, device=device))
             items.slots = _ffi.cast("uint64_t *", keep[-1].data_ptr())

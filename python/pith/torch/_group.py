@@ -161,3 +161,26 @@ def factor(op: Any, ranks: int) -> float:
     if op == dist.ReduceOp.AVG:
         return 1.0 / ranks
     raise UnsupportedError(f"op: found {op}, expected ReduceOp.SUM or ReduceOp.AVG")
+
+
+def residuals_of(
+    state: dict[str, Any], parameters: dict[str, torch.nn.Parameter]
+) -> dict[str, torch.Tensor]:
+    """Return copies of the residuals in what ``state_dict`` of a hook returned, flat and in f32.
+
+    Raises:
+        ArgumentError: a key is missing, or a residual fits no parameter
+
+    """
+    missing = {"step", "residuals"} - set(state)
+    if missing:
+        raise ArgumentError(f"state: found no {', '.join(sorted(missing))}")
+    residuals: dict[str, torch.Tensor] = {}
+    for name, lost in state["residuals"].items():
+        if name not in parameters:
+            raise ArgumentError(f"residuals: found {name!r}, which is no parameter")
+        count = parameters[name].numel()
+        residuals[name] = lost.to("cpu", torch.float32, copy=True).flatten()
+        if lost.numel() != count or not bool(torch.isfinite(residuals[name]).all()):
+            raise ArgumentError(f"residuals: {name!r}: expected {count} finite elements in f32")
+    return residuals

@@ -27,7 +27,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ..collective import Channel, Choice, Communicator, Deft, Partitions, Report
 from ..errors import ArgumentError, StateError
 from ..frames import check_spec
-from . import _group
+from . import _group, device
 
 __all__ = ["State", "hook", "register"]
 
@@ -358,17 +358,7 @@ class State:
             ArgumentError: a key is missing, or a residual fits no parameter; nothing changed
 
         """
-        missing = {"step", "residuals"} - set(state)
-        if missing:
-            raise ArgumentError(f"state: found no {', '.join(sorted(missing))}")
-        residuals: dict[str, torch.Tensor] = {}
-        for name, lost in state["residuals"].items():
-            if name not in self._parameters:
-                raise ArgumentError(f"residuals: found {name!r}, which is no parameter")
-            count = self._parameters[name].numel()
-            residuals[name] = lost.to("cpu", torch.float32, copy=True).flatten()
-            if lost.numel() != count or not bool(torch.isfinite(residuals[name]).all()):
-                raise ArgumentError(f"residuals: {name!r}: expected {count} finite elements in f32")
+        residuals = _group.residuals_of(state, self._parameters)
         self._wait()
         self._step = int(state["step"])
         self._residuals = residuals
@@ -422,11 +412,14 @@ def hook(state: State, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]
     return state._reduce(bucket)
 
 
-def register(model: DistributedDataParallel, **options: Any) -> State:
+def register(model: DistributedDataParallel, **options: Any) -> State | device.State:
     """Make a :class:`State` for a model, with its options, and register the hook.
 
-    Collective, once for a model, before the first backward.
+    Where the model's parameters are on a CUDA device it is a :class:`pith.torch.device.State`,
+    whose frames stay on devices. Collective, once for a model, before the first backward.
     """
+    if any(p.is_cuda for p in model.parameters()):
+        return device.register(model, **options)
     state = State(model, **options)
     model.register_comm_hook(state, hook)
     return state
