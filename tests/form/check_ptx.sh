@@ -57,7 +57,8 @@ done
 
 # ---- The kernels ---------------------------------------------------------------------------------
 # The build has kept the PTX of every family, kernels_<family>*.ptx in FOLDER. PITH_PTX_SWEEP: also
-# that for the oldest devices, and what becomes of Hopper's in registers; minutes.
+# that for the oldest devices, not optimised, which takes half of the time and keeps the same rules
+# of numbers, and what becomes of Hopper's in registers; minutes.
 check() { # check NAME PTX...
     local name=$1 count ptx all=0
     shift
@@ -86,8 +87,8 @@ if [ -n "${PITH_PTX_SWEEP:-}" ]; then
         local source=$1 family
         shift
         family=${source##*/kernels_} family=${family%.cu}
-        "$NVCC" "$@" "-DPITHI_GPU_$family" "-DPITHI_GPU_FAMILY=$family" -arch=compute_75 \
-            -ptx "$source" -o "$PLACE/$family.75.ptx"
+        "$NVCC" "$@" -O1 -Xcicc -O1 "-DPITHI_GPU_$family" "-DPITHI_GPU_FAMILY=$family" \
+            -arch=compute_75 -ptx "$source" -o "$PLACE/$family.75.ptx"
     }
     assemble() { # assemble PTX: as the build has it, for Hopper
         local name=${1##*/}
@@ -102,7 +103,7 @@ if [ -n "${PITH_PTX_SWEEP:-}" ]; then
         'compile "$@"' compile {} "$@" || { echo 'nvcc failed'; failed=1; }
     printf '%s\0' "${hopper[@]}" | xargs -0 -P "$(nproc)" -I{} bash -c \
         'assemble "$@"' assemble {} || { echo 'ptxas failed'; failed=1; }
-    check compute_75 "$place"/*.75.ptx
+    PITH_PTX_QUICK=1 check compute_75 "$place"/*.75.ptx
     cat "$place"/*.usage | awk '
         /Compiling entry/ { match($7, /kernel_[a-z_]*/); name = substr($7, RSTART, RLENGTH) }
         /stack frame/ { stack = $1; spilt = $5 + $9 }
