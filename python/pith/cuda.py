@@ -289,7 +289,7 @@ class DeviceStream:
     def load(self, host: Stream) -> None:
         """Take up what a stream on the CPU remembers, of the same spec and layout; it waits."""
         torch, bytes_ = _torch(), self._plan._stream_bytes
-        copy = torch.empty(bytes_, dtype=torch.uint8)
+        copy = torch.empty(bytes_, dtype=torch.uint8, device="cpu")
         error = _error()
         with host._alone, host._borrow() as work:
             status = _lib.pith_cuda_stream_pack(

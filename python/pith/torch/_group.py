@@ -175,6 +175,8 @@ def residuals_of(
     missing = {"step", "residuals"} - set(state)
     if missing:
         raise ArgumentError(f"state: found no {', '.join(sorted(missing))}")
+    if int(state["step"]) < -1:
+        raise ArgumentError(f"step: found {state['step']}, expected -1 or more")
     residuals: dict[str, torch.Tensor] = {}
     for name, lost in state["residuals"].items():
         if name not in parameters:

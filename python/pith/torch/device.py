@@ -1,4 +1,4 @@
-"""The communication hook for models in the memory of a CUDA device: frames over NCCL.
+"""The communication hook for models in the memory of CUDA devices: frames over NCCL.
 
 SPDX-License-Identifier: Apache-2.0
 
@@ -8,9 +8,10 @@ and sends each to the rank that owns it; the owner sums the frames in f32 and en
 one kernel; the sums are gathered, and every rank decodes the same bytes, so that replicas stay
 equal bit for bit. Frames are exchanged by the process group itself.
 
-All of it is put on a CUDA stream of its own, so that it goes on beside backward, and nothing waits
-for the device. What is wrong with a frame is known there only: the bucket is NaN then, on every
-rank that cannot read a frame or its sum, and the next step, or :meth:`State.check`, raises why.
+All of it is put on a CUDA stream of its own, so that it goes on beside backward; over NCCL nothing
+waits for the device but the first bucket of a step, for the buckets of the step before. What is
+wrong with a frame is known on the device only. Every rank learns of it with the sums: the bucket is
+NaN then, and the next backward, or :meth:`State.check`, raises what it was.
 """
 
 # Not postponed: DistributedDataParallel looks at the annotations of hooks.
@@ -24,7 +25,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
-from ..errors import ArgumentError, StateError, UnsupportedError, from_status
+from ..errors import ArgumentError, Error, StateError, UnsupportedError, from_status
 from ..frames import check_spec
 from ..plan import Plan
 from ..stream import Stream
@@ -32,50 +33,49 @@ from . import _group
 
 __all__ = ["State", "hook", "register"]
 
+# A row of frames begins so, and ends with whether its rank has found something wrong.
+_HEAD, _TAIL = 8, 16
+
 
 class _Bucket:
-    """Plans and streams of a bucket, and whose gradients it carries."""
+    """Plans, streams and frames of a bucket, and whose gradients it carries."""
 
-    def __init__(
-        self, names: tuple[str, ...], counts: tuple[int, ...], plans: tuple[Plan, Plan]
-    ) -> None:
-        self.names, self.plans = names, plans
+    def __init__(self, names: tuple[str, ...], counts: tuple[int, ...], place: torch.device):
+        self.names, self.place = names, place
         self.pieces, first = {}, 0
         for name, count in zip(names, counts, strict=True):
             self.pieces[name] = (first, count)
             first += count
-        self.streams: list[Any] = []  # of the two hops
+        # Of the two hops each: plan, stream, frames that are made and that come.
+        self.plans: list[Plan] = []
+        self.streams: list[Any] = []
+        self.made: list[Any] = []
+        self.came: list[torch.Tensor] = []
         self.last, self.next = -1, 0  # the step of the last call, and of the streams' next frames
-
-
-def _room(stream: Any, count: int) -> Any:
-    """Return room for frames: what is not written is no frame, so that nobody reads an old one."""
-    room = stream._room(count, stream.plan.plan.sizes.slot_bytes)
-    room.frames[:, :8].zero_()
-    return room
 
 
 class State:
     """What the hook remembers: streams for each bucket, and what encoding has lost.
 
-    Collective: every rank makes one, with the same arguments. DDP rebuilds its buckets after the
-    first step; what encoding has lost belongs to parameters and moves along.
+    Collective: every rank makes one, with the same arguments, which are compared. DDP rebuilds its
+    buckets after the first step; what encoding has lost belongs to parameters and moves along.
 
     Args:
         model: DistributedDataParallel, whose parameters' names are those of :meth:`state_dict`
         spec: of the frames to the owners, of codec grad (or raw, with ``exempt=None``); with
-            ``ef=full`` it has error feedback: 8 bytes for each gradient element
+            ``ef=full`` it has error feedback: 8 bytes for each gradient element. None:
+            ``"grad:preset=intra"``
         gather: of the summed gradients on their way back; None: as ``spec``
         op: ``"avg"`` or ``"sum"`` over the ranks
         exempt: how gradients of parameters with one dimension or none (biases, norms) travel:
             ``"16"`` bits, ``"exact"``, or None: as the others
-        seed: of random bits
+        seed: of random bits, another for each model of a process
 
     Raises:
         SpecError: a spec does not parse
         UnsupportedError: it has no kernels for devices, or this build has none
-        ArgumentError: op or exempt is none of these; or ``gather`` has error feedback and ``spec``
-            has not, to which it moves when buckets are rebuilt
+        ArgumentError: op or exempt is none of these; ``gather`` has error feedback and ``spec`` has
+            not, to which it moves when buckets are rebuilt; or another rank has other arguments
 
     """
 
@@ -83,22 +83,49 @@ class State:
         self,
         model: torch.nn.Module,
         *,
-        spec: str = "grad:preset=intra",
+        spec: str | None = None,
         gather: str | None = None,
         op: str = "avg",
         exempt: str | None = "16",
         seed: int = 0,
     ) -> None:
+        self._group = model.process_group if isinstance(model, DistributedDataParallel) else None
+        self._rank, self._ranks = dist.get_rank(self._group), dist.get_world_size(self._group)
+        if self._rank < 0:
+            raise ArgumentError("group: this process is not one of its ranks")
+        spec = "grad:preset=intra" if spec is None else spec
+        self._specs = (spec, spec if gather is None else gather)
+        self._exempt, self._seed = exempt, seed
+        self._scale = 1.0 / self._ranks if op == "avg" else 1.0
+        # The library for devices loads here.
+        self._cuda = importlib.import_module("pith.cuda")
+        failed: Error | None = None
+        try:
+            self._check(op)
+        except Error as error:  # the others are told
+            failed = error
+        self._agree([*self._specs, op, exempt, seed], failed)
+        self._names = {id(p): name for name, p in model.named_parameters()}
+        self._parameters = dict(model.named_parameters())
+        self._buckets: list[_Bucket] = []
+        self._count = 0  # of buckets so far
+        self._residuals: dict[str, torch.Tensor] = {}  # of parameters that have no bucket now
+        self._own: dict[torch.device, Any] = {}  # the CUDA stream that calls are put on
+        # Statuses on the host, when they are there, and of what they are.
+        self._seen: list[tuple[torch.Tensor, Any, str]] = []
+        self._step = -1
+
+    def _check(self, op: str) -> None:
+        """Raise what no bucket could be made with."""
         if op not in ("avg", "sum"):
             raise ArgumentError(f"op: found {op!r}, expected 'avg' or 'sum'")
-        _group.exempt_ranges([], exempt)
-        self._specs = (spec, spec if gather is None else gather)
+        _group.exempt_ranges([], self._exempt)
         for one in self._specs:
             codec = check_spec(one).partition(":")[0]
-            if codec not in ("grad", "raw"):
+            if codec not in ("grad", "raw") or (codec == "raw" and self._exempt is not None):
                 raise UnsupportedError(
-                    f"spec: found codec {codec}, expected grad or raw, whose frames are summed on"
-                    " a device"
+                    f"spec: found {one!r}, expected codec grad, or raw with exempt=None: on a"
+                    " device the frames of no other are summed"
                 )
         feedback = [_group.has_feedback(one) for one in self._specs]
         if feedback[1] and not feedback[0]:
@@ -106,63 +133,100 @@ class State:
                 f"spec: found no error feedback, and {self._specs[1]!r} has it: add ef=full, since"
                 " what is lost moves to the first hop when buckets are rebuilt"
             )
-        self._group = model.process_group if isinstance(model, DistributedDataParallel) else None
-        self._rank, self._ranks = dist.get_rank(self._group), dist.get_world_size(self._group)
-        if self._rank < 0:
-            raise ArgumentError("group: this process is not one of its ranks")
-        # Attributes of modules are looked up late: the library for devices loads here.
-        self._cuda = importlib.import_module("pith.cuda")
-        self._names = {id(p): name for name, p in model.named_parameters()}
-        self._parameters = dict(model.named_parameters())
-        self._scale = 1.0 / self._ranks if op == "avg" else 1.0
-        self._exempt, self._seed = exempt, seed
-        self._buckets: list[_Bucket] = []
-        self._residuals: dict[str, torch.Tensor] = {}  # of parameters that have no bucket now
-        self._own: Any = None  # the CUDA stream that calls are put on
-        self._seen: list[tuple[torch.Tensor, Any]] = []  # statuses on the host, and when they are
-        self._step = -1
+        if why := self._cuda.available():
+            raise UnsupportedError(f"no device: {why}")
+        for one in self._specs:
+            self._cuda.DevicePlan(Plan(one, shape=1, dtype="f32", slots=self._ranks))
+
+    def _agree(self, mine: list[Any], failed: Error | None) -> None:
+        """Raise on every rank where one has failed, or has something else than the others."""
+        found: list[Any] = [None] * self._ranks
+        dist.all_gather_object(found, (mine, failed and str(failed)), group=self._group)
+        if failed is not None:
+            raise failed
+        for rank, (_, why) in enumerate(found):
+            if why is not None:
+                raise ArgumentError(f"rank {rank}: {why}")
+        for rank, (theirs, _) in enumerate(found):
+            if theirs != found[0][0]:
+                raise ArgumentError(
+                    f"rank {rank} has {theirs}, rank 0 {found[0][0]}: every rank makes a State with"
+                    " the same arguments for the same model"
+                )
+
+    def _on(self, place: torch.device) -> Any:
+        """Make the CUDA stream of this hook the current one, behind what was put on that before."""
+        if place.type != "cuda":
+            return nullcontext()
+        if place not in self._own:
+            self._own[place] = torch.cuda.Stream(place)  # type: ignore[no-untyped-call]
+        self._own[place].wait_stream(torch.cuda.current_stream(place))
+        return torch.cuda.stream(self._own[place])
 
     # ---- A step ----
 
     def _reduce(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         index, buffer, parameters = bucket.index(), bucket.buffer(), bucket.parameters()
+        found: BaseException | None = None
         if index == 0:
             self._step += 1
-            self._raise_seen(wait=False)
+            found = self._wrong()
         names = tuple(self._names[id(p)] for p in parameters)
         counts = tuple(p.numel() for p in parameters)
-        future: torch.futures.Future[torch.Tensor]
-        if buffer.is_cuda:
-            if self._own is None:
-                self._own = torch.cuda.Stream(buffer.device)  # type: ignore[no-untyped-call]
-            self._own.wait_stream(torch.cuda.current_stream(buffer.device))
-            future = torch.futures.Future(devices=[buffer.device])
-        else:
-            future = torch.futures.Future()
-        with torch.cuda.stream(self._own) if buffer.is_cuda else nullcontext():
-            if buffer.numel():
-                self._run(self._bucket(index, names, counts, buffer), buffer)
-            # Of the work on the stream that is current now, for which whoever waits will wait.
-            future.set_result(buffer)
+        future: torch.futures.Future[torch.Tensor] = torch.futures.Future(
+            devices=[buffer.device] if buffer.is_cuda else None
+        )
+        with self._on(buffer.device):
+            if buffer.is_cuda:  # whatever becomes of this backward
+                buffer.record_stream(torch.cuda.current_stream(buffer.device))
+            try:
+                if buffer.numel():
+                    self._run(self._bucket(names, counts, buffer), buffer)
+            except Exception as error:
+                found = found or error
+            if found is None:
+                # Of the work on the stream that is current now, for which whoever waits will wait.
+                future.set_result(buffer)
+        # Not raised here, where other buckets of this backward would be left, and other ranks wait.
+        if found is not None:
+            if buffer.is_cuda:
+                torch.cuda.current_stream(buffer.device).wait_stream(self._own[buffer.device])
+            future.set_exception(found)  # type: ignore[arg-type]
         return future
 
     def _run(self, bucket: _Bucket, buffer: torch.Tensor) -> None:
         """Put the all-reduce of a bucket on the current CUDA stream."""
-        send, back = bucket.streams
-        own = [self._rank]
-        made = send.encode(buffer, out=_room(send, self._ranks))
-        came = torch.empty_like(made.frames)
-        self._exchange(came, made.frames)
-        sums = send.reduce_encode(
-            came, back, slots=own, to_slots=own, scale=self._scale, out=_room(back, 1)
-        )
-        all_sums = sums.frames.new_empty((self._ranks, sums.frames.shape[1]))
-        self._gather(all_sums, sums.frames)
-        status = torch.cat([made.status, sums.status, back.decode(all_sums, buffer)])
-        buffer.masked_fill_((status != 0).any(), float("nan"))
+        (send, back), (sent, sums), (came, all_sums) = bucket.streams, bucket.made, bucket.came
+        own, failed = [self._rank], None
+        # What is not written now is no frame, so that nobody reads one of the step before.
+        for rows in (sent.frames, came, sums.frames, all_sums):
+            rows[:, :_HEAD].zero_()
         bucket.last = self._step
         bucket.next += 1
-        self._see(status)
+        try:
+            # Of a sum that could not be made the slot's step has not moved.
+            back.set_step(bucket.next - 1, self._rank)
+            send.encode(buffer, out=sent)
+        except Exception as error:  # the others wait for what this rank sends
+            failed = error
+        self._exchange(came, sent.frames)
+        try:
+            send.reduce_encode(came, back, slots=own, to_slots=own, scale=self._scale, out=sums)
+        except Exception as error:
+            failed = failed or error
+        wrong = (torch.cat([sent.status, sums.status]) != 0).any()
+        sums.frames[:, -_TAIL:] = 255 if failed else wrong.to(torch.uint8)
+        self._gather(all_sums, sums.frames)
+        # Sums that are stored as they are, in f32, decode to nothing else.
+        out = buffer.float() if self._specs[1].startswith("raw") else buffer
+        status = torch.cat([sent.status, sums.status, back.decode(all_sums, out)])
+        if out is not buffer:
+            buffer.copy_(out)
+        anywhere = (all_sums[:, -1] != 0).any()
+        buffer.masked_fill_((status != 0).any() | anywhere, float("nan"))
+        self._see(torch.cat([status, anywhere.to(torch.int32).view(1)]), bucket)
+        if failed is not None:
+            raise failed
 
     # gloo exchanges what is in the memory of the CPU.
     def _over_gloo(self, x: torch.Tensor) -> bool:
@@ -186,44 +250,50 @@ class State:
 
     # ---- What was wrong with frames ----
 
-    def _see(self, status: torch.Tensor) -> None:
+    def _see(self, status: torch.Tensor, bucket: _Bucket) -> None:
         """Copy statuses to the host, where they are looked at later."""
+        what = f"step {self._step}, bucket of {bucket.names[0]!r}"
         if not status.is_cuda:
-            self._seen.append((status, None))
+            self._seen.append((status, None, what))
             return
         there = torch.empty_like(status, device="cpu", pin_memory=True)
         there.copy_(status, non_blocking=True)
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record()
-        self._seen.append((there, event))
+        self._seen.append((there, event, what))
 
-    def _raise_seen(self, *, wait: bool) -> None:
-        later = []
-        for status, event in self._seen:
-            if event is not None and wait:
+    def _wrong(self) -> Error | None:
+        """Return what was wrong with the first bad frame, once the work so far is done."""
+        seen, self._seen = self._seen, []
+        for status, event, what in seen:
+            if event is not None:
                 event.synchronize()
-            if event is not None and not event.query():
-                later.append((status, event))
-                continue
-            for number in status.tolist():
+            *numbers, anywhere = status.tolist()
+            for number in numbers:
                 if number:
-                    self._seen = []
-                    raise from_status(number)
-        self._seen = later
+                    error = from_status(number)
+                    return type(error)(f"{what}: {error.text}", status=number)
+            if anywhere:
+                return StateError(f"{what}: another rank could not read a frame")
+        return None
 
     def check(self) -> None:
-        """Wait for the work of the last steps, and raise what was wrong with a frame of theirs.
+        """Wait for the work of the last step, and raise what was wrong with a frame of it.
+
+        Before the optimizer's step it keeps gradients that are NaN out of the weights.
 
         Raises:
-            Error: of the class that a call on the CPU raises; the gradients of that step are NaN
+            Error: of the class that a call on the CPU raises; StateError where the frame was
+                another rank's. Every rank raises.
 
         """
-        self._raise_seen(wait=True)
+        if error := self._wrong():
+            raise error
 
     # ---- Buckets ----
 
     def _bucket(
-        self, index: int, names: tuple[str, ...], counts: tuple[int, ...], buffer: torch.Tensor
+        self, names: tuple[str, ...], counts: tuple[int, ...], buffer: torch.Tensor
     ) -> _Bucket:
         """Return a bucket, with new streams when it is of other parameters than before."""
         for bucket in self._buckets:
@@ -232,38 +302,40 @@ class State:
         for bucket in [one for one in self._buckets if set(one.names) & set(names)]:
             self._keep(bucket)
             self._buckets.remove(bucket)
-        exempt = _group.exempt_ranges(
-            zip(counts, map(self._is_exempt, names), strict=True), self._exempt
-        )
-        plans = [
-            Plan(spec, shape=sum(counts), dtype=dtype, slots=self._ranks, exempt=exempt)
-            for spec, dtype in zip(self._specs, (buffer.dtype, torch.float32), strict=True)
-        ]
-        self._agree([plan.fingerprint for plan in plans])
-        bucket = _Bucket(names, counts, (plans[0], plans[1]))
-        bucket.next = self._step
-        numbers = index * 2 * self._ranks + self._rank
-        for plan, number in zip(plans, (numbers, numbers + self._ranks), strict=True):
-            device = self._cuda.DevicePlan(plan, buffer.device)
-            bucket.streams.append(
-                self._cuda.DeviceStream(
-                    device, seed=self._seed, rng_stream=number % 2**32, step=self._step
-                )
-            )
+        bucket, failed = _Bucket(names, counts, buffer.device), None
+        try:
+            self._make(bucket, counts, buffer)
+        except Error as error:
+            failed = error
+        except Exception as error:  # no memory, for instance
+            failed = StateError(f"{type(error).__name__}: {error}")
+        self._agree([plan.fingerprint for plan in bucket.plans], failed)
+        self._count += 1
         self._buckets.append(bucket)
-        self._give(bucket)
         return bucket
 
-    def _agree(self, mine: list[int]) -> None:
-        """Raise on every rank unless all have the same plans."""
-        found: list[Any] = [None] * self._ranks
-        dist.all_gather_object(found, mine, group=self._group)
-        for rank, theirs in enumerate(found):
-            if theirs != found[0]:
-                raise ArgumentError(
-                    f"rank {rank} has another spec, exempt or model than rank 0: every rank makes"
-                    " a State with the same arguments"
-                )
+    def _make(self, bucket: _Bucket, counts: tuple[int, ...], buffer: torch.Tensor) -> None:
+        exempt = _group.exempt_ranges(
+            zip(counts, map(self._is_exempt, bucket.names), strict=True), self._exempt
+        )
+        bucket.next = self._step
+        for hop, spec in enumerate(self._specs):
+            dtype = torch.float32 if hop else buffer.dtype
+            plan = Plan(spec, shape=sum(counts), dtype=dtype, slots=self._ranks, exempt=exempt)
+            # Numbers of their own for every bucket that ever was, hop and rank.
+            number = ((2 * self._count + hop) * self._ranks + self._rank) % 2**32
+            stream = self._cuda.DeviceStream(
+                self._cuda.DevicePlan(plan, buffer.device),
+                seed=self._seed,
+                rng_stream=number,
+                step=self._step,
+            )
+            made = stream._room(1 if hop else self._ranks, plan.sizes.slot_bytes + _TAIL)
+            bucket.plans.append(plan)
+            bucket.streams.append(stream)
+            bucket.made.append(made)
+            bucket.came.append(made.frames.new_zeros((self._ranks, made.frames.shape[1])))
+        self._give(bucket)
 
     def _is_exempt(self, name: str) -> bool:
         return self._exempt is not None and self._parameters[name].dim() <= 1
@@ -274,39 +346,44 @@ class State:
         """Return the residual of a bucket; what the sums of this rank's slot lack is in it."""
         if not _group.has_feedback(self._specs[0]):
             return None
-        host = Stream(bucket.plans[0])
-        bucket.streams[0].save(host)
         lost = torch.empty(bucket.plans[0].count, dtype=torch.float32, device="cpu")
-        host.get_residual(lost)
-        if _group.has_feedback(self._specs[1]):
-            host = Stream(bucket.plans[1])
-            bucket.streams[1].save(host)
-            first, count = bucket.plans[1].slot(self._rank)
-            own = torch.empty(count, dtype=torch.float32, device="cpu")
-            host.get_residual(own, first=first)
-            lost[first : first + count] += own / self._scale
+        with self._on(bucket.place):
+            host = Stream(bucket.plans[0])
+            bucket.streams[0].save(host)
+            host.get_residual(lost)
+            if _group.has_feedback(self._specs[1]):
+                host = Stream(bucket.plans[1])
+                bucket.streams[1].save(host)
+                first, count = bucket.plans[1].slot(self._rank)
+                own = torch.empty(count, dtype=torch.float32, device="cpu")
+                host.get_residual(own, first=first)
+                lost[first : first + count] += own / self._scale
         return lost
 
     def _keep(self, bucket: _Bucket) -> None:
+        self._residuals.update(self._pieces(bucket))
+
+    def _pieces(self, bucket: _Bucket) -> dict[str, torch.Tensor]:
         lost = self._lost(bucket)
-        for name, (first, count) in bucket.pieces.items():
-            if lost is not None and not self._is_exempt(name):
-                self._residuals[name] = lost[first : first + count].clone()
+        return {
+            name: lost[first : first + count].clone()
+            for name, (first, count) in bucket.pieces.items()
+            if lost is not None and not self._is_exempt(name)
+        }
 
     def _give(self, bucket: _Bucket) -> None:
         """Put what was lost of a bucket's parameters into its streams."""
         names = [name for name in bucket.names if name in self._residuals]
-        if not names:
+        names = [name for name in names if not self._is_exempt(name)]
+        if not names or not _group.has_feedback(self._specs[0]):
             return
         host = Stream(bucket.plans[0])
         bucket.streams[0].save(host)
         for name in names:
-            try:
-                host.set_residual(self._residuals[name], first=bucket.pieces[name][0])
-            except StateError:  # no error feedback
-                return
-            del self._residuals[name]
+            host.set_residual(self._residuals[name], first=bucket.pieces[name][0])
         bucket.streams[0].load(host)
+        for name in names:
+            del self._residuals[name]
 
     def rollback(self) -> None:
         """Take back what the last step did to error feedback.
@@ -318,8 +395,9 @@ class State:
             if bucket.last != self._step:
                 continue
             bucket.last, bucket.next = -1, bucket.next - 1
-            for stream in bucket.streams:
-                stream.rollback(bucket.next)
+            with self._on(bucket.place):
+                for stream in bucket.streams:
+                    stream.rollback(bucket.next)
 
     def state_dict(self) -> dict[str, Any]:
         """Return this rank's step and what its encoding has lost, by parameter: on the CPU.
@@ -327,20 +405,16 @@ class State:
         It waits for the device. Each rank saves its own; :class:`pith.torch.ddp.State` loads it,
         too.
         """
-        self.check()
         residuals = dict(self._residuals)
         for bucket in self._buckets:
-            lost = self._lost(bucket)
-            for name, (first, count) in bucket.pieces.items():
-                if lost is not None and not self._is_exempt(name):
-                    residuals[name] = lost[first : first + count].clone()
+            residuals.update(self._pieces(bucket))
         return {"step": self._step, "residuals": residuals}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up what :meth:`state_dict` returned, before or after the first step.
 
-        Of parameters that it says nothing of, nothing was lost. Buckets are made again at the next
-        step.
+        Of parameters that it says nothing of, nothing was lost. Every rank does so, or none: all
+        make their buckets again at the next step.
 
         Raises:
             ArgumentError: a key is missing, or a residual fits no parameter; nothing changed
@@ -349,22 +423,38 @@ class State:
         residuals = _group.residuals_of(state, self._parameters)
         self._step = int(state["step"])
         self._residuals = residuals
-        self._buckets = []
+        self._buckets, self._seen = [], []
 
     def __repr__(self) -> str:
         return f"<pith.torch.device.State {self._specs[0]!r}, {len(self._buckets)} buckets>"
 
 
 def hook(state: State, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Reduce a bucket: ``model.register_comm_hook(state, pith.torch.device.hook)``."""
+    """Reduce a bucket: ``model.register_comm_hook(state, pith.torch.device.hook)``.
+
+    What goes wrong is an exception of backward; what was wrong with a frame, one of the next.
+    """
     return state._reduce(bucket)
+
+
+_OPTIONS = ("spec", "gather", "op", "exempt", "seed")
 
 
 def register(model: DistributedDataParallel, **options: Any) -> State:
     """Make a :class:`State` for a model, with its options, and register the hook.
 
     Collective, once for a model, before the first backward.
+
+    Raises:
+        UnsupportedError: an option is that of models in the memory of the CPU alone
+        As :class:`State`.
+
     """
+    for name in options:
+        if name not in _OPTIONS:
+            raise UnsupportedError(
+                f"{name}: not for a model on a device, whose hook takes {', '.join(_OPTIONS)}"
+            )
     state = State(model, **options)
     model.register_comm_hook(state, hook)
     return state

@@ -27,9 +27,9 @@ CONTEXT.set_forkserver_preload(
 )
 
 
-def _init(rank, ranks, store):
+def _init(rank, ranks, store, backend):
     dist.init_process_group(
-        "gloo",
+        backend,
         store=dist.FileStore(store, ranks),
         rank=rank,
         world_size=ranks,
@@ -37,10 +37,10 @@ def _init(rank, ranks, store):
     )
 
 
-def _rank(rank, ranks, store, function, arguments, results):
+def _rank(rank, ranks, store, backend, function, arguments, results):
     try:
         if store:
-            _init(rank, ranks, store)
+            _init(rank, ranks, store, backend)
         results.send((True, function(rank, ranks, *arguments)))
     except BaseException:
         results.send((False, traceback.format_exc()))
@@ -48,7 +48,7 @@ def _rank(rank, ranks, store, function, arguments, results):
     os._exit(0)  # nothing of the test process is ended twice
 
 
-def run(ranks, function, *arguments, dies=(), group=True):
+def run(ranks, function, *arguments, dies=(), group=True, backend="gloo"):
     """Call function(rank, ranks, *arguments) in each process; return what each returned.
 
     Ranks in dies end without a result. Without group there is no process group.
@@ -57,7 +57,8 @@ def run(ranks, function, *arguments, dies=(), group=True):
         ends, processes = [], []
         for r in range(ranks):
             end, child = CONTEXT.Pipe(duplex=False)
-            args = (r, ranks, f"{folder}/store" if group else None, function, arguments, child)
+            store = f"{folder}/store" if group else None
+            args = (r, ranks, store, backend, function, arguments, child)
             processes.append(CONTEXT.Process(target=_rank, args=args))
             processes[-1].start()
             child.close()
@@ -114,4 +115,5 @@ def batch(rank, step):
 def loss(model, rank, step):
     """Return the mean squared error on a batch."""
     x, y = batch(rank, step)
-    return ((model(x.to(next(model.parameters()).dtype)).float() - y) ** 2).mean()
+    p = next(model.parameters())
+    return ((model(x.to(p.device, p.dtype)).float() - y.to(p.device)) ** 2).mean()

@@ -157,39 +157,92 @@ def test_a_step_is_taken_back(place):
 
 
 def apart(rank, ranks, place):
+    """What ranks do not have in common, or one of them alone cannot do, is an error of all."""
     use(place)
-    model, _ = made(Sums(), place, exempt="exact" if rank else "16")
-    with pytest.raises(Exception, match="rank 1 has another spec"):
+    model = DistributedDataParallel(Sums().to(place))
+    for name, values in (("exempt", ("16", "exact")), ("op", ("avg", "sum")), ("seed", (0, 1))):
+        with pytest.raises(pith.ArgumentError, match="rank 1 has"):
+            device.State(model, **{name: values[rank]})
+    with pytest.raises(pith.Error, match="max"):
+        device.State(model, op="max" if rank else "avg")
+    state = device.State(model)
+    if rank:
+        state._cuda = None
+    model.register_comm_hook(state, device.hook)
+    with pytest.raises(RuntimeError, match="rank 1: .*NoneType" if not rank else "NoneType"):
         model(drawn(model.module, None, place)).backward()
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_ranks_of_different_specs(place):
+def test_ranks_that_differ(place):
     run(2, apart, place)
 
 
-def damaged(rank, ranks, place):
-    """A frame that cannot be read makes gradients NaN, and is an exception afterwards."""
+def damaged(rank, ranks, place, hop):
+    """A frame that one rank cannot read makes gradients NaN, and is an exception, on all."""
+    use(place)
+    module = Sums()
+    model, state = made(module, place, spec="grad:bits=4,ef=full", gather="grad:bits=8,ef=full")
+    given = drawn(module, None, place)
+    for _ in range(3):
+        model(given).backward()
+    real = getattr(state, hop)
+
+    def cut(out, x):
+        real(out, x)
+        if rank == 0 or hop == "_gather":
+            out[-1, :8] = 0
+
+    for later in (False, True):
+        setattr(state, hop, cut)
+        model.zero_grad()
+        model(given).backward()
+        setattr(state, hop, real)
+        assert all(p.grad.isnan().all() for p in module.parameters())
+        state.rollback()
+        kinds = pith.MagicError if rank == 0 or hop == "_gather" else pith.Error
+        if later:
+            with pytest.raises(RuntimeError, match="step 6, bucket of"):
+                model(given).backward()
+            state.rollback()
+        else:
+            with pytest.raises(kinds, match="step 3, bucket of"):
+                state.check()
+        before = bits(state.state_dict()["residuals"].values())
+        for _ in range(2):
+            model.zero_grad()
+            model(given).backward()
+            state.check()
+            assert all(p.grad.isfinite().all() for p in module.parameters())
+            state.rollback()
+        assert bits(state.state_dict()["residuals"].values()) == before
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("hop", ["_exchange", "_gather"])
+def test_damaged_frames(place, hop):
+    run(2, damaged, place, hop)
+
+
+def broken(rank, ranks, place):
+    """A rank that cannot encode raises; the others have sums without it, which are NaN."""
     use(place)
     module = Sums()
     model, state = made(module, place)
     given = drawn(module, None, place)
-    for _ in range(2):
-        model(given).backward()
-    exchange = state._exchange
-
-    def cut(out, x):
-        exchange(out, x)
-        if rank == 0:  # its sums are no frames then, and no rank can read them
-            out[-1, :8] = 0
-
-    state._exchange = cut
-    model.zero_grad()
     model(given).backward()
-    assert all(p.grad.isnan().all() for p in module.parameters())
-    with pytest.raises(pith.MagicError):
+    model(given).backward()
+    if rank:
+        encode = state._buckets[0].streams[0].encode
+        state._buckets[0].streams[0].encode = lambda *_, **__: 1 / 0
+        with pytest.raises(RuntimeError, match="division by zero"):
+            model(given).backward()
+        state._buckets[0].streams[0].encode = encode
+    else:
+        model(given).backward()
+        assert any(p.grad.isnan().all() for p in module.parameters())
+    with pytest.raises(pith.Error):
         state.check()
-    state._exchange = exchange
     model.zero_grad()
     model(given).backward()
     state.check()
@@ -197,8 +250,8 @@ def damaged(rank, ranks, place):
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_damaged_frames(place):
-    run(2, damaged, place)
+def test_a_rank_that_cannot_encode(place):
+    run(2, broken, place)
 
 
 def refused(rank, ranks, place):
@@ -209,30 +262,40 @@ def refused(rank, ranks, place):
         ({"exempt": "8"}, pith.ArgumentError),
         ({"spec": "grad:bits=9"}, pith.SpecError),
         ({"gather": "grad:ef=full"}, pith.ArgumentError),
+        ({"spec": "lossless"}, pith.UnsupportedError),
+        ({"spec": "raw"}, pith.UnsupportedError),
+        ({"kind": "union"}, pith.UnsupportedError),
     ):
         with pytest.raises(error):
-            device.State(model, **options)
-    state = device.State(model)
-    with pytest.raises(pith.ArgumentError):
-        state.load_state_dict({"step": 1})
-    with pytest.raises(pith.UnsupportedError, match="found codec lossless"):
-        device.State(model, spec="lossless")
+            device.register(model, **options)
+    state = device.State(model, spec=None)
+    for bad in ({"step": 1}, {"step": -7, "residuals": {}}, {"step": 0, "residuals": {"q": 0}}):
+        with pytest.raises(pith.ArgumentError):
+            state.load_state_dict(bad)
 
 
-def stored(rank, ranks, place):
+@pytest.mark.parametrize("place", PLACES)
+def test_what_is_refused(place):
+    run(1, refused, place)
+
+
+def stored(rank, ranks, place, dtype):
     """Sums of values that are stored as they are: those of f32."""
     use(place)
-    module = Sums()
+    module = Sums().to(dtype)
     model, _ = made(module, place, spec="raw", exempt=None, op="sum")
     model([p.detach() + rank + 1 for p in module.parameters()]).backward()
     assert all((p.grad == ranks * (ranks + 1) / 2).all() for p in module.parameters())
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_values_as_they_are(place):
-    run(3, stored, place)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_values_as_they_are(place, dtype):
+    run(3, stored, place, dtype)
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_what_is_refused(place):
-    run(1, refused, place)
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_over_nccl():
+    options = {"spec": "grad:bits=4,ef=full", "gather": "grad:bits=8"}
+    ((end, start),) = run(1, train, "cuda", options, backend="nccl")
+    assert end < 0.8 * start
