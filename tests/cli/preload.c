@@ -39,8 +39,8 @@ int mkstemp(char *path) {
     int fd = -1;
     errno = EACCES;
     if (getenv("TEST_UNNAMED")) return -1;
-    for (unsigned i = 0; i < 1000 && fd < 0; i++) {
-        snprintf(end, 7, "%c%05u", 'a' + (char)(getpid() % 26), i);
+    for (char c = 'a'; c <= 'z' && fd < 0; c++) {
+        snprintf(end, 7, "%05u%c", (unsigned)getpid() % 100000, c);
         fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_EXCL, 0600);
         if (fd < 0 && errno != EEXIST) return -1;
     }
