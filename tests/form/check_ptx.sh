@@ -57,8 +57,8 @@ done
 
 # ---- The kernels ---------------------------------------------------------------------------------
 # The build has kept the PTX of every family, kernels_<family>*.ptx in FOLDER. PITH_PTX_SWEEP: also
-# that for the oldest devices, not optimised, which takes half of the time and keeps the same rules
-# of numbers, and what becomes of Hopper's in registers; minutes.
+# what becomes of Hopper's in registers; "all": and what the oldest devices get, not optimised, which
+# takes half of the time and keeps the same rules of numbers. Minutes each.
 check() { # check NAME PTX...
     local name=$1 count ptx all=0
     shift
@@ -99,11 +99,13 @@ if [ -n "${PITH_PTX_SWEEP:-}" ]; then
     export NVCC=$nvcc PLACE=$place
     mapfile -t hopper < <(grep -lE '^\.target sm_90$' "${kept[@]}")
     [ ${#hopper[@]} = ${#sources[@]} ] || { echo 'the build has no PTX for Hopper'; failed=1; }
-    printf '%s\0' "${sources[@]}" | xargs -0 -P "$(nproc)" -I{} bash -c \
-        'compile "$@"' compile {} "$@" || { echo 'nvcc failed'; failed=1; }
+    if [ "$PITH_PTX_SWEEP" = all ]; then
+        printf '%s\0' "${sources[@]}" | xargs -0 -P "$(nproc)" -I{} bash -c \
+            'compile "$@"' compile {} "$@" || { echo 'nvcc failed'; failed=1; }
+        PITH_PTX_QUICK=1 check compute_75 "$place"/*.75.ptx
+    fi
     printf '%s\0' "${hopper[@]}" | xargs -0 -P "$(nproc)" -I{} bash -c \
         'assemble "$@"' assemble {} || { echo 'ptxas failed'; failed=1; }
-    PITH_PTX_QUICK=1 check compute_75 "$place"/*.75.ptx
     cat "$place"/*.usage | awk '
         /Compiling entry/ { match($7, /kernel_[a-z_]*/); name = substr($7, RSTART, RLENGTH) }
         /stack frame/ { stack = $1; spilt = $5 + $9 }
