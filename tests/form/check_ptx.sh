@@ -57,8 +57,8 @@ done
 
 # ---- The kernels ---------------------------------------------------------------------------------
 # The build has kept the PTX of every family, kernels_<family>*.ptx in FOLDER. PITH_PTX_SWEEP: also
-# what becomes of Hopper's in registers; "all": and what the oldest devices get, not optimised, which
-# takes half of the time and keeps the same rules of numbers. Minutes each.
+# what becomes of Hopper's in registers; "all": and what the oldest devices get, not optimised:
+# that takes half of the time and keeps the same rules of numbers. Minutes each.
 check() { # check NAME PTX...
     local name=$1 count ptx all=0
     shift
