@@ -228,25 +228,20 @@ class State:
         if failed is not None:
             raise failed
 
-    # gloo exchanges what is in the memory of the CPU.
-    def _over_gloo(self, x: torch.Tensor) -> bool:
-        return x.is_cuda and dist.get_backend(self._group) == "gloo"
-
     def _exchange(self, out: torch.Tensor, x: torch.Tensor) -> None:
-        if self._over_gloo(x):
-            came = torch.empty_like(x, device="cpu")
-            dist.all_to_all_single(came, x.cpu(), group=self._group)
-            out.copy_(came)
-        else:
-            dist.all_to_all_single(out, x, group=self._group)
+        self._move(dist.all_to_all_single, out, x)
 
     def _gather(self, out: torch.Tensor, x: torch.Tensor) -> None:
-        if self._over_gloo(x):
-            came = torch.empty_like(out, device="cpu")
-            dist.all_gather_into_tensor(came, x.cpu(), group=self._group)
-            out.copy_(came)
-        else:
-            dist.all_gather_into_tensor(out, x, group=self._group)
+        self._move(dist.all_gather_into_tensor, out, x)
+
+    def _move(self, collective: Any, out: torch.Tensor, x: torch.Tensor) -> None:
+        """Make a collective; gloo takes what is in the memory of the CPU."""
+        if not x.is_cuda or dist.get_backend(self._group) != "gloo":
+            collective(out, x, group=self._group)
+            return
+        came = torch.empty_like(out, device="cpu")
+        collective(came, x.cpu(), group=self._group)
+        out.copy_(came)
 
     # ---- What was wrong with frames ----
 

@@ -105,6 +105,20 @@ def net(seed=0, dtype=torch.float32):
     ).to(dtype)
 
 
+class Sums(torch.nn.Module):
+    """A model whose gradients are what it is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Parameter(torch.zeros(40, 20))
+        self.b = torch.nn.Parameter(torch.zeros(33))
+        self.c = torch.nn.Parameter(torch.zeros(30, 31))
+        self.d = torch.nn.Parameter(torch.zeros(7, 13))
+
+    def forward(self, gradients):
+        return sum((p * g).sum() for p, g in zip(self.parameters(), gradients, strict=True))
+
+
 def batch(rank, step):
     """Return inputs and targets of a smooth function, another for every rank and step."""
     g = torch.Generator().manual_seed(1000 * rank + step)

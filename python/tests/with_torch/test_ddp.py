@@ -7,7 +7,7 @@ import os
 import time
 
 import pytest
-from ranks import TIMEOUT, bits, equal_everywhere, loss, net, run, torch
+from ranks import TIMEOUT, Sums, bits, equal_everywhere, loss, net, run, torch
 from torch.nn.parallel import DistributedDataParallel
 
 import pith
@@ -43,20 +43,6 @@ def test_replicas_are_equal_and_the_loss_falls_as_without(dtype):
     for (end, start), (plain_end, _) in zip(packed, plain, strict=True):
         assert end < 0.8 * start
         assert abs(end - plain_end) < 0.1 * plain_end
-
-
-class Sums(torch.nn.Module):
-    """A model whose gradients are what it is given."""
-
-    def __init__(self):
-        super().__init__()
-        self.a = torch.nn.Parameter(torch.zeros(40, 20))
-        self.b = torch.nn.Parameter(torch.zeros(33))
-        self.c = torch.nn.Parameter(torch.zeros(30, 31))
-        self.d = torch.nn.Parameter(torch.zeros(7, 13))
-
-    def forward(self, gradients):
-        return sum((p * g).sum() for p, g in zip(self.parameters(), gradients, strict=True))
 
 
 def feedback(rank, ranks, op, per_node):

@@ -10,7 +10,7 @@ import os
 import sys
 
 import pytest
-from ranks import bits, equal_everywhere, loss, net, run, torch
+from ranks import Sums, bits, equal_everywhere, loss, net, run, torch
 from torch.nn.parallel import DistributedDataParallel
 
 import pith
@@ -72,19 +72,6 @@ def test_replicas_are_equal_and_the_loss_falls(place, ranks, dtype):
     options = {"spec": "grad:bits=4,ef=full", "gather": "grad:bits=8"}
     for end, start in run(ranks, train, place, options, dtype):
         assert end < 0.8 * start
-
-
-class Sums(torch.nn.Module):
-    """A model whose gradients are what it is given."""
-
-    def __init__(self):
-        super().__init__()
-        self.a = torch.nn.Parameter(torch.zeros(40, 20))
-        self.b = torch.nn.Parameter(torch.zeros(33))
-        self.c = torch.nn.Parameter(torch.zeros(30, 31))
-
-    def forward(self, gradients):
-        return sum((p * g).sum() for p, g in zip(self.parameters(), gradients, strict=True))
 
 
 def drawn(module, generator, place):
