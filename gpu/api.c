@@ -117,8 +117,8 @@ static struct pithi_gpu_side side_of(const pith_cuda_plan *c, const pith_cuda_st
 
 enum { WAVES = 8, TILES_MOST = 16 };
 
-/* Divides elements among teams: few tiles a team while there are few teams, but `whole` elements
- * at least. */
+/* Divides elements among teams: few tiles a team while there are few teams, since each opens its
+ * frame for itself, which takes as long as some tiles do; but `whole` elements at least. */
 static void divide(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
                    uint64_t elements, uint64_t whole) {
     uint64_t span = PITHI_TILE;
