@@ -97,9 +97,9 @@ enum pithi_key_kind {
 };
 
 /* Where frames store a key: a byte of the parameters (numbers that may exceed 255: four bytes),
- * the header's block size, or nowhere. Real numbers exclude each other and share four bytes; the
- * byte before them says which it is, by the key's `min`, or 0. */
-enum { PITHI_WIRE_BLOCK = -1, PITHI_WIRE_NONE = -2 };
+ * the header's block size or codec revision, or nowhere. Real numbers exclude each other and share
+ * four bytes; the byte before them says which it is, by the key's `min`, or 0. */
+enum { PITHI_WIRE_BLOCK = -1, PITHI_WIRE_NONE = -2, PITHI_WIRE_REVISION = -3 };
 
 struct pithi_key {
     const char *name;
@@ -290,7 +290,11 @@ struct pithi_domain {
 };
 
 struct pithi_codec {
-    uint8_t id, revision;
+    uint8_t id, revision; /* the newest revision */
+    /* Returns the revision of the frames that a setting makes: the least one that has all of it, so
+     * that older programs read what they can. NULL: 1. A key whose wire is PITHI_WIRE_REVISION says
+     * which revisions encoders may use. */
+    uint8_t (*frame_revision)(const struct pithi_params *params);
     const char *name, *summary;
     uint32_t traits, dtypes;
     const struct pithi_key *keys;
@@ -361,6 +365,11 @@ struct pithi_codec {
 /* Returns the length of a run that is transformed by itself; 1: the setting transforms nothing. */
 PITHI_INLINE uint32_t pithi_run_length(const struct pithi_params *p) {
     return p->codec->domain ? p->codec->domain->run(p) : 1;
+}
+
+/* Returns the revision of frames with these params. */
+PITHI_INLINE uint8_t pithi_frame_revision(const struct pithi_params *p) {
+    return p->codec->frame_revision ? p->codec->frame_revision(p) : 1;
 }
 
 const struct pithi_codec *pithi_codec_by_id(uint32_t id);

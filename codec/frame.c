@@ -230,7 +230,7 @@ static void put_fixed_header(const struct pithi_frame *f, bool wide, size_t sect
     memcpy(dst, magic, sizeof magic);
     dst[PITHI_AT_VERSION] = PITHI_FORMAT_VERSION;
     dst[PITHI_AT_CODEC] = codec->id;
-    dst[PITHI_AT_REVISION] = codec->revision;
+    dst[PITHI_AT_REVISION] = pithi_frame_revision(&f->params);
     dst[PITHI_AT_DTYPE] = (uint8_t)f->params.dtype;
     dst[PITHI_AT_BASE_DTYPE] = (uint8_t)f->params.base_dtype;
     dst[PITHI_AT_NDIM] = (uint8_t)f->ndim;
@@ -378,11 +378,14 @@ static pith_status read_codec(const uint8_t *b, struct pithi_frame *f, pith_erro
     if (!codec) return pithi_fail_at(error, PITH_ERR_NEWER, "unknown codec", PITHI_AT_CODEC);
     if (b[PITHI_AT_REVISION] > codec->revision)
         return pithi_fail_at(error, PITH_ERR_NEWER, "newer codec revision", PITHI_AT_REVISION);
-    if (b[PITHI_AT_REVISION] != codec->revision)
+    if (b[PITHI_AT_REVISION] == 0)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "no such revision", PITHI_AT_REVISION);
     if (!pithi_params_unpack(codec, b + PITHI_AT_PARAMS, b[PITHI_AT_BLOCK], &f->params))
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "a parameter is out of range",
                              PITHI_AT_PARAMS);
+    if (!pithi_params_set_revision(&f->params, b[PITHI_AT_REVISION]))
+        return pithi_fail_at(error, PITH_ERR_CORRUPT, "the revision is not that of the parameters",
+                             PITHI_AT_REVISION);
     f->params.dtype = b[PITHI_AT_DTYPE];
     f->params.base_dtype = b[PITHI_AT_BASE_DTYPE];
     f->params.key_frame = b[PITHI_AT_FLAGS] & PITHI_FLAG_KEY;

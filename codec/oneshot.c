@@ -23,7 +23,7 @@ static void fill_info(const struct pithi_frame *f, pith_info *info) {
     info->dtype = q->dtype;
     info->base_dtype = q->base_dtype;
     info->codec = q->codec->id;
-    info->revision = q->codec->revision;
+    info->revision = pithi_frame_revision(q);
     while (info->block_log2 < 31 && 1u << info->block_log2 < q->block) info->block_log2++;
     info->rng_stream = f->rng_stream;
     info->is_key = q->key_frame;

@@ -469,7 +469,7 @@ uint64_t pith_plan_fingerprint(const pith_plan *p) {
     if (!p) return 0;
     const struct pithi_params *q = &p->params;
     const uint64_t words[] = {q->codec->id,
-                              q->codec->revision,
+                              pithi_frame_revision(q),
                               q->dtype,
                               q->base_dtype,
                               q->block,
@@ -484,6 +484,7 @@ uint64_t pith_plan_fingerprint(const pith_plan *p) {
         hash = hash_words(&first, 1, hash);
     }
     for (uint32_t i = 0; i < q->codec->key_count; i++) {
+        if (q->codec->keys[i].wire == PITHI_WIRE_REVISION) continue;
         const uint64_t value = pithi_key_matters(&q->codec->keys[i]) ? q->value[i] : 0;
         hash = hash_words(&value, 1, hash);
     }

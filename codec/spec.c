@@ -395,7 +395,7 @@ bool pithi_params_unpack(const struct pithi_codec *codec, const uint8_t bytes[PI
     uint32_t used = 0;
     for (uint32_t i = 0; i < codec->key_count; i++) {
         const struct pithi_key *key = &codec->keys[i];
-        if (key->wire == PITHI_WIRE_NONE) continue;
+        if (key->wire == PITHI_WIRE_NONE || key->wire == PITHI_WIRE_REVISION) continue;
         if (key->kind == PITHI_KEY_REAL) {
             if (!unpack_real(key, bytes, &params->value[i], &used)) return false;
             continue;
@@ -412,6 +412,14 @@ bool pithi_params_unpack(const struct pithi_codec *codec, const uint8_t bytes[PI
     set_block(params);
     pithi_params_remember(params);
     return true;
+}
+
+/* A setting that makes such frames at its initial value of the key keeps that value. */
+bool pithi_params_set_revision(struct pithi_params *params, uint8_t revision) {
+    if (pithi_frame_revision(params) == revision) return true;
+    for (uint32_t i = 0; i < params->codec->key_count; i++)
+        if (params->codec->keys[i].wire == PITHI_WIRE_REVISION) params->value[i] = revision;
+    return pithi_frame_revision(params) == revision;
 }
 
 bool pithi_params_same(const struct pithi_params *a, const struct pithi_params *b) {

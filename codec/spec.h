@@ -24,9 +24,12 @@ void pithi_params_pack(const struct pithi_params *params, uint8_t bytes[PITHI_PA
                        uint8_t *block_log2);
 bool pithi_params_unpack(const struct pithi_codec *codec, const uint8_t bytes[PITHI_PARAM_BYTES],
                          uint8_t block_log2, struct pithi_params *params);
-/* Whether decoding depends on the key. */
+/* Sets the key of revisions so that the setting makes frames of this one, which is at most the
+ * codec's; false when it never does. */
+bool pithi_params_set_revision(struct pithi_params *params, uint8_t revision);
+/* Whether two ends must agree on the key. Decoders take frames of every revision. */
 static inline bool pithi_key_matters(const struct pithi_key *key) {
-    return key->wire != PITHI_WIRE_NONE && !key->informative;
+    return key->wire != PITHI_WIRE_NONE && key->wire != PITHI_WIRE_REVISION && !key->informative;
 }
 /* Whether two settings make frames of one kind: they are equal in all that decoding depends on. */
 bool pithi_params_same(const struct pithi_params *a, const struct pithi_params *b);

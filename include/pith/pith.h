@@ -258,8 +258,8 @@ enum {
 
 typedef struct pith_codec_info {
     size_t size;
-    uint32_t id; /* as in frames */
-    uint32_t revision;
+    uint32_t id;       /* as in frames */
+    uint32_t revision; /* the newest; frames of it and all before it are read */
     uint32_t traits;
     uint32_t dtypes;  /* bit d set: takes dtype number d */
     const char *name; /* static, as all text of this struct and the next */
@@ -670,7 +670,7 @@ typedef struct pith_info {
     uint32_t dtype;
     uint32_t base_dtype; /* PITH_NONE: decodes without a base */
     uint32_t codec;      /* id */
-    uint32_t revision;
+    uint32_t revision;   /* of the codec: the least that has all that the setting asks for */
     uint32_t block_log2;
     uint32_t rng_stream; /* id of the random bits */
     uint8_t is_key, has_step, has_base_hash, has_checksums;
