@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "bytes/rans.h"
 #include "common/exempt_values.h"
 #include "common/nh.h"
 #include "common/nontemporal.h"
@@ -79,6 +80,8 @@ struct pithi_kernels {
     pithi_packed_put_fn *packed_put;
     pithi_packed_take_fn *packed_take;
     pithi_list_measure_fn *list_measure;
+    pithi_rans_encode_fn *rans_encode;
+    pithi_rans_decode_fn *rans_decode;
 };
 void pithi_kernels_bind(struct pithi_kernels *kernels, uint32_t cpu);
 
@@ -370,6 +373,14 @@ PITHI_INLINE uint32_t pithi_run_length(const struct pithi_params *p) {
 /* Returns the revision of frames with these params. */
 PITHI_INLINE uint8_t pithi_frame_revision(const struct pithi_params *p) {
     return p->codec->frame_revision ? p->codec->frame_revision(p) : 1;
+}
+
+/* Return the kernels of rANS strings, which pieces have from revision 2 on; before it NULL. */
+static inline pithi_rans_encode_fn *pithi_block_rans_encode(const struct pithi_block *b) {
+    return pithi_frame_revision(b->params) >= 2 ? b->kernels->rans_encode : NULL;
+}
+static inline pithi_rans_decode_fn *pithi_block_rans_decode(const struct pithi_block *b) {
+    return pithi_frame_revision(b->params) >= 2 ? b->kernels->rans_decode : NULL;
 }
 
 const struct pithi_codec *pithi_codec_by_id(uint32_t id);

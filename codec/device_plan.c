@@ -12,6 +12,7 @@
 #include "error.h"
 #include "plan.h"
 #include "sparse/sparse_frame.h"
+#include "spec.h"
 
 /* ---- Headers ---------------------------------------------------------------------------------*/
 
@@ -24,7 +25,14 @@ struct writer {
 /* Whether a header may have any legal value of the key: decoding does not depend on it, and kernels
  * know which values are legal. */
 static bool is_free(const struct pithi_codec *codec, uint32_t key) {
-    return codec->keys[key].wire >= 0 && codec->described_keys >> key & 1;
+    const int wire = codec->keys[key].wire;
+    return (wire >= 0 || wire == PITHI_WIRE_REVISION) && codec->described_keys >> key & 1;
+}
+
+/* Returns where a header has a key that is_free says. */
+static uint32_t key_at(const struct pithi_key *key) {
+    return key->wire == PITHI_WIRE_REVISION ? PITHI_AT_REVISION
+                                            : PITHI_AT_PARAMS + (uint32_t)key->wire;
 }
 
 static void mask_params(const struct pithi_codec *codec, uint8_t *mask) {
@@ -33,7 +41,7 @@ static void mask_params(const struct pithi_codec *codec, uint8_t *mask) {
         if (!is_free(codec, i)) continue;
         const bool real = key->kind == PITHI_KEY_REAL; /* the byte before says which it is */
         const bool wide = real || (key->kind == PITHI_KEY_NUMBER && key->max > 255);
-        memset(mask + PITHI_AT_PARAMS + key->wire - real, 0, wide ? 4u + real : 1u);
+        memset(mask + key_at(key) - real, 0, wide ? 4u + real : 1u);
     }
 }
 
@@ -153,11 +161,17 @@ static void write_slots(const pith_plan *p, struct writer *w, struct pithi_devic
 static bool go_together(struct pithi_params q, const uint32_t keys[2], uint32_t count,
                         const uint32_t value[2]) {
     const char *ignored;
+    uint32_t revision = pithi_frame_revision(&q);
     for (uint32_t k = 0; k < count; k++) {
-        if (value[k] > q.codec->keys[keys[k]].max) return false;
-        q.value[keys[k]] = value[k];
+        const struct pithi_key *const key = &q.codec->keys[keys[k]];
+        if (value[k] < key->min || value[k] > key->max) return false;
+        if (key->wire == PITHI_WIRE_REVISION)
+            revision = value[k];
+        else
+            q.value[keys[k]] = value[k];
     }
-    return q.codec->check(&q, &ignored) == PITH_OK;
+    return pithi_params_set_revision(&q, (uint8_t)revision) &&
+           q.codec->check(&q, &ignored) == PITH_OK;
 }
 
 /* Lists the keys that may have any legal value; false when there are more of them, or more values
@@ -167,9 +181,10 @@ static bool list_free_keys(const struct pithi_params *q, struct pithi_free_keys 
     for (uint32_t i = 0; i < q->codec->key_count; i++) {
         const struct pithi_key *const key = &q->codec->keys[i];
         if (!is_free(q->codec, i)) continue;
-        if (f->count == 2 || key->kind != PITHI_KEY_WORD || key->max > 3) return false;
+        const bool small = key->kind == PITHI_KEY_WORD || key->wire == PITHI_WIRE_REVISION;
+        if (f->count == 2 || !small || key->max > 3) return false;
         keys[f->count] = i;
-        f->at[f->count++] = PITHI_AT_PARAMS + (uint32_t)key->wire;
+        f->at[f->count++] = key_at(key);
     }
     for (uint32_t v = 0; v < 16; v++) {
         const uint32_t value[2] = {v & 3, v >> 2};
@@ -185,6 +200,7 @@ static bool describe(const struct pithi_params *q, struct pithi_device *d) {
                                .decay = q->memory.feedback};
     if (!q->codec->describe || !q->codec->describe(q, d)) return false;
     d->free_keys.legal = 1;
+    d->free_keys.revision = q->codec->revision;
     return d->kind == PITHI_DEVICE_sets || list_free_keys(q, &d->free_keys);
 }
 

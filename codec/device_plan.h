@@ -25,6 +25,7 @@ enum pithi_device_kind {
  * `legal` says whether values v0 and v1 go together. */
 struct pithi_free_keys {
     uint32_t count, at[2], legal;
+    uint32_t revision; /* the newest; a higher one in a header is a newer program's */
 };
 
 /* What a setting requests of the bound. range is 0 when it is that of the values. */

@@ -6,6 +6,7 @@
 #include <zstd.h>
 #include <zstd_errors.h>
 
+#include "bytes/rans.h"
 #include "common/pad.h"
 
 /* ---- Settings --------------------------------------------------------------------------------*/
@@ -31,15 +32,15 @@ static ZSTD_compressionParameters bare(size_t n) {
     return p;
 }
 
-/* ---- Memory: this, then the context ----------------------------------------------------------*/
+/* ---- Memory: this, then the context; tables of rANS strings are in it -------------------------*/
 
 enum made { NOTHING, READER, WRITER };
 struct pithi_entropy {
     enum made made; /* what the memory holds and can be used again */
     size_t capacity;
+    struct pithi_rans rans;
 };
-enum { HEAD = 64 };
-_Static_assert(sizeof(struct pithi_entropy) <= HEAD, "the context begins on a line of its own");
+enum { HEAD = (sizeof(struct pithi_entropy) + 63) / 64 * 64 };
 
 static void *context_of(struct pithi_entropy *e) { return (uint8_t *)e + HEAD; }
 
@@ -65,8 +66,13 @@ size_t pithi_entropy_bytes(size_t max_bytes, int level) {
 
 struct pithi_entropy *pithi_entropy_open(void *memory, size_t bytes) {
     struct pithi_entropy *const e = memory;
-    *e = (struct pithi_entropy){NOTHING, bytes - HEAD};
+    e->made = NOTHING;
+    e->capacity = bytes - HEAD;
     return e;
+}
+
+struct pithi_rans *pithi_entropy_rans(struct pithi_entropy *e) {
+    return &e->rans;
 }
 
 /* ---- Write -----------------------------------------------------------------------------------*/

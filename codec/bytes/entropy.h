@@ -27,12 +27,15 @@ enum { PITHI_ENTROPY_BARE = 256 };
 /* A worker's context of zstd, which stays from one string to the next: zstd makes one by asking the
  * processor what it can do, and in a virtual machine that takes longer than a short string. */
 struct pithi_entropy;
+struct pithi_rans;
 
 /* Returns the bytes, 64-byte aligned, that suffice for every string of at most max_bytes at this
  * level. */
 size_t pithi_entropy_bytes(size_t max_bytes, int level);
 /* Makes a context in memory of so many bytes, which belongs to it from now on. */
 struct pithi_entropy *pithi_entropy_open(void *memory, size_t bytes);
+/* Returns the memory of a worker for rANS strings, which lies beside the context. */
+struct pithi_rans *pithi_entropy_rans(struct pithi_entropy *e);
 /* Writes a coded string to dst and returns its length; 0 when it would not be shorter than n or not
  * fit cap (then dst is unspecified). */
 size_t pithi_entropy_pack(struct pithi_entropy *e, int level, const uint8_t *src, size_t n,

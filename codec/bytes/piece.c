@@ -1,4 +1,4 @@
-/* piece.c - choose, write and read the four kinds of pieces.
+/* piece.c - choose, write and read the five kinds of pieces.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "bytes/piece.h"
 
@@ -7,8 +7,9 @@
 #include "bytes/entropy.h"
 #include "common/endian.h"
 
-enum { PLAIN = 0, CONSTANT = 1, CODED = 2, SPARSE = 3 };
-/* A sparse piece has SPARSE_MIN bytes at least, so that bitmaps of bitmaps end: 2^24 / 8^7 < 64. */
+enum { PLAIN = 0, CONSTANT = 1, CODED = 2, SPARSE = 3, RANS = 4 };
+/* A sparse piece has SPARSE_MIN bytes at least, so that bitmaps of bitmaps end: 2^24 / 8^7 < 64.
+ * */
 enum { CODED_HEAD = 4, SPARSE_MIN = 64 };
 
 /* ---- Memory: the bytes of one sparse piece, its bitmaps one inside the other -----------------*/
@@ -78,19 +79,63 @@ static void gather(uint8_t *to, const uint8_t *src, size_t n) {
     }
 }
 
-/* Writes a plain, constant or coded piece, whichever is shortest. */
+/* What saves less than one byte in 64 is worth neither the time of rANS nor bytes that depend on
+ * the version of zstd. */
+static size_t worthwhile(size_t bytes) { return bytes - bytes / 64; }
+
+enum verdict { NOISE, FREQUENCIES, REPEATS };
+
+/* Says what is to be found in bytes: repeats, for zstd, in short strings always, which cost little
+ * time; else as a part from the middle says. */
+static enum verdict verdict_of(struct pithi_pen *pen, const uint8_t *src, size_t n, uint8_t *to,
+                               size_t cap) {
+    enum { SAMPLE = 8192 };
+    if ((pen->level & ~PITHI_ENTROPY_BARE) >= PITHI_ENTROPY_LEVEL_SEARCH || n <= SAMPLE)
+        return REPEATS;
+    src += (n - SAMPLE) / 2;
+    size_t expected = pithi_rans_plan(pithi_entropy_rans(pen->coder), src, SAMPLE);
+    const bool noise = expected > worthwhile(SAMPLE);
+    if (noise) expected = SAMPLE;
+    expected = worthwhile(expected);
+    if (expected <= cap && pithi_entropy_pack(pen->coder, pen->level, src, SAMPLE, to, expected))
+        return REPEATS;
+    return noise ? NOISE : FREQUENCIES;
+}
+
+/* Writes a coded or a rANS string; returns its length, 0 when it would be more than cap. */
+static size_t code(struct pithi_pen *pen, const uint8_t *src, size_t n, uint8_t *to, size_t cap,
+                   unsigned *kind) {
+    *kind = CODED;
+    if (!pen->rans || pen->level == PITHI_ENTROPY_LEVEL_NONE)
+        return pithi_entropy_pack(pen->coder, pen->level, src, n, to, cap);
+    const enum verdict verdict = verdict_of(pen, src, n, to, cap);
+    if (verdict == NOISE) return 0;
+    struct pithi_rans *const rans = pithi_entropy_rans(pen->coder);
+    size_t planned = pithi_rans_plan(rans, src, n);
+    if (planned > worthwhile(n) || planned > cap) planned = 0;
+    if (verdict == REPEATS) {
+        const size_t coded = pithi_entropy_pack(pen->coder, pen->level, src, n, to,
+                                                planned ? worthwhile(planned) : cap);
+        if (coded || !planned) return coded;
+    }
+    const size_t length = planned ? pithi_rans_pack(rans, pen->rans, src, n, to, cap) : 0;
+    if (length) *kind = RANS;
+    return length;
+}
+
+/* Writes the shortest piece that is not sparse. */
 static bool put_simple(struct pithi_pen *pen, const uint8_t *src, size_t n) {
     if (memcmp(src, src + 1, n - 1) == 0)
         return pithi_pen_put(pen, (const uint8_t[]){CONSTANT, src[0]}, 2);
+    unsigned kind = PLAIN;
     size_t length = 0;
     if (n > CODED_HEAD && pen->capacity > CODED_HEAD) {
         const size_t gain = n - CODED_HEAD, capacity = pen->capacity - CODED_HEAD;
-        length = pithi_entropy_pack(pen->coder, pen->level, src, n, pen->at + CODED_HEAD,
-                                    gain < capacity ? gain : capacity);
+        length = code(pen, src, n, pen->at + CODED_HEAD, gain < capacity ? gain : capacity, &kind);
     }
     if (!length)
         return pithi_pen_put(pen, (const uint8_t[]){PLAIN}, 1) && pithi_pen_put(pen, src, n);
-    pen->at[0] = CODED;
+    pen->at[0] = (uint8_t)kind;
     for (size_t i = 0; i < 3; i++) pen->at[1 + i] = (uint8_t)(length >> 8 * i);
     pen->at += CODED_HEAD + length;
     pen->capacity -= CODED_HEAD + length;
@@ -131,19 +176,23 @@ const uint8_t *pithi_reader_take(struct pithi_reader *r, size_t bytes) {
     return at;
 }
 
-static const uint8_t *take_coded(struct pithi_reader *r, size_t n, uint8_t *buffer) {
+static const uint8_t *take_coded(struct pithi_reader *r, unsigned kind, size_t n, uint8_t *buffer) {
     const uint8_t *const size = pithi_reader_take(r, 3);
     if (!size) return NULL;
     const size_t length = size[0] | (size_t)size[1] << 8 | (size_t)size[2] << 16;
     const uint8_t *const coded = pithi_reader_take(r, length);
-    return coded && pithi_entropy_unpack(r->coder, coded, length, buffer, n) ? buffer : NULL;
+    if (!coded) return NULL;
+    const bool good = kind == CODED ? pithi_entropy_unpack(r->coder, coded, length, buffer, n)
+                                    : pithi_rans_unpack(pithi_entropy_rans(r->coder), r->rans,
+                                                        coded, length, buffer, n);
+    return good ? buffer : NULL;
 }
 
 /* Reads what follows the kind of a piece that is not sparse. */
 static const uint8_t *take_simple(struct pithi_reader *r, unsigned kind, size_t n,
                                   uint8_t *buffer) {
     if (kind == PLAIN) return pithi_reader_take(r, n);
-    if (kind == CODED) return take_coded(r, n, buffer);
+    if (kind == CODED || (kind == RANS && r->rans)) return take_coded(r, kind, n, buffer);
     const uint8_t *const byte = kind == CONSTANT ? pithi_reader_take(r, 1) : NULL;
     return byte ? memset(buffer, *byte, n) : NULL;
 }
@@ -160,8 +209,8 @@ static size_t ones(const uint8_t *bitmap, size_t n) {
     return n % 8 && bitmap[n / 8] >> n % 8 ? n + 1 : count;
 }
 
-/* No byte is written over before it is read: ahead of every place that is written stand at least as
- * many bytes as places are left. */
+/* No byte is written over before it is read: ahead of every place that is written stand at least
+ * as many bytes as places are left. */
 void pithi_piece_scatter(uint8_t *to, const uint8_t *bitmap, size_t n, const uint8_t *bytes) {
     const size_t whole = n / 8;
     size_t i = 0;

@@ -1,14 +1,16 @@
-/* piece.h - byte strings of known length, each stored the shortest of four forms.
+/* piece.h - byte strings of known length, each stored in the shortest of five forms.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Plain, one repeated byte, a coded string (bytes/entropy.h), or the bytes that are not 0 behind a
- * bitmap, itself a piece. doc/FORMAT.md, codec lossless, has the layout. */
+ * Plain, one repeated byte, a coded string (bytes/entropy.h), a rANS string (bytes/rans.h), or the
+ * bytes that are not 0 behind a bitmap, itself a piece. doc/FORMAT.md, Piece, has the layout. */
 #ifndef PITHI_BYTES_PIECE_H
 #define PITHI_BYTES_PIECE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "bytes/rans.h"
 
 struct pithi_entropy;
 
@@ -19,12 +21,14 @@ struct pithi_pen {
     int level;
     void *scratch;
     struct pithi_entropy *coder; /* for strings as long as pieces, at this level */
+    pithi_rans_encode_fn *rans;  /* NULL: no piece may be a rANS string */
 };
 struct pithi_reader {
     const uint8_t *at;
     size_t left;
     void *scratch;
     struct pithi_entropy *coder;
+    pithi_rans_decode_fn *rans; /* NULL: no piece may be a rANS string */
 };
 
 /* Return the bytes of scratch memory, 64-byte aligned, for pieces of at most max_bytes: to write

@@ -181,7 +181,8 @@ static size_t part(uint8_t *symbols, size_t count, uint8_t *gaps, uint8_t *other
 
 static bool put_piece(struct pithi_pen *pen, void *scratch, size_t max_count, const uint8_t *src,
                       size_t n) {
-    struct pithi_pen inner = {pen->at, pen->capacity, pen->level, scratch, pen->coder};
+    struct pithi_pen inner = *pen;
+    inner.scratch = scratch;
     if (n && !pithi_piece_put(&inner, max_count, src, n)) return false;
     pen->at = inner.at;
     pen->capacity = inner.capacity;
@@ -244,7 +245,8 @@ bool pithi_symbols_put(struct pithi_pen *pen, size_t max_count, pithi_bitplane_p
 
 static const uint8_t *take_piece(struct pithi_reader *reader, void *scratch, size_t n,
                                  uint8_t *buffer) {
-    struct pithi_reader inner = {reader->at, reader->left, scratch, reader->coder};
+    struct pithi_reader inner = *reader;
+    inner.scratch = scratch;
     const uint8_t *const bytes = n ? pithi_piece_take(&inner, n, buffer) : buffer;
     reader->at = inner.at;
     reader->left = inner.left;

@@ -9,6 +9,9 @@
 
 enum kind { UNSIGNED, SIGNED, FLOATS };
 
+/* The escape of symbols of 8 bits: so few are that it is better to look for them. */
+enum { FEW = 255 };
+
 static enum kind kind_of(uint32_t dtype) {
     switch (dtype) {
     case PITH_U8:

@@ -118,6 +118,12 @@ static size_t NAME(split)(uint8_t *work, void *escapes, const void *words, WORD 
     WORD *e = escapes;
     size_t used = 0;
     for (size_t i = 0; i < count; i++) work[i] = (uint8_t)(w[i] < escape ? w[i] : escape);
+    if (escape == FEW) {
+        const uint8_t *const end = work + count;
+        for (const uint8_t *at = work; (at = memchr(at, FEW, (size_t)(end - at)));)
+            e[used++] = (WORD)(w[at++ - work] - escape);
+        return used;
+    }
     for (size_t i = 0; i < count; i++) {
         const WORD word = w[i];
         e[used] = (WORD)(word - escape);
@@ -130,6 +136,15 @@ static void NAME(join)(void *words, const uint8_t *work, const void *escapes, WO
                        size_t count) {
     WORD *w = words;
     const WORD *e = escapes;
+    if (escape == FEW) {
+        const uint8_t *const end = work + count;
+        for (size_t i = 0; i < count; i++) w[i] = work[i];
+        for (const uint8_t *at = work; (at = memchr(at, FEW, (size_t)(end - at)));) {
+            WORD *const word = &w[at++ - work];
+            *word = (WORD)(*word + *e++);
+        }
+        return;
+    }
     for (size_t i = 0; i < count; i++) {
         const WORD chosen = (WORD)((WORD)0 - (WORD)(work[i] == escape));
         w[i] = (WORD)(work[i] + (e[0] & chosen));

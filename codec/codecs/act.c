@@ -16,7 +16,7 @@
 #include "predict/strip.h"
 #include "predict/zero_map.h"
 
-enum { MODE, ABS, REL, PWREL, RANGE, ZEROS, EFFORT, BLOCK };
+enum { MODE, ABS, REL, PWREL, RANGE, ZEROS, EFFORT, BLOCK, REVISION };
 enum { FAST, RATIO };
 enum { AT_EFFORT = 0, AT_MODE = 1, AT_ZEROS = 2, AT_TARGET = 4 };
 
@@ -40,6 +40,8 @@ static const struct pithi_key keys[] = {
     [BLOCK] = {"block", PITHI_KEY_BLOCK, 262144, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0,
                PITHI_WIRE_BLOCK, "16..16777216, a power of two, or whole",
                "most elements per block", false},
+    [REVISION] = {"revision", PITHI_KEY_NUMBER, 2, 1, 2, 0, PITHI_WIRE_REVISION, "1,2",
+                  "newest revision of frames to make: 1 is for readers without rANS", true},
 };
 
 static const struct pithi_need needs[] = {
@@ -52,6 +54,8 @@ enum { HEAD_FORM = 0x03, HEAD_CODED = 0x04, HEAD_BYTES = 1 };
 static size_t element_of(const struct pithi_params *p) { return pith_dtype_bytes(p->dtype); }
 
 /* ---- Settings --------------------------------------------------------------------------------*/
+
+static uint8_t frame_revision(const struct pithi_params *p) { return (uint8_t)p->value[REVISION]; }
 
 static void preset(uint32_t value[PITHI_KEYS_MAX], uint32_t seen) {
     (void)seen;
@@ -154,7 +158,9 @@ static size_t put_packed(const struct pithi_block *b, const struct work *w, size
  * writes nothing and returns 0. */
 static size_t put_coded(const struct pithi_block *b, const struct work *w, size_t used,
                         const struct pithi_pen *pen, size_t limit) {
-    struct pithi_pen inner = {w->attempt, limit - 1, pen->level, pen->scratch, pen->coder};
+    struct pithi_pen inner = *pen;
+    inner.at = w->attempt;
+    inner.capacity = limit - 1;
     b->kernels->predict(w->nonzero, row_of(b, used).extent, 0, 0, used, w->words);
     if (!pithi_symbols_put(&inner, w->most, b->kernels->pack, w->words, used)) return 0;
     const size_t length = (size_t)(inner.at - w->attempt);
@@ -187,8 +193,9 @@ static size_t code(struct pithi_block *b, size_t cap) {
     struct pithi_quant quant;
     unsigned head = 0;
     if (cap < HEAD_BYTES || !quant_of(b, &quant)) return 0;
-    struct pithi_pen pen = {b->bytes + HEAD_BYTES, cap - HEAD_BYTES, effort(b->params), w.pieces,
-                            b->coder};
+    struct pithi_pen pen = {
+        b->bytes + HEAD_BYTES,     cap - HEAD_BYTES, effort(b->params), w.pieces, b->coder,
+        pithi_block_rans_encode(b)};
     const struct pithi_tile_layout values =
         pithi_tile_layout_dense(b->value, element_of(b->params));
     b->bounded.exact = b->kernels->quantize(&quant, b->value, b->count, w.codes, w.miss);
@@ -236,7 +243,7 @@ static void deliver(struct pithi_block *b, const struct work *w, const struct pi
 }
 
 static const char *take_block(struct pithi_block *b, const struct work *w) {
-    struct pithi_reader r = {b->bytes, b->length, w->pieces, b->coder};
+    struct pithi_reader r = {b->bytes, b->length, w->pieces, b->coder, pithi_block_rans_decode(b)};
     const uint8_t *const head = pithi_reader_take(&r, HEAD_BYTES);
     struct pithi_quant quant;
     struct pithi_exact exact;
@@ -283,7 +290,8 @@ static struct pithi_bound_setting bound_setting(const struct pithi_params *p) {
 
 const struct pithi_codec pithi_codec_act = {
     .id = 7,
-    .revision = 1,
+    .revision = 2,
+    .frame_revision = frame_revision,
     .name = "act",
     .summary = "saved activations under a bound; zeros stay zeros",
     .traits = PITH_TRAIT_BOUND,

@@ -18,7 +18,7 @@
 #include "predict/interp.h"
 #include "predict/strip.h"
 
-enum { MODE, ABS, REL, PWREL, PSNR, NMSE, RANGE, ZEROS, EFFORT, BLOCK };
+enum { MODE, ABS, REL, PWREL, PSNR, NMSE, RANGE, ZEROS, EFFORT, BLOCK, REVISION };
 enum { FAST, RATIO, AUTO };
 enum { AT_EFFORT = 0, AT_MODE = 1, AT_ZEROS = 2, AT_TARGET = 4 };
 
@@ -46,10 +46,13 @@ static const struct pithi_key keys[] = {
     [BLOCK] = {"block", PITHI_KEY_BLOCK, 262144, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0,
                PITHI_WIRE_BLOCK, "16..16777216, a power of two, or whole",
                "most elements per block", false},
+    [REVISION] = {"revision", PITHI_KEY_NUMBER, 2, 1, 2, 0, PITHI_WIRE_REVISION, "1,2",
+                  "newest revision of frames to make: 1 is for readers without rANS", true},
 };
 
 static const struct pithi_need needs[] = {
     {EFFORT, MODE, "has no effect with mode=fast"},
+    {REVISION, MODE, "has no effect with mode=fast"},
 };
 
 /* The head of a block: how it is coded, and the order of differences or the row of level bounds. */
@@ -59,6 +62,10 @@ enum { HEAD_BYTES = 2, CODE_BYTES = 4 };
 static size_t element_of(const struct pithi_params *p) { return pith_dtype_bytes(p->dtype); }
 
 /* ---- Settings --------------------------------------------------------------------------------*/
+
+static uint8_t frame_revision(const struct pithi_params *p) {
+    return p->value[MODE] == FAST ? 1 : (uint8_t)p->value[REVISION];
+}
 
 static void preset(uint32_t value[PITHI_KEYS_MAX], uint32_t seen) {
     (void)seen;
@@ -270,7 +277,8 @@ static size_t put(const struct pithi_block *b, const struct work *w, struct vari
                   size_t misses, uint8_t *dst, size_t cap) {
     const uint8_t head[HEAD_BYTES] = {(uint8_t)variant.method, (uint8_t)variant.order};
     const int bare = variant.method == CODED ? PITHI_ENTROPY_BARE : 0;
-    struct pithi_pen pen = {dst, cap, effort(b->params) | bare, w->pieces, b->coder};
+    struct pithi_pen pen = {dst,       cap,      effort(b->params) | bare,
+                            w->pieces, b->coder, pithi_block_rans_encode(b)};
     if (!pithi_pen_put(&pen, head, sizeof head) ||
         !pithi_exact_put(&pen, w->source.miss, misses, &w->source.values, b->count) ||
         !put_body(b, w, variant, &pen))
@@ -556,7 +564,7 @@ static bool legal(const struct pithi_block *b, bool relative, struct variant var
 static const char *take(struct pithi_block *b) {
     size_t bytes;
     struct reading g = reading_layout(b->params, b->scratch, &bytes);
-    struct pithi_reader r = {b->bytes, b->length, NULL, b->coder};
+    struct pithi_reader r = {b->bytes, b->length, NULL, b->coder, pithi_block_rans_decode(b)};
     const uint8_t *const head = pithi_reader_take(&r, HEAD_BYTES);
     if (!quant_of(b, &g.quant)) return "a bound that the dtype cannot have";
     if (!head) return "the block is shorter than its head";
@@ -588,7 +596,8 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
 
 const struct pithi_codec pithi_codec_eb = {
     .id = 5,
-    .revision = 1,
+    .revision = 2,
+    .frame_revision = frame_revision,
     .name = "eb",
     .summary = "any values under a bound on every one of them",
     .traits = PITH_TRAIT_BOUND,
@@ -611,5 +620,5 @@ const struct pithi_codec pithi_codec_eb = {
     .whole = &pithi_whole_bounded,
     .bound_setting = bound_setting,
     .describe = describe,
-    .described_keys = 1u << MODE,
+    .described_keys = 1u << MODE | 1u << REVISION,
 };

@@ -18,7 +18,7 @@
 #include "predict/rows.h"
 #include "predict/strip.h"
 
-enum { MODE, ABS, REL, RANGE, ZEROS, DIM, EFFORT, START, DECAY, STEPS, BLOCK };
+enum { MODE, ABS, REL, RANGE, ZEROS, DIM, EFFORT, START, DECAY, STEPS, BLOCK, REVISION };
 enum { FAST, AUTO };
 enum { AT_EFFORT = 0, AT_MODE = 1, AT_ZEROS = 2, AT_TARGET = 4, AT_DIM = 8 };
 
@@ -46,10 +46,13 @@ static const struct pithi_key keys[] = {
     [BLOCK] = {"block", PITHI_KEY_BLOCK, 262144, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0,
                PITHI_WIRE_BLOCK, "16..16777216, a power of two, or whole",
                "most elements per block", false},
+    [REVISION] = {"revision", PITHI_KEY_NUMBER, 2, 1, 2, 0, PITHI_WIRE_REVISION, "1,2",
+                  "newest revision of frames to make: 1 is for readers without rANS", true},
 };
 
 static const struct pithi_need needs[] = {
     {EFFORT, MODE, "has no effect with mode=fast"},
+    {REVISION, MODE, "has no effect with mode=fast"},
     {START, DECAY, "has no effect without decay"},
     {STEPS, DECAY, "has no effect without decay"},
     {DECAY, STEPS, "has no effect without steps"},
@@ -58,6 +61,10 @@ static const struct pithi_need needs[] = {
 static size_t element_of(const struct pithi_params *p) { return pith_dtype_bytes(p->dtype); }
 
 /* ---- Settings --------------------------------------------------------------------------------*/
+
+static uint8_t frame_revision(const struct pithi_params *p) {
+    return p->value[MODE] == FAST ? 1 : (uint8_t)p->value[REVISION];
+}
 
 static void preset(uint32_t value[PITHI_KEYS_MAX], uint32_t seen) {
     (void)seen;
@@ -264,8 +271,9 @@ static size_t code(struct pithi_block *b, size_t cap) {
     struct pithi_quant quant;
     struct pithi_rows rows;
     if (cap < PITHI_ROWS_HEAD || !quant_of(b, &quant)) return 0;
-    struct pithi_pen pen = {b->bytes + PITHI_ROWS_HEAD, cap - PITHI_ROWS_HEAD, effort(b->params),
-                            w.pieces, b->coder};
+    struct pithi_pen pen = {
+        b->bytes + PITHI_ROWS_HEAD, cap - PITHI_ROWS_HEAD, effort(b->params), w.pieces, b->coder,
+        pithi_block_rans_encode(b)};
     unsigned kind, centre;
     bool coded;
     const struct pithi_tile_layout values =
@@ -351,7 +359,7 @@ static void deliver(const struct pithi_block *b, const struct work *w) {
 }
 
 static const char *take_block(struct pithi_block *b, const struct work *w) {
-    struct pithi_reader r = {b->bytes, b->length, w->pieces, b->coder};
+    struct pithi_reader r = {b->bytes, b->length, w->pieces, b->coder, pithi_block_rans_decode(b)};
     const uint8_t *const head = pithi_reader_take(&r, PITHI_ROWS_HEAD);
     const size_t rows = rows_of(w, b->count);
     struct pithi_quant quant;
@@ -403,7 +411,8 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
 
 const struct pithi_codec pithi_codec_embed = {
     .id = 6,
-    .revision = 1,
+    .revision = 2,
+    .frame_revision = frame_revision,
     .name = "embed",
     .summary = "embedding rows under a bound, equal rows once",
     .traits = PITH_TRAIT_BOUND,
@@ -425,5 +434,5 @@ const struct pithi_codec pithi_codec_embed = {
     .whole = &pithi_whole_bounded,
     .bound_setting = bound_setting,
     .describe = describe,
-    .described_keys = 1u << MODE,
+    .described_keys = 1u << MODE | 1u << REVISION,
 };

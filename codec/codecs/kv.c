@@ -371,9 +371,9 @@ static void encode_coded(struct pithi_block *b, const struct pithi_kv *k) {
     const struct coding c = coding_of(p, k, b->count, b->scratch, &ignored);
     encode_page(b, k, c.page);
     const double bound = page_bound(p, c.page, c.tokens);
-    struct pithi_pen pen = {b->bytes, b->length - 1,
-                            (int)p->value[PITHI_KV_EFFORT] | PITHI_ENTROPY_BARE, c.pieces,
-                            b->coder};
+    struct pithi_pen pen = {
+        b->bytes, b->length - 1, (int)p->value[PITHI_KV_EFFORT] | PITHI_ENTROPY_BARE,
+        c.pieces, b->coder,      NULL};
     pithi_pen_put(&pen, (const uint8_t *)&bound, BOUND_BYTES); /* fits: a page has more bytes */
     b->plain = !pithi_kv_pack(k, c.page, c.tokens, &pen, c.symbols);
     if (b->plain)
@@ -443,7 +443,7 @@ static pith_status decode_coded(struct pithi_block *b) {
         decode_page(b, b->bytes);
         return PITH_OK;
     }
-    struct pithi_reader r = {b->bytes, b->length, c.pieces, b->coder};
+    struct pithi_reader r = {b->bytes, b->length, c.pieces, b->coder, NULL};
     if (!pithi_reader_take(&r, BOUND_BYTES) || b->length == block_bytes(p, b->count))
         b->detail = "a coded block of a wrong length";
     else if (stated_bound(b) < 0)

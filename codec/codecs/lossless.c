@@ -8,11 +8,13 @@
 #include "bytes/byte_planes.h"
 #include "bytes/entropy.h"
 #include "bytes/piece.h"
+#include "bytes/top_symbols.h"
 #include "bytes/update.h"
 #include "codec.h"
+#include "common/endian.h"
 #include "common/pad.h"
 
-enum { EFFORT, BLOCK, BASE_HASH, KEY_EVERY };
+enum { EFFORT, BLOCK, BASE_HASH, KEY_EVERY, REVISION };
 
 static const struct pithi_key keys[] = {
     [EFFORT] = {"effort", PITHI_KEY_NUMBER, 3, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0,
@@ -24,14 +26,21 @@ static const struct pithi_key keys[] = {
     [KEY_EVERY] = {"key_every", PITHI_KEY_NUMBER, 0, 0, UINT32_MAX, 0, PITHI_WIRE_NONE,
                    "0..4294967295", "make every step divisible by this a key frame; 0: none",
                    false},
+    [REVISION] = {"revision", PITHI_KEY_NUMBER, 2, 1, 2, 0, PITHI_WIRE_REVISION, "1,2",
+                  "newest revision of frames to make: 1 is for readers without rANS", true},
 };
 
-/* The first byte of a block: bits per symbol, and whether the words are updates. */
-enum { HEAD_BITS = 0x0F, HEAD_UPDATE = 0x10 };
+/* The first byte of a block: bits per symbol, or that symbols are tops (bytes/top_symbols.h), and
+ * whether the words are updates. */
+enum { HEAD_BITS = 0x0F, HEAD_TOPS = 9, HEAD_UPDATE = 0x10 };
+/* After HEAD_TOPS: the lower bits of a word, and the base. */
+enum { TOPS_HEAD = 3 };
 
 static size_t width_of(const struct pithi_params *p) { return pith_dtype_bytes(p->dtype); }
 
 /* ---- Sizes -----------------------------------------------------------------------------------*/
+
+static uint8_t frame_revision(const struct pithi_params *p) { return (uint8_t)p->value[REVISION]; }
 
 static pith_status check(const struct pithi_params *p, const char **detail) {
     if (p->base_dtype == PITH_NONE || p->base_dtype == p->dtype) return PITH_OK;
@@ -51,6 +60,7 @@ static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
 struct work {
     uint8_t *words, *more, *planes; /* a block of words each */
     uint8_t *spread, *symbols;      /* a byte for each element each */
+    uint16_t *escapes;
     void *pieces;
     size_t most; /* elements of the largest block, the most bytes of a piece */
 };
@@ -62,7 +72,8 @@ static struct work work_of(const struct pithi_params *p, uint8_t *scratch) {
     w.planes = w.more + words;
     w.spread = w.planes + words;
     w.symbols = w.spread + bytes;
-    w.pieces = w.symbols + bytes;
+    w.escapes = (uint16_t *)(void *)(w.symbols + bytes);
+    w.pieces = w.symbols + bytes + pithi_pad64(p->most * sizeof *w.escapes);
     return w;
 }
 
@@ -76,7 +87,7 @@ static int effort(const struct pithi_params *p) {
 
 static size_t scratch_bytes(const struct pithi_params *p) {
     return 3 * pithi_pad64(p->most * width_of(p)) + 2 * pithi_pad64(p->most) +
-           pithi_piece_scratch(p->most);
+           pithi_pad64(p->most * sizeof(uint16_t)) + pithi_piece_scratch(p->most);
 }
 
 static size_t coder_bytes(const struct pithi_params *p) {
@@ -94,15 +105,58 @@ static bool put_planes(struct pithi_pen *pen, const struct work *w, const uint8_
     return true;
 }
 
+/* Writes words as symbols of their tops and lower bits. */
+static bool put_tops(struct pithi_pen *pen, const struct work *w, const struct pithi_top *top,
+                     size_t count, size_t escapes) {
+    const unsigned planes = top->low / 8, width = top->low % 8;
+    const uint8_t head[TOPS_HEAD] = {(uint8_t)top->low, (uint8_t)top->base,
+                                     (uint8_t)(top->base >> 8)};
+    uint8_t *const string = w->planes + planes * count;
+    if (!pithi_pen_put(pen, head, sizeof head) || !pithi_piece_put(pen, w->most, w->symbols, count))
+        return false;
+    for (unsigned k = 0; k < planes; k++)
+        if (!pithi_piece_put(pen, w->most, w->planes + k * count, count)) return false;
+    if (width) pithi_top_pack(string, w->spread, width, count);
+    return pithi_pen_put(pen, string, pithi_top_bits_bytes(top, count)) &&
+           pithi_pen_put(pen, (const uint8_t *)w->escapes, escapes * sizeof *w->escapes);
+}
+
+/* Cuts words into symbols and lower bits where that pays. */
+static bool cut_tops(const struct pithi_block *b, const struct work *w, struct pithi_top *top,
+                     size_t *escapes) {
+    if (pithi_frame_revision(b->params) < 2 ||
+        !pithi_top_choose(top, w->words, b->params->dtype, b->count))
+        return false;
+    *escapes = pithi_top_cut(top, w->words, b->count, w->symbols, w->planes, w->spread, w->escapes);
+    return *escapes <= b->count / 16;
+}
+
+/* Returns the bits of symbols. From revision 2 on they are bytes, since rANS takes no more for
+ * them than what they say; words of one byte are symbols as they are. */
+static unsigned symbol_bits(const struct pithi_block *b, const struct work *w) {
+    const size_t width = width_of(b->params);
+    const unsigned bits = pithi_symbol_choose(w->words, width, b->count);
+    if (!bits || pithi_frame_revision(b->params) < 2) return bits;
+    return width > 1 ? 8 : 0;
+}
+
 /* Encodes the block; returns its bytes, 0 when they would be more than cap. */
 static size_t code(const struct pithi_block *b, bool update, uint8_t *dst, size_t cap) {
     const struct work w = work_of(b->params, b->scratch);
     const size_t width = width_of(b->params);
-    struct pithi_pen pen = {dst, cap, effort(b->params), w.pieces, b->coder};
+    struct pithi_pen pen = {dst,      cap,      effort(b->params),
+                            w.pieces, b->coder, pithi_block_rans_encode(b)};
     pithi_words_from(w.words, b->value, update ? b->base : NULL, b->params->dtype, b->count);
-    const unsigned bits = pithi_symbol_choose(w.words, width, b->count);
+    struct pithi_top top;
+    size_t escapes;
+    if (!update && cut_tops(b, &w, &top, &escapes))
+        return pithi_pen_put(&pen, (const uint8_t[]){HEAD_TOPS}, 1) &&
+                       put_tops(&pen, &w, &top, b->count, escapes)
+                   ? (size_t)(pen.at - dst)
+                   : 0;
+    const unsigned bits = symbol_bits(b, &w);
     const uint8_t head = (uint8_t)(bits | (update ? HEAD_UPDATE : 0u));
-    size_t escapes = b->count;
+    escapes = b->count;
     if (!pithi_pen_put(&pen, &head, 1)) return 0;
     if (bits) {
         escapes = pithi_symbols_from(w.symbols, w.words, w.words, width, bits, b->count, w.spread);
@@ -168,19 +222,48 @@ static const char *take_symbols(struct pithi_reader *r, const struct work *w, si
     return NULL;
 }
 
+static const char *take_tops(struct pithi_reader *r, const struct work *w, uint32_t dtype,
+                             size_t count) {
+    const uint8_t *const head = pithi_reader_take(r, TOPS_HEAD);
+    const unsigned bytes = (unsigned)pith_dtype_bytes(dtype);
+    if (!head) return "a block of tops is cut";
+    const struct pithi_top top = {bytes, head[0], pithi_get16(head + 1)};
+    if (!pithi_is_ordered(dtype) || bytes < 2 || top.low >= 8 * bytes || top.low + 16 < 8 * bytes)
+        return "tops that the dtype cannot have";
+    const uint8_t *planes[8];
+    const uint8_t *const symbols = pithi_piece_take(r, count, w->symbols);
+    if (!symbols) return "the symbols are damaged";
+    for (unsigned k = 0; k < top.low / 8; k++) {
+        planes[k] = pithi_piece_take(r, count, w->planes + k * count);
+        if (!planes[k]) return "a byte plane is damaged";
+    }
+    const uint8_t *const string = pithi_reader_take(r, pithi_top_bits_bytes(&top, count));
+    if (!string) return "the lower bits are cut";
+    if (top.low % 8) pithi_top_unpack(w->spread, string, top.low % 8, count);
+    const size_t escapes = pithi_top_escapes(symbols, count);
+    const uint8_t *const tops = pithi_reader_take(r, 2 * escapes);
+    if (!tops) return "the escapes are cut";
+    return pithi_top_join(&top, w->words, count, symbols, planes, w->spread, tops)
+               ? NULL
+               : "a top has too many bits";
+}
+
 static const char *take_words(const struct pithi_block *b, const struct work *w, bool *update) {
-    struct pithi_reader r = {b->bytes, b->length, w->pieces, b->coder};
+    struct pithi_reader r = {b->bytes, b->length, w->pieces, b->coder, pithi_block_rans_decode(b)};
     const uint8_t *const head = pithi_reader_take(&r, 1);
     if (!head) return "the block is empty";
     const unsigned bits = *head & HEAD_BITS;
     *update = *head & HEAD_UPDATE;
-    if (*head & ~(HEAD_BITS | HEAD_UPDATE) || bits > 8 || bits & (bits - 1))
+    const bool tops = *head == HEAD_TOPS && pithi_frame_revision(b->params) >= 2;
+    if (!tops && (*head & ~(HEAD_BITS | HEAD_UPDATE) || bits > 8 || bits & (bits - 1)))
         return "unknown coding of a block";
     if (*update && (b->params->base_dtype == PITH_NONE || b->params->key_frame))
         return "an update where there is no base";
     const size_t width = width_of(b->params);
     const char *fault = NULL;
-    if (bits)
+    if (tops)
+        fault = take_tops(&r, w, b->params->dtype, b->count);
+    else if (bits)
         fault = take_symbols(&r, w, width, bits, b->count);
     else if (!take_planes(&r, w, w->words, width, b->count))
         fault = "a byte plane is damaged";
@@ -229,7 +312,8 @@ static struct pithi_memory remember(const struct pithi_params *p) {
 
 const struct pithi_codec pithi_codec_lossless = {
     .id = 2,
-    .revision = 1,
+    .revision = 2,
+    .frame_revision = frame_revision,
     .name = "lossless",
     .summary = "exact: byte planes, or updates of a base, by zstd",
     .traits = PITH_TRAIT_LOSSLESS | PITH_TRAIT_BASE,

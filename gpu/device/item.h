@@ -231,7 +231,9 @@ PITHI_DEVICE int32_t pithi_header_judge(const struct pithi_device_plan *p, uint6
     if (differs ? differs[it->kind] == PITHI_HEADER_OTHER
                 : !pithi_header_mine(head, it->table + it->form->header, bytes))
         return PITH_ERR_MISMATCH;
-    return pithi_keys_legal(&p->device.free_keys, head) ? PITH_OK : PITH_ERR_CORRUPT;
+    if (pithi_keys_legal(&p->device.free_keys, head)) return PITH_OK;
+    return head[PITHI_AT_REVISION] > p->device.free_keys.revision ? PITH_ERR_NEWER
+                                                                  : PITH_ERR_CORRUPT;
 }
 
 /* The same, and of what a frame of fixed size has besides blocks and their checksums. */

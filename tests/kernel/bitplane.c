@@ -193,7 +193,8 @@ static void bench_tiles(const struct level *level, struct bench *b) {
             if (t < fill) fill = t;
             t = roofline_clock();
             for (size_t i = 0; i < TILES; i++) {
-                struct pithi_reader r = {b->bytes + i * b->length, b->length, b->scratch, NULL};
+                struct pithi_reader r = {b->bytes + i * b->length, b->length, b->scratch, NULL,
+                                         NULL};
                 pithi_strip_take(&p, &r, &q, b->x + i * TILE, true);
             }
             t = roofline_clock() - t;

@@ -53,6 +53,8 @@ struct ref_codec {
     enum ref_status (*read_section)(const uint8_t *body, uint64_t length, struct ref_frame *f);
     /* The parameters, and rules across them, the dtypes and the block size. */
     enum ref_status (*check)(const struct ref_frame *f);
+    /* The revision that frames with these parameters must have, 0: any. NULL: the first. */
+    unsigned (*only_revision)(const struct ref_frame *f);
     /* Whether the rate is fixed. NULL: never. */
     bool (*fixed)(const struct ref_frame *f);
     /* Whether frames with a base declare its hash. NULL: always. */
@@ -77,7 +79,7 @@ struct ref_codec {
 /* ---- refdec_header.c: header and sections ----------------------------------------------------*/
 struct ref_frame {
     const struct ref_codec *codec;
-    unsigned dtype, base_dtype, ndim;
+    unsigned revision, dtype, base_dtype, ndim;
     uint64_t dim[8], n;
     uint64_t block; /* elements */
     bool key, checksums, wide;
@@ -187,6 +189,7 @@ void ref_put_exempt(const struct ref_frame *f, const uint8_t *bytes, uint8_t *ou
 struct ref_reader {
     const uint8_t *bytes;
     size_t left;
+    bool rans; /* pieces may be rANS strings */
 };
 bool ref_take(struct ref_reader *r, size_t count, const uint8_t **bytes);
 bool ref_bit(const uint8_t *bytes, uint64_t i);
@@ -205,6 +208,10 @@ bool ref_coded(struct ref_reader *r, uint64_t n, uint32_t *words);
 /* The number that a word stands for: 0, -1, 1, -2 ... */
 int32_t ref_number(uint32_t word);
 void ref_put_value(const struct ref_frame *f, int32_t code, uint8_t *out, uint64_t i);
+/* A rANS string of n symbols (refdec_words.c). */
+bool ref_rans(const uint8_t *bytes, size_t length, uint8_t *out, size_t n);
+/* Any revision (refdec_header.c). */
+unsigned ref_any_revision(const struct ref_frame *f);
 /* A coded string of codec 2 that must give n bytes. */
 bool ref_unzstd(const uint8_t *bytes, size_t length, uint8_t *out, size_t n);
 

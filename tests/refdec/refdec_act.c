@@ -114,7 +114,7 @@ static void read_codes(const struct ref_tile *t, unsigned form, const uint8_t *m
 }
 
 static bool read_block(const struct ref_block *b, uint8_t *map, uint32_t *words, int32_t *codes) {
-    struct ref_reader r = {b->bytes, b->length};
+    struct ref_reader r = {b->bytes, b->length, b->frame->revision >= 2};
     struct ref_exact exact;
     const uint8_t *head;
     uint64_t m = 0;
@@ -162,12 +162,13 @@ static enum ref_status check(const struct ref_frame *f) { return ref_check_bound
 
 const struct ref_codec ref_codec_act = {
     .name = "act",
-    .revision = 1,
+    .revision = 2,
     .dtypes = 0x1E,
     .bases = 1,
     .section = BOUND,
     .read_section = ref_read_bound,
     .check = check,
+    .only_revision = ref_any_revision,
     .cut = cut,
     .block_bytes = ref_plain_bytes,
     .decode = decode,

@@ -150,7 +150,7 @@ static bool legal(const struct ref_block *b, unsigned method, unsigned order) {
 }
 
 static bool read_block(const struct ref_block *b, uint32_t *words, int32_t *codes, double *y) {
-    struct ref_reader r = {b->bytes, b->length};
+    struct ref_reader r = {b->bytes, b->length, b->frame->revision >= 2};
     struct ref_exact exact;
     const uint8_t *head;
     if (!ref_take(&r, 2, &head) || !legal(b, head[0], head[1])) return false;
@@ -209,14 +209,19 @@ static bool cut(struct ref_frame *f) { return ref_cut_tiles(f, cubes); }
 
 static enum ref_status check(const struct ref_frame *f) { return ref_check_bounded(f, 3, 5, 8); }
 
+static unsigned only_revision(const struct ref_frame *f) {
+    return f->parameter[1] == 0 ? 1 : 0; /* mode fast has no pieces */
+}
+
 const struct ref_codec ref_codec_eb = {
     .name = "eb",
-    .revision = 1,
+    .revision = 2,
     .dtypes = 0x1E,
     .bases = 1,
     .section = BOUND,
     .read_section = ref_read_bound,
     .check = check,
+    .only_revision = only_revision,
     .cut = cut,
     .block_bytes = ref_plain_bytes,
     .decode = decode,

@@ -111,7 +111,7 @@ static void put_rows(const struct ref_block *b, const struct block *x) {
 }
 
 static bool read_block(const struct ref_block *b, struct block *x) {
-    struct ref_reader r = {b->bytes, b->length};
+    struct ref_reader r = {b->bytes, b->length, b->frame->revision >= 2};
     struct ref_exact exact;
     const uint8_t *head;
     if (!ref_take(&r, 4, &head) || head[0] & 0xC8) return false;
@@ -170,14 +170,19 @@ static enum ref_status check(const struct ref_frame *f) {
     return REF_OK;
 }
 
+static unsigned only_revision(const struct ref_frame *f) {
+    return f->parameter[1] == 0 ? 1 : 0; /* mode fast has no strings to code */
+}
+
 const struct ref_codec ref_codec_embed = {
     .name = "embed",
-    .revision = 1,
+    .revision = 2,
     .dtypes = 0x1E,
     .bases = 1,
     .section = BOUND,
     .read_section = ref_read_bound,
     .check = check,
+    .only_revision = only_revision,
     .cut = cut,
     .block_bytes = ref_plain_bytes,
     .decode = decode,

@@ -167,6 +167,11 @@ static void note(const struct ref_frame *f) {
 
 /* ---- All -------------------------------------------------------------------------------------*/
 
+unsigned ref_any_revision(const struct ref_frame *f) {
+    (void)f;
+    return 0;
+}
+
 static enum ref_status begin(const uint8_t *bytes, size_t length, uint64_t *header,
                              uint64_t *sections) {
     static const uint8_t magic[4] = {0xF1, 'P', 'T', 'H'};
@@ -190,6 +195,7 @@ enum ref_status ref_header(const uint8_t *bytes, size_t length, struct ref_frame
     f->codec = codecs[bytes[5]];
     if (bytes[11] > 7 || !f->codec || bytes[6] > f->codec->revision) return REF_NEWER;
     REJECT_IF(bytes[6] == 0);
+    f->revision = bytes[6];
     f->dtype = bytes[7];
     f->base_dtype = bytes[8];
     f->ndim = bytes[9];
@@ -201,6 +207,8 @@ enum ref_status ref_header(const uint8_t *bytes, size_t length, struct ref_frame
     f->header_bytes = header + sections;
     f->block = UINT64_C(1) << (bytes[10] & 31);
     TRY(check_parameters(f, bytes[10]));
+    const unsigned only = f->codec->only_revision ? f->codec->only_revision(f) : 1;
+    REJECT_IF(only && f->revision != only);
     TRY(read_shape(bytes, f));
     REJECT_IF(f->codec->cut && !f->codec->cut(f));
     TRY(read_sections(bytes + header, sections, f));

@@ -260,7 +260,7 @@ static bool take_codes(const struct ref_frame *f, struct ref_reader *r, uint64_t
 /* The page that a coded block stands for; zeros where it has padding. */
 static bool take_page(const struct ref_block *b, uint64_t tokens, uint8_t *page, uint8_t *scratch) {
     const struct ref_frame *f = b->frame;
-    struct ref_reader r = {b->bytes, b->length};
+    struct ref_reader r = {b->bytes, b->length, false};
     const uint8_t *bound, *places, *values;
     const uint64_t outliers = groups_of(f, tokens) * outliers_of(f);
     uint8_t *to = page + scales_bytes(f, tokens) + ref_pad16(tokens * f->heads * head_bytes(f));

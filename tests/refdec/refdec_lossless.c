@@ -69,8 +69,10 @@ static bool piece(struct ref_reader *r, size_t n, bool may_be_sparse, uint8_t *o
         memset(out, *bytes, n);
         return true;
     }
-    if (*kind == 2) {
+    if (*kind == 4 && !r->rans) return false;
+    if (*kind == 2 || *kind == 4) {
         if (!ref_take(r, 3, &u24) || !ref_take(r, ref_le(u24, 3), &bytes)) return false;
+        if (*kind == 4) return ref_rans(bytes, ref_le(u24, 3), out, n);
         return ref_unzstd(bytes, ref_le(u24, 3), out, n);
     }
     if (*kind != 3 || !may_be_sparse) return false;
@@ -171,11 +173,45 @@ static bool read_words(struct ref_reader *r, struct words *x) {
     return r->left == 0;
 }
 
+/* Words as tops and lower bits, straight to values. */
+static bool read_tops(struct ref_reader *r, const struct ref_block *b) {
+    const unsigned bytes = ref_dtype_bytes(b->frame->dtype), w = 8 * bytes;
+    const uint8_t *head, *rest, *tops;
+    if (!ref_take(r, 3, &head)) return false;
+    const unsigned v = head[0];
+    if (!is_float(b->frame->dtype) || bytes == 1 || v >= w || w - v > 16) return false;
+    uint8_t *const symbols = malloc(b->count), *const planes = malloc(b->count * 8);
+    size_t e = 0;
+    bool good = symbols && planes && piece(r, b->count, true, symbols);
+    for (unsigned k = 0; good && k < v / 8; k++)
+        good = piece(r, b->count, true, planes + k * b->count);
+    for (size_t i = 0; good && i < b->count; i++) e += symbols[i] == 255;
+    good = good && ref_take(r, v % 8 * ((b->count + 7) / 8), &rest) && ref_take(r, 2 * e, &tops);
+    for (size_t i = 0; good && i < b->count; i++) {
+        uint64_t top = symbols[i] ? (ref_le(head + 1, 2) + symbols[i]) & mask(w - v) : 0;
+        if (symbols[i] == 255) {
+            top = ref_le(tops, 2);
+            tops += 2;
+        }
+        uint64_t word = top << v;
+        for (unsigned k = 0; k < v / 8; k++) word |= (uint64_t)planes[k * b->count + i] << 8 * k;
+        for (unsigned k = 0; k < v % 8; k++)
+            word |= (uint64_t)ref_bit(rest, i * (v % 8) + k) << (v / 8 * 8 + k);
+        put(b->out + i * bytes, value_of(word, b->frame->dtype, w), bytes);
+        good = top <= mask(w - v);
+    }
+    if (good) REF_CASE("lossless bytes of words with tops", 0x114, bytes);
+    free(symbols);
+    free(planes);
+    return good && r->left == 0;
+}
+
 static enum ref_status decode_words(const struct ref_block *b) {
     const unsigned bytes = ref_dtype_bytes(b->frame->dtype);
     const uint8_t *head;
-    struct ref_reader r = {b->bytes, b->length};
+    struct ref_reader r = {b->bytes, b->length, b->frame->revision >= 2};
     if (!ref_take(&r, 1, &head)) return REF_CORRUPT;
+    if (*head == 9 && r.rans) return read_tops(&r, b) ? REF_OK : REF_CORRUPT;
     const bool update = *head & 16;
     struct words x = {.c = b->count, .e = b->count, .k = *head & 15, .bytes = bytes};
     if (*head >> 5 || (x.k != 0 && x.k != 1 && x.k != 2 && x.k != 4 && x.k != 8))
@@ -209,10 +245,11 @@ static bool base_hash(const struct ref_frame *f) { return !f->parameter[1]; }
 
 const struct ref_codec ref_codec_lossless = {
     .name = "lossless",
-    .revision = 1,
+    .revision = 2,
     .dtypes = 0xFFFE,
     .bases = 0xFFFF,
     .check = check,
+    .only_revision = ref_any_revision,
     .base_hash = base_hash,
     .block_bytes = ref_plain_bytes,
     .decode = decode,

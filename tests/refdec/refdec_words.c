@@ -175,3 +175,116 @@ void ref_put_value(const struct ref_frame *f, int32_t code, uint8_t *out, uint64
         ref_store(out, i, f->dtype, u);
     }
 }
+
+/* ---- rANS strings ----------------------------------------------------------------------------*/
+
+/* A bit string, least significant bit first, with as many zeros as wanted behind it. */
+struct bit_string {
+    const uint8_t *bytes;
+    size_t bits, at;
+};
+
+static unsigned take_number(struct bit_string *s, unsigned count) {
+    unsigned number = 0;
+    for (unsigned k = 0; k < count; k++, s->at++) {
+        const bool good = s->at < s->bits;
+        if (good) number |= (unsigned)ref_bit(s->bytes, s->at) << k;
+    }
+    return number;
+}
+
+static unsigned take_length(struct bit_string *s, unsigned before) {
+    if (take_number(s, 1) == 0) return before;
+    if (take_number(s, 1) == 1) return take_number(s, 4);
+    return take_number(s, 1) ? before + 1 : before - 1;
+}
+
+/* The frequencies of symbols a to z, and how many bytes their table has. */
+static bool read_frequencies(const uint8_t *bytes, size_t length, unsigned p, unsigned a,
+                             unsigned z, unsigned *f, size_t *table) {
+    struct bit_string s = {bytes, 8 * length, 0};
+    unsigned before = 0, sum = 0, rests = 0, rest = 0;
+    for (unsigned symbol = a; symbol <= z; symbol++) {
+        const unsigned l = take_length(&s, before);
+        if (l == 15) {
+            rests++;
+            rest = symbol;
+            continue;
+        }
+        if (l > 12) return false;
+        before = l;
+        if (l == 0) continue;
+        const unsigned kept = l - 1 < p ? l - 1 : p;
+        f[symbol] = (1u << kept) + take_number(&s, kept);
+        f[symbol] <<= l - 1 - kept;
+        sum += f[symbol];
+    }
+    *table = (s.at + 7) / 8;
+    if (s.at > s.bits || rests != 1 || sum == 0 || sum > 4095) return false;
+    f[rest] = 4096 - sum;
+    bool good = f[a] && f[z];
+    for (size_t i = s.at; i % 8; i++) good = good && !ref_bit(bytes, i);
+    return good;
+}
+
+/* The first symbol from s on that has slots, and a bucket of w slots or more, or fewer; 256: none.
+ * */
+static unsigned find_symbol(const unsigned *f, unsigned s, unsigned w, bool main) {
+    while (s < 256 && (f[s] == 0 || (f[s] >= w) != main)) s++;
+    return s;
+}
+
+/* To which symbol each slot belongs. */
+static void fill_slots(const unsigned *f, uint8_t *symbol) {
+    unsigned kinds = 0, buckets = 32;
+    for (unsigned s = 0; s < 256; s++) kinds += f[s] > 0;
+    while (buckets < kinds) buckets *= 2;
+    const unsigned w = 4096 / buckets;
+    unsigned main = find_symbol(f, 0, w, true), rare = find_symbol(f, 0, w, false);
+    unsigned left = f[main];
+    for (unsigned t = 0; t < 4096; t += w) {
+        const unsigned others = left >= w && rare < 256 ? f[rare] : 0;
+        for (unsigned i = 0; i < w - others; i++) {
+            symbol[t + i] = (uint8_t)main;
+            if (--left) continue;
+            main = find_symbol(f, main + 1, w, true);
+            left = main < 256 ? f[main] : 0;
+        }
+        for (unsigned i = w - others; i < w; i++) symbol[t + i] = (uint8_t)rare;
+        if (others) rare = find_symbol(f, rare + 1, w, false);
+    }
+}
+
+bool ref_rans(const uint8_t *bytes, size_t length, uint8_t *out, size_t n) {
+    unsigned f[256] = {0}, k[4096], seen[256] = {0};
+    uint8_t symbol[4096];
+    uint32_t x[128];
+    if (length < 3) return false;
+    const unsigned log2 = bytes[0] & 15, p = bytes[0] >> 4;
+    if (log2 > 7 || p > 11 || bytes[1] >= bytes[2]) return false;
+    const size_t states = (size_t)1 << log2;
+    size_t table;
+    if (!read_frequencies(bytes + 3, length - 3, p, bytes[1], bytes[2], f, &table)) return false;
+    if (length - 3 - table < 4 * states) return false;
+    fill_slots(f, symbol);
+    for (unsigned t = 0; t < 4096; t++) k[t] = seen[symbol[t]]++;
+    const uint8_t *at = bytes + 3 + table, *const end = bytes + length;
+    for (size_t j = 0; j < states; j++, at += 4) {
+        x[j] = (uint32_t)ref_le(at, 4);
+        if (x[j] < 65536) return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        uint32_t *const state = &x[i % states];
+        const unsigned t = *state % 4096;
+        out[i] = symbol[t];
+        *state = f[out[i]] * (*state / 4096) + k[t];
+        if (*state >= 65536) continue;
+        if (end - at < 2) return false;
+        *state = *state * 65536 + (uint32_t)ref_le(at, 2);
+        at += 2;
+    }
+    for (size_t j = 0; j < states; j++)
+        if (x[j] != 65536) return false;
+    REF_CASE("states of rANS strings", 0xA, log2);
+    return at == end;
+}

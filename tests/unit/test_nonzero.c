@@ -70,7 +70,7 @@ static void release(const struct memory *m) {
 /* Bytes written to `to`, 0 when the capacity is too small. */
 static size_t put(const uint8_t *map, const uint32_t *extent, int level, const struct memory *m,
                   uint8_t *to, size_t cap) {
-    struct pithi_pen pen = {to, cap, level, m->scratch, m->coder};
+    struct pithi_pen pen = {to, cap, level, m->scratch, m->coder, pithi_rans_encode_c};
     return pithi_zeros_put(&pen, MOST, map, extent) ? (size_t)(pen.at - to) : 0;
 }
 
@@ -78,7 +78,7 @@ static bool take(const uint8_t *bytes, size_t length, const uint32_t *extent,
                  const struct memory *m, const uint8_t *wanted) {
     const size_t whole = (elements(extent) + 7) / 8;
     uint8_t *const exact = copy_of(bytes, length), *const map_memory = allocate(whole);
-    struct pithi_reader r = {exact, length, m->scratch, m->coder};
+    struct pithi_reader r = {exact, length, m->scratch, m->coder, pithi_rans_decode_c};
     const uint8_t *const map = pithi_zeros_take(&r, MOST, map_memory, extent);
     const bool good = map && r.left == 0 && (!wanted || memcmp(map, wanted, whole) == 0);
     CHECK(!map || elements(extent) % 8 == 0 || map[whole - 1] >> elements(extent) % 8 == 0);
@@ -173,7 +173,7 @@ static void a_piece_wins_a_tie(void **unused) {
         const size_t whole = (extent[3] + 7) / 8;
         uint8_t map[20], bytes[64], piece[64];
         make_map(i % 5 ? MAP_FEW : MAP_BLOBS, extent, map);
-        struct pithi_pen pen = {piece, sizeof piece, 1, m.scratch, m.coder};
+        struct pithi_pen pen = {piece, sizeof piece, 1, m.scratch, m.coder, pithi_rans_encode_c};
         CHECK(pithi_piece_put(&pen, MOST, map, whole));
         const size_t length = put(map, extent, 1, &m, bytes, sizeof bytes);
         const size_t other = 1 + (size_t)(pen.at - piece);

@@ -300,7 +300,7 @@ static struct tile draw_tile(void) {
 }
 
 static const char *take(const struct tile *t, const uint8_t *bytes, size_t length, int32_t *codes) {
-    struct pithi_reader r = {bytes, length, allocate(pithi_strip_scratch(t->count)), NULL};
+    struct pithi_reader r = {bytes, length, allocate(pithi_strip_scratch(t->count)), NULL, NULL};
     const char *const wrong = pithi_strip_take(&t->p, &r, NULL, codes, false);
     CHECK(wrong || bytes != t->packed || r.left == 0);
     free(r.scratch);

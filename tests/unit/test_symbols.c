@@ -114,7 +114,7 @@ static void bytes_by_hand(void **state) {
         struct pithi_entropy *const coder = coder_of(c->count, PITHI_ENTROPY_LEVEL_NONE);
         uint8_t *const bytes = copy_of(c->bytes, c->length);
         uint32_t *const words = allocate(32 * sizeof *words);
-        struct pithi_reader r = {bytes, c->length, scratch, coder};
+        struct pithi_reader r = {bytes, c->length, scratch, coder, pithi_rans_decode_c};
         const char *const fault = pithi_symbols_take(&r, pithi_bitplane_unpack_c, words, c->count);
         context("%s", c->what);
         CHECK((fault != NULL) == (strncmp(c->what, "bad", 3) == 0));
@@ -144,7 +144,7 @@ static void fill(uint32_t *words, size_t count, const struct mixture *m) {
 /* In parts of ever more groups: the same words. */
 static void check_parts(const uint32_t *words, size_t count, const uint8_t *bytes, size_t length,
                         void *scratch, struct pithi_entropy *coder) {
-    struct pithi_reader r = {bytes, length, scratch, coder};
+    struct pithi_reader r = {bytes, length, scratch, coder, pithi_rans_decode_c};
     struct pithi_symbols coded;
     CHECK(!pithi_symbols_open(&coded, &r, pithi_bitplane_unpack_c, count));
     for (size_t at = 0, n = 0; at < count; at += n) {
@@ -166,24 +166,25 @@ static size_t there_and_back(const uint32_t *words, size_t count, int level, boo
     const size_t most = 5 * count + 1000, groups = (count + 15) / 16;
     uint8_t *const bytes = allocate(most);
     uint32_t *const back = allocate(groups * 16 * sizeof *back);
-    struct pithi_pen pen = {bytes, most, level, scratch, coder};
+    pithi_rans_encode_fn *const rans = count % 2 ? pithi_rans_encode_c : NULL;
+    struct pithi_pen pen = {bytes, most, level, scratch, coder, rans};
     CHECK(pithi_symbols_put(&pen, count, pithi_bitplane_pack_c, words, count));
     const size_t length = (size_t)(pen.at - bytes);
     CHECK(pen.capacity == most - length);
     for (size_t cut = 0; cut <= length; cut += cuts && cut < length ? 1 : length - cut + 1) {
         uint8_t *const copy = copy_of(bytes, cut);
-        struct pithi_reader r = {copy, cut, read, coder};
+        struct pithi_reader r = {copy, cut, read, coder, pithi_rans_decode_c};
         context("%zu of %zu bytes", cut, length);
         const char *const fault = pithi_symbols_take(&r, pithi_bitplane_unpack_c, back, count);
         CHECK((cut < length) == (fault != NULL));
         if (cut == length) CHECK(r.left == 0);
-        struct pithi_pen small = {copy, cut, level, scratch, coder};
+        struct pithi_pen small = {copy, cut, level, scratch, coder, rans};
         if (cuts)
             CHECK(cut >= length ||
                   !pithi_symbols_put(&small, count, pithi_bitplane_pack_c, words, count));
         free(copy);
     }
-    struct pithi_reader r = {bytes, length, read, coder};
+    struct pithi_reader r = {bytes, length, read, coder, pithi_rans_decode_c};
     CHECK(!pithi_symbols_take(&r, pithi_bitplane_unpack_c, back, count));
     CHECK(memcmp(back, words, count * sizeof *back) == 0);
     check_parts(words, count, bytes, length, read, coder);
@@ -260,7 +261,8 @@ static void more_than_three_in_five_are_sparse(void **state) {
     for (size_t zeros = 0; zeros <= COUNT; zeros++) {
         uint32_t words[COUNT] = {0};
         uint8_t bytes[100] = {0};
-        struct pithi_pen pen = {bytes, sizeof bytes, PITHI_ENTROPY_LEVEL_NONE, scratch, coder};
+        struct pithi_pen pen = {bytes,   sizeof bytes, PITHI_ENTROPY_LEVEL_NONE,
+                                scratch, coder,        pithi_rans_encode_c};
         for (size_t i = zeros; i < COUNT; i++) words[i] = 1;
         CHECK(pithi_symbols_put(&pen, COUNT, pithi_bitplane_pack_c, words, COUNT));
         context("%zu zeros, %u low bits, form %u", zeros, bytes[0], bytes[1]);
@@ -314,7 +316,8 @@ static void low_bits_are_the_fewest_that_cost_least(void **state) {
             const struct two_kinds w = {eighths, narrow};
             for (size_t i = 0; i < COUNT; i++)
                 words[i] = random_word() >> (i % 8 < eighths ? 12 : 32 - narrow);
-            struct pithi_pen pen = {bytes, sizeof bytes, PITHI_ENTROPY_LEVEL_NONE, scratch, coder};
+            struct pithi_pen pen = {bytes,   sizeof bytes, PITHI_ENTROPY_LEVEL_NONE,
+                                    scratch, coder,        pithi_rans_encode_c};
             CHECK(pithi_symbols_put(&pen, COUNT, pithi_bitplane_pack_c, words, COUNT));
             context("%u in 8 are wide, others %u bits: %u low bits, expected %u", eighths, narrow,
                     bytes[0], fewest_low_bits(&w));
@@ -420,7 +423,7 @@ static void gaps_end_with_the_words(void **state) {
     const size_t size = pithi_symbols_take_scratch(COUNT);
     uint8_t *const scratch = memset(allocate(size + BEYOND), 0xA5, size + BEYOND);
     uint32_t *const words = allocate(COUNT * sizeof *words);
-    struct pithi_reader r = {bytes, sizeof bytes, scratch, NULL};
+    struct pithi_reader r = {bytes, sizeof bytes, scratch, NULL, NULL};
     CHECK(pithi_symbols_take(&r, pithi_bitplane_unpack_c, words, COUNT));
     for (size_t i = size; i < size + BEYOND; i++) CHECK(scratch[i] == 0xA5);
     free(scratch);

@@ -1,0 +1,410 @@
+/* rans_avx2.c - rANS strings for AVX2: tables in registers where symbols are few, else gathers.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <immintrin.h>
+#include <string.h>
+
+#include "codec.h"
+#include "common/endian.h"
+
+enum { MOST = PITHI_RANS_STATES_MOST / 8 };
+
+/* ---- Lanes of a mask -------------------------------------------------------------------------
+ * For a mask m of eight lanes, a byte for each lane i: its rank, the number of lanes below it that
+ * are in the mask; and the numbers of the lanes in the mask, ascending, in the last bytes. */
+
+#define COUNT4(m) (((m)&1) + ((m) >> 1 & 1) + ((m) >> 2 & 1) + ((m) >> 3 & 1))
+#define COUNT(m) ((unsigned)(COUNT4(m) + COUNT4((m) >> 4)))
+#define RANK(m, i) COUNT((m) & ((1 << (i)) - 1))
+#define RANK_AT(m, i) (uint64_t) RANK(m, i) << 8 * (i)
+#define LANE_AT(m, i) (uint64_t)((m) >> (i)&1 ? (i) : 0) << 8 * ((8 - COUNT(m) + RANK(m, i)) & 7)
+#define LANES_8(at, m) \
+    (at(m, 0) | at(m, 1) | at(m, 2) | at(m, 3) | at(m, 4) | at(m, 5) | at(m, 6) | at(m, 7))
+#define ROW_4(at, m) LANES_8(at, m), LANES_8(at, m + 1), LANES_8(at, m + 2), LANES_8(at, m + 3)
+#define ROW_16(at, m) ROW_4(at, m), ROW_4(at, m + 4), ROW_4(at, m + 8), ROW_4(at, m + 12)
+#define ROW_64(at, m) ROW_16(at, m), ROW_16(at, m + 16), ROW_16(at, m + 32), ROW_16(at, m + 48)
+#define ALL(at) ROW_64(at, 0), ROW_64(at, 64), ROW_64(at, 128), ROW_64(at, 192)
+
+static const uint64_t ranks[256] = {ALL(RANK_AT)}, numbers[256] = {ALL(LANE_AT)};
+
+/* ---- Tables of bytes -------------------------------------------------------------------------*/
+
+/* A table of 16 * parts bytes, looked up by 32 lanes at once. Of an index, part k keeps the low
+ * four bits where the index is in it, and otherwise sets bit 7, for which a shuffle gives 0. */
+enum { PARTS_MOST = 8 };
+
+struct bytes {
+    __m256i part[PARTS_MOST];
+};
+
+static inline void table_of(struct bytes *t, const uint8_t *from, unsigned parts) {
+    for (unsigned k = 0; k < parts; k++)
+        t->part[k] = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(from + 16 * k)));
+}
+
+static inline void index_of(struct bytes *to, __m256i index, unsigned parts) {
+    for (unsigned k = 0; k < parts; k++)
+        to->part[k] = _mm256_adds_epu8(_mm256_xor_si256(index, _mm256_set1_epi8((char)(16 * k))),
+                                       _mm256_set1_epi8(0x70));
+}
+
+static inline __m256i look_up(const struct bytes *t, const struct bytes *index, unsigned parts) {
+    __m256i x = _mm256_shuffle_epi8(t->part[0], index->part[0]);
+    for (unsigned k = 1; k < parts; k++)
+        x = _mm256_or_si256(x, _mm256_shuffle_epi8(t->part[k], index->part[k]));
+    return x;
+}
+
+/* ---- Order of lanes --------------------------------------------------------------------------
+ * Four vectors of eight states become one of 32 bytes: in either half, four bytes of each. */
+
+static inline __m256i in_order(__m256i bytes) {
+    return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+static inline __m256i out_of_order(__m256i bytes) {
+    return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7));
+}
+
+/* The 32-bit lanes of vector k, from the low and the high bytes of 16-bit numbers. */
+static inline __m256i widen(__m256i low, __m256i high, unsigned k) {
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256i x = k < 2 ? _mm256_unpacklo_epi8(low, high) : _mm256_unpackhi_epi8(low, high);
+    return k % 2 ? _mm256_unpackhi_epi16(x, zero) : _mm256_unpacklo_epi16(x, zero);
+}
+
+static inline __m256i lanes(uint64_t bytes) {
+    return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)bytes));
+}
+
+/* ---- Decode ----------------------------------------------------------------------------------*/
+
+/* Tables of 2^k buckets: `split` for each, the others for its first symbol, then for its second.
+ * */
+struct buckets {
+    struct bytes split, symbol, frequency[2], bias[2];
+    unsigned parts;
+    __m128i log2_width;
+    __m256i inside, second;
+};
+
+static void buckets_of(struct buckets *b, const struct pithi_rans_decoder *t) {
+    uint8_t split[64], table[5][128];
+    const unsigned count = PITHI_RANS_SLOTS >> t->log2_width;
+    for (unsigned j = 0; j < count; j++) {
+        const struct pithi_rans_bucket *const from = &t->bucket[j];
+        split[j] = (uint8_t)from->split;
+        for (unsigned k = 0; k < 2; k++) {
+            table[0][j + k * count] = from->symbol[k];
+            table[1][j + k * count] = (uint8_t)from->frequency[k];
+            table[2][j + k * count] = (uint8_t)(from->frequency[k] >> 8);
+            table[3][j + k * count] = (uint8_t)from->bias[k];
+            table[4][j + k * count] = (uint8_t)(from->bias[k] >> 8);
+        }
+    }
+    b->parts = count / 8;
+    table_of(&b->split, split, b->parts / 2);
+    table_of(&b->symbol, table[0], b->parts);
+    for (unsigned k = 0; k < 2; k++) {
+        table_of(&b->frequency[k], table[1 + k], b->parts);
+        table_of(&b->bias[k], table[3 + k], b->parts);
+    }
+    b->log2_width = _mm_cvtsi32_si128((int)t->log2_width);
+    b->inside = _mm256_set1_epi16((short)((1 << t->log2_width) - 1));
+    b->second = _mm256_set1_epi8((char)count);
+}
+
+static inline __m256i renormalise(__m256i x, const uint8_t **words) {
+    const __m256i low = _mm256_cmpeq_epi32(_mm256_srli_epi32(x, 16), _mm256_setzero_si256());
+    const unsigned mask = (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(low));
+    const __m256i next =
+        _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)*words));
+    const __m256i word = _mm256_permutevar8x32_epi32(next, lanes(ranks[mask]));
+    *words += 2 * (size_t)_mm_popcnt_u32(mask);
+    return _mm256_blendv_epi8(x, _mm256_or_si256(_mm256_slli_epi32(x, 16), word), low);
+}
+
+/* Decodes the symbols of 32 states and leaves what the states are before they are renormalised. */
+static inline void decode_32(const struct buckets *b, unsigned parts, __m256i x[4], uint8_t *dst) {
+    const __m256i slots = _mm256_set1_epi32(PITHI_RANS_SLOTS - 1);
+    __m256i slot[2], bucket[2], inside[2];
+    for (unsigned h = 0; h < 2; h++) {
+        slot[h] = _mm256_packus_epi32(_mm256_and_si256(x[2 * h], slots),
+                                      _mm256_and_si256(x[2 * h + 1], slots));
+        bucket[h] = _mm256_srl_epi16(slot[h], b->log2_width);
+        inside[h] = _mm256_and_si256(slot[h], b->inside);
+    }
+    struct bytes index;
+    const __m256i at = _mm256_packus_epi16(inside[0], inside[1]);
+    __m256i number = _mm256_packus_epi16(bucket[0], bucket[1]);
+    index_of(&index, number, parts / 2);
+    const __m256i split = look_up(&b->split, &index, parts / 2);
+    const __m256i is_second = _mm256_cmpeq_epi8(_mm256_max_epu8(at, split), at);
+    number = _mm256_add_epi8(number, _mm256_and_si256(is_second, b->second));
+    index_of(&index, number, parts);
+    _mm256_storeu_si256((__m256i *)(void *)dst, in_order(look_up(&b->symbol, &index, parts)));
+    const __m256i f0 = look_up(&b->frequency[0], &index, parts);
+    const __m256i f1 = look_up(&b->frequency[1], &index, parts);
+    const __m256i b0 = look_up(&b->bias[0], &index, parts);
+    const __m256i b1 = look_up(&b->bias[1], &index, parts);
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256i number16[2] = {_mm256_add_epi16(slot[0], _mm256_unpacklo_epi8(b0, b1)),
+                                 _mm256_add_epi16(slot[1], _mm256_unpackhi_epi8(b0, b1))};
+    for (unsigned k = 0; k < 4; k++) {
+        const __m256i high =
+            _mm256_mullo_epi32(_mm256_srli_epi32(x[k], PITHI_RANS_LOG2_SLOTS), widen(f0, f1, k));
+        const __m256i low = k % 2 ? _mm256_unpackhi_epi16(number16[k / 2], zero)
+                                  : _mm256_unpacklo_epi16(number16[k / 2], zero);
+        x[k] = _mm256_add_epi32(high, low);
+    }
+}
+
+/* Rows of symbols, one of each state, while there are words for all. Returns how many symbols. */
+static inline size_t decode_rows(const struct buckets *b, unsigned parts, unsigned vectors,
+                                 __m256i *x, const uint8_t **words, const uint8_t *end,
+                                 uint8_t *dst, size_t n) {
+    const size_t row = 8 * vectors;
+    size_t i = 0;
+    for (; n - i >= row && (size_t)(end - *words) >= 2 * row; i += row) {
+        for (unsigned v = 0; v < vectors; v += 4) decode_32(b, parts, x + v, dst + i + 8 * v);
+        for (unsigned v = 0; v < vectors; v++) x[v] = renormalise(x[v], words);
+    }
+    return i;
+}
+
+/* ---- Decode, with more symbols or fewer states ------------------------------------------------*/
+
+/* Of each slot: its symbol in the low 8 bits, then 12 bits of the frequency, 12 of its number. */
+static void slots_of(uint32_t slot[PITHI_RANS_SLOTS], const struct pithi_rans_decoder *t) {
+    const unsigned width = 1u << t->log2_width;
+    for (unsigned at = 0; at < PITHI_RANS_SLOTS; at += width) {
+        const struct pithi_rans_bucket *const b = &t->bucket[at >> t->log2_width];
+        for (unsigned k = 0, i = 0; k < 2; k++) {
+            const uint32_t of_first = b->symbol[k] | (uint32_t)b->frequency[k] << 8 |
+                                      (uint32_t)(uint16_t)(at + b->bias[k]) << 20;
+            for (const unsigned end = k ? width : b->split; i < end; i++)
+                slot[at + i] = of_first + ((uint32_t)i << 20);
+        }
+    }
+}
+
+static inline __m256i decode_8(const uint32_t *slot, __m256i x, uint8_t *dst) {
+    const __m256i entry =
+        _mm256_i32gather_epi32((const int *)(const void *)slot,
+                               _mm256_and_si256(x, _mm256_set1_epi32(PITHI_RANS_SLOTS - 1)), 4);
+    const __m256i symbols =
+        _mm256_shuffle_epi8(entry, _mm256_set1_epi64x((long long)UINT64_C(0x808080800C080400)));
+    const uint64_t low = (uint64_t)_mm_cvtsi128_si64(_mm256_castsi256_si128(symbols));
+    const uint64_t high = (uint64_t)_mm_cvtsi128_si64(_mm256_extracti128_si256(symbols, 1));
+    pithi_put64(dst, low | high << 32);
+    const __m256i f =
+        _mm256_and_si256(_mm256_srli_epi32(entry, 8), _mm256_set1_epi32(PITHI_RANS_SLOTS - 1));
+    return _mm256_add_epi32(_mm256_mullo_epi32(_mm256_srli_epi32(x, PITHI_RANS_LOG2_SLOTS), f),
+                            _mm256_srli_epi32(entry, 20));
+}
+
+static inline size_t gather_rows(const uint32_t *slot, unsigned vectors, __m256i *x,
+                                 const uint8_t **words, const uint8_t *end, uint8_t *dst,
+                                 size_t n) {
+    const size_t row = 8 * vectors;
+    size_t i = 0;
+    for (; n - i >= row && (size_t)(end - *words) >= 2 * row; i += row) {
+        for (unsigned v = 0; v < vectors; v++) x[v] = decode_8(slot, x[v], dst + i + 8 * v);
+        for (unsigned v = 0; v < vectors; v++) x[v] = renormalise(x[v], words);
+    }
+    return i;
+}
+
+static size_t decode_by_gathers(const struct pithi_rans_decoder *t, unsigned vectors, __m256i *x,
+                                const uint8_t **words, const uint8_t *end, uint8_t *dst, size_t n) {
+    uint32_t slot[PITHI_RANS_SLOTS];
+    slots_of(slot, t);
+    if (vectors == 8) return gather_rows(slot, 8, x, words, end, dst, n);
+    if (vectors == 1) return gather_rows(slot, 1, x, words, end, dst, n);
+    return gather_rows(slot, vectors, x, words, end, dst, n);
+}
+
+static size_t decode_by_shuffles(const struct pithi_rans_decoder *t, unsigned vectors, __m256i *x,
+                                 const uint8_t **words, const uint8_t *end, uint8_t *dst,
+                                 size_t n) {
+    struct buckets b;
+    buckets_of(&b, t);
+    if (b.parts == 4 && vectors == 8) return decode_rows(&b, 4, 8, x, words, end, dst, n);
+    if (b.parts == 4) return decode_rows(&b, 4, vectors, x, words, end, dst, n);
+    return decode_rows(&b, 8, vectors, x, words, end, dst, n);
+}
+
+static const uint8_t *decode(const struct pithi_rans_decoder *t, uint32_t *state,
+                             unsigned log2_states, const uint8_t *words, const uint8_t *end,
+                             uint8_t *dst, size_t n) {
+    size_t done = 0;
+    if (log2_states >= 3) {
+        __m256i x[MOST];
+        const unsigned vectors = 1u << (log2_states - 3);
+        for (unsigned v = 0; v < vectors; v++)
+            x[v] = _mm256_loadu_si256((const __m256i *)(const void *)(state + 8 * v));
+        done = (vectors >= 4 && t->log2_width >= 6 ? decode_by_shuffles : decode_by_gathers)(
+            t, vectors, x, &words, end, dst, n);
+        for (unsigned v = 0; v < vectors; v++)
+            _mm256_storeu_si256((__m256i *)(void *)(state + 8 * v), x[v]);
+    }
+    return pithi_rans_decode_c(t, state, log2_states, words, end, dst + done, n - done);
+}
+
+/* ---- Encode ----------------------------------------------------------------------------------*/
+
+/* Frequencies and starts by symbol: tables of bytes for symbols from `first` on, when these are
+ * few, else a frequency in the low and a start in the high half for each symbol. */
+struct symbols {
+    struct bytes frequency[2], start[2];
+    unsigned parts; /* 0: too many symbols, or too few states */
+    __m256i first;
+    uint32_t pair[256];
+    const int *slot;
+};
+
+static void symbols_of(struct symbols *t, const struct pithi_rans_encoder *from, unsigned vectors) {
+    uint8_t table[4][64] = {{0}};
+    unsigned first = 0, last = 255;
+    while (!from->frequency[first]) first++;
+    while (!from->frequency[last]) last--;
+    t->slot = (const int *)(const void *)from->slot;
+    t->parts = vectors < 4 || last - first >= 64 ? 0 : last - first < 32 ? 2 : 4;
+    if (!t->parts) {
+        for (unsigned s = 0; s < 256; s++)
+            t->pair[s] = from->frequency[s] | (uint32_t)from->start[s] << 16;
+        return;
+    }
+    for (unsigned s = first; s <= last; s++) {
+        table[0][s - first] = (uint8_t)from->frequency[s];
+        table[1][s - first] = (uint8_t)(from->frequency[s] >> 8);
+        table[2][s - first] = (uint8_t)from->start[s];
+        table[3][s - first] = (uint8_t)(from->start[s] >> 8);
+    }
+    for (unsigned k = 0; k < 2; k++) {
+        table_of(&t->frequency[k], table[k], t->parts);
+        table_of(&t->start[k], table[2 + k], t->parts);
+    }
+    t->first = _mm256_set1_epi8((char)first);
+}
+
+/* Looks up the frequencies and starts of 32 symbols in tables of bytes. */
+static inline void look_up_32(const struct symbols *t, unsigned parts, const uint8_t *src,
+                              __m256i f[4], __m256i start[4]) {
+    const __m256i symbol = _mm256_loadu_si256((const __m256i *)(const void *)src);
+    struct bytes index;
+    index_of(&index, out_of_order(_mm256_sub_epi8(symbol, t->first)), parts);
+    const __m256i f0 = look_up(&t->frequency[0], &index, parts);
+    const __m256i f1 = look_up(&t->frequency[1], &index, parts);
+    const __m256i s0 = look_up(&t->start[0], &index, parts);
+    const __m256i s1 = look_up(&t->start[1], &index, parts);
+    for (unsigned k = 0; k < 4; k++) {
+        f[k] = widen(f0, f1, k);
+        start[k] = widen(s0, s1, k);
+    }
+}
+
+static inline void look_up_8(const struct symbols *t, const uint8_t *src, __m256i *f,
+                             __m256i *start) {
+    const __m256i pair =
+        _mm256_i32gather_epi32((const int *)(const void *)t->pair, lanes(pithi_get64(src)), 4);
+    *f = _mm256_and_si256(pair, _mm256_set1_epi32(0xFFFF));
+    *start = _mm256_srli_epi32(pair, 16);
+}
+
+/* Stores the low halves of those lanes whose bit is in the mask, the last lane's last. */
+static inline uint8_t *store_words(__m256i x, unsigned mask, uint8_t *end) {
+    x = _mm256_permutevar8x32_epi32(_mm256_and_si256(x, _mm256_set1_epi32(0xFFFF)),
+                                    lanes(numbers[mask]));
+    _mm_storeu_si128((__m128i *)(void *)(end - 16),
+                     _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
+    return end - 2 * (size_t)_mm_popcnt_u32(mask);
+}
+
+/* Returns x / f and sets *rest to x % f, for x < 2^20 f, f < 2^12. The quotient of x without its
+ * lowest bit, rounded twice, is off by at most 1. */
+static inline __m256i divide(__m256i x, __m256i f, __m256i *rest) {
+    const __m256 half = _mm256_mul_ps(_mm256_cvtepi32_ps(f), _mm256_set1_ps(0.5f));
+    __m256i q =
+        _mm256_cvttps_epi32(_mm256_div_ps(_mm256_cvtepi32_ps(_mm256_srli_epi32(x, 1)), half));
+    __m256i r = _mm256_sub_epi32(x, _mm256_mullo_epi32(q, f));
+    const __m256i above = _mm256_srai_epi32(r, 31);
+    q = _mm256_add_epi32(q, above);
+    r = _mm256_add_epi32(r, _mm256_and_si256(above, f));
+    const __m256i below = _mm256_cmpgt_epi32(f, r); /* q is right, not one too small */
+    q = _mm256_add_epi32(q, _mm256_andnot_si256(below, _mm256_set1_epi32(1)));
+    *rest = _mm256_sub_epi32(r, _mm256_andnot_si256(below, f));
+    return q;
+}
+
+/* Encodes a row, one symbol of each state, in passes whose operations do not wait for each other.
+ * */
+static inline uint8_t *encode_row(const struct symbols *t, unsigned parts, unsigned vectors,
+                                  __m256i *x, const uint8_t *src, uint8_t *end) {
+    __m256i f[MOST], start[MOST];
+    if (parts)
+        for (unsigned v = 0; v < vectors; v += 4)
+            look_up_32(t, parts, src + 8 * v, f + v, start + v);
+    else
+        for (unsigned v = 0; v < vectors; v++) look_up_8(t, src + 8 * v, f + v, start + v);
+    for (unsigned v = vectors; v--;) {
+        const __m256i fits =
+            _mm256_cmpgt_epi32(f[v], _mm256_srli_epi32(x[v], 32 - PITHI_RANS_LOG2_SLOTS));
+        const unsigned mask = ~(unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(fits)) & 0xFFu;
+        end = store_words(x[v], mask, end);
+        x[v] = _mm256_blendv_epi8(_mm256_srli_epi32(x[v], 16), x[v], fits);
+    }
+    for (unsigned v = 0; v < vectors; v++) {
+        __m256i rest;
+        x[v] = _mm256_slli_epi32(divide(x[v], f[v], &rest), PITHI_RANS_LOG2_SLOTS);
+        start[v] = _mm256_add_epi32(rest, start[v]);
+    }
+    for (unsigned v = 0; v < vectors; v++) {
+        const __m256i slot = _mm256_i32gather_epi32(t->slot, start[v], 2);
+        x[v] = _mm256_or_si256(x[v], _mm256_and_si256(slot, _mm256_set1_epi32(0xFFFF)));
+    }
+    return end;
+}
+
+/* Rows of symbols, the last first, while there is space for a word of each. Returns how many
+ * symbols are left. */
+static inline size_t encode_rows(const struct symbols *t, unsigned parts, unsigned vectors,
+                                 __m256i *x, const uint8_t *src, size_t n, uint8_t *begin,
+                                 uint8_t **end) {
+    const size_t row = 8 * vectors;
+    for (; n >= row && (size_t)(*end - begin) >= 2 * row; n -= row)
+        *end = encode_row(t, parts, vectors, x, src + n - row, *end);
+    return n;
+}
+
+static uint8_t *encode(const struct pithi_rans_encoder *from, const uint8_t *src, size_t n,
+                       unsigned log2_states, uint32_t *state, uint8_t *begin, uint8_t *end) {
+    if (log2_states >= 3) {
+        struct symbols t;
+        __m256i x[MOST];
+        const unsigned vectors = 1u << (log2_states - 3);
+        const size_t last = n & (8 * vectors - 1);
+        end = pithi_rans_encode_c(from, src + n - last, last, log2_states, state, begin, end);
+        if (!end) return NULL;
+        n -= last;
+        symbols_of(&t, from, vectors);
+        for (unsigned v = 0; v < vectors; v++)
+            x[v] = _mm256_loadu_si256((const __m256i *)(const void *)(state + 8 * v));
+        if (t.parts == 2 && vectors == 8)
+            n = encode_rows(&t, 2, 8, x, src, n, begin, &end);
+        else if (t.parts)
+            n = encode_rows(&t, 4, vectors, x, src, n, begin, &end);
+        else if (vectors == 8)
+            n = encode_rows(&t, 0, 8, x, src, n, begin, &end);
+        else
+            n = encode_rows(&t, 0, vectors, x, src, n, begin, &end);
+        for (unsigned v = 0; v < vectors; v++)
+            _mm256_storeu_si256((__m256i *)(void *)(state + 8 * v), x[v]);
+    }
+    return pithi_rans_encode_c(from, src, n, log2_states, state, begin, end);
+}
+
+void pithi_rans_bind_avx2(struct pithi_kernels *k);
+void pithi_rans_bind_avx2(struct pithi_kernels *k) {
+    k->rans_encode = encode;
+    k->rans_decode = decode;
+}

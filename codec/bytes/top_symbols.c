@@ -1,0 +1,244 @@
+/* top_symbols.c - which bits of floats are symbols, and loops over them.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "bytes/top_symbols.h"
+
+#include <string.h>
+
+#include "common/endian.h"
+#include "common/log2.h"
+#include "pith/pith.h"
+
+#define WORD uint16_t
+#define NAME(name) name##16
+#include "bytes/top_word.h"
+#define WORD uint32_t
+#define NAME(name) name##32
+#include "bytes/top_word.h"
+#define WORD uint64_t
+#define NAME(name) name##64
+#include "bytes/top_word.h"
+
+/* ---- Choice ----------------------------------------------------------------------------------*/
+
+enum { SAMPLE_RUN = 64, SAMPLE_RUNS = 128, TOPS_LOG2 = 12, SYMBOL_TOPS = 254, KIND_BITS = 5 };
+
+static unsigned exponent_bits(uint32_t dtype) {
+    switch (dtype) {
+    case PITH_F16: return 5;
+    case PITH_BF16:
+    case PITH_F32: return 8;
+    case PITH_F64: return 11;
+    default: return 0;
+    }
+}
+
+static uint64_t word_at(const void *words, unsigned width, size_t i) {
+    switch (width) {
+    case 2: return ((const uint16_t *)words)[i];
+    case 4: return ((const uint32_t *)words)[i];
+    default: return ((const uint64_t *)words)[i];
+    }
+}
+
+/* What is counted of a sample: its tops of `bits` bits, and the second byte of words. */
+struct sample {
+    unsigned bits;
+    uint32_t total, log,
+        kind; /* kind: the cost of a symbol in a table, for this part of the words */
+    uint32_t top[1 << TOPS_LOG2], second[256];
+};
+
+static void take_sample(struct sample *s, const void *words, unsigned width, size_t count) {
+    const size_t step = count > SAMPLE_RUN * SAMPLE_RUNS ? count / SAMPLE_RUNS : SAMPLE_RUN;
+    memset(s->top, 0, sizeof *s->top << s->bits);
+    memset(s->second, 0, sizeof s->second);
+    s->total = 0;
+    for (size_t at = 0; at < count; at += step)
+        for (size_t i = at; i < at + SAMPLE_RUN && i < count; i++, s->total++) {
+            const uint64_t word = word_at(words, width, i);
+            s->top[word >> (8 * width - s->bits)]++;
+            s->second[word >> (8 * width - 16) & 0xFF]++;
+        }
+    s->log = pithi_log2_256(s->total);
+    s->kind = (uint32_t)((uint64_t)s->total * KIND_BITS * 256 / count);
+}
+
+/* Returns the cost of n symbols of one kind, in 1/256 bit. */
+static uint64_t cost_of(uint32_t n, const struct sample *s) {
+    return n ? (uint64_t)n * (s->log - pithi_log2_256(n)) + s->kind : 0;
+}
+
+/* Returns the cost of the sample as bytes: that of the first two of every word. */
+static uint64_t bytes_cost(const struct sample *s) {
+    uint64_t cost = 0, second = 0;
+    const unsigned group = 1u << (s->bits - 8);
+    for (unsigned t = 0; t < 1u << s->bits; t += group) {
+        uint32_t n = 0;
+        for (unsigned k = 0; k < group; k++) n += s->top[t + k];
+        cost += cost_of(n, s);
+    }
+    for (unsigned b = 0; b < 256; b++) second += cost_of(s->second[b], s);
+    const uint64_t noise = (uint64_t)s->total * 8 << 8;
+    return cost + (second < noise ? second : noise);
+}
+
+/* Returns the cost of the first 16 bits of every word with tops of `bits` bits, and the base: the
+ * largest top but for one in 256 is the last that a symbol stands for. */
+static uint64_t top_cost(const struct sample *s, unsigned bits, uint32_t *base) {
+    const unsigned group = 1u << (s->bits - bits), tops = 1u << bits;
+    uint32_t above = 0, escapes = s->total;
+    unsigned last = tops;
+    while (last-- > 1) {
+        for (unsigned k = 0; k < group; k++) above += s->top[last * group + k];
+        if (above > s->total / 256) break;
+    }
+    *base = last > SYMBOL_TOPS ? last - SYMBOL_TOPS : 0;
+    uint64_t cost = 0;
+    for (unsigned t = 0; t < tops; t++) {
+        if (t && (t <= *base || t > *base + SYMBOL_TOPS)) continue;
+        uint32_t n = 0;
+        for (unsigned k = 0; k < group; k++) n += s->top[t * group + k];
+        cost += cost_of(n, s);
+        escapes -= n;
+    }
+    return cost + cost_of(escapes, s) + ((uint64_t)escapes * 16 << 8) +
+           ((uint64_t)s->total * (16 - bits) << 8);
+}
+
+/* Fewer bits in a symbol are faster, and any are faster than bytes of which two are coded: the
+ * fewest within 1/512 of the least cost. */
+bool pithi_top_choose(struct pithi_top *top, const void *words, uint32_t dtype, size_t count) {
+    enum { COUNT_LEAST = 1024, MANTISSA_MOST = 3 };
+    const unsigned exponent = exponent_bits(dtype);
+    if (!exponent || count < COUNT_LEAST) return false;
+    struct sample s = {.bits = exponent + MANTISSA_MOST};
+    if (s.bits > TOPS_LOG2) s.bits = TOPS_LOG2;
+    top->width = (unsigned)pith_dtype_bytes(dtype);
+    take_sample(&s, words, top->width, count);
+    const uint64_t bytes = bytes_cost(&s);
+    uint64_t least = bytes, cost[TOPS_LOG2 + 1];
+    uint32_t base[TOPS_LOG2 + 1];
+    for (unsigned bits = exponent; bits <= s.bits; bits++) {
+        cost[bits] = top_cost(&s, bits, &base[bits]);
+        if (cost[bits] < least) least = cost[bits];
+    }
+    const uint64_t near = least + ((uint64_t)s.total * 8 * top->width << 8) / 512;
+    for (unsigned bits = exponent; bits <= s.bits; bits++) {
+        if (cost[bits] > near) continue;
+        top->low = 8 * top->width - bits;
+        top->base = base[bits];
+        return true;
+    }
+    return false;
+}
+
+/* ---- Cut and join, in chunks that stay in the first-level cache -------------------------------*/
+
+enum { CHUNK = 4096 };
+
+size_t pithi_top_cut(const struct pithi_top *top, const void *words, size_t count, uint8_t *symbols,
+                     uint8_t *planes, uint8_t *bits, uint16_t *escapes) {
+    size_t used = 0;
+    for (size_t at = 0, n; at < count; at += n) {
+        n = count - at < CHUNK ? count - at : CHUNK;
+        switch (top->width) {
+        case 2:
+            cut16(top, (const uint16_t *)words + at, n, symbols + at, planes + at, count,
+                  bits + at);
+            used += escapes16(top, (const uint16_t *)words + at, n, symbols + at, escapes + used);
+            break;
+        case 4:
+            cut32(top, (const uint32_t *)words + at, n, symbols + at, planes + at, count,
+                  bits + at);
+            used += escapes32(top, (const uint32_t *)words + at, n, symbols + at, escapes + used);
+            break;
+        default:
+            cut64(top, (const uint64_t *)words + at, n, symbols + at, planes + at, count,
+                  bits + at);
+            used += escapes64(top, (const uint64_t *)words + at, n, symbols + at, escapes + used);
+        }
+    }
+    memset(bits + count, 0, (8 - count % 8) % 8);
+    return used;
+}
+
+size_t pithi_top_escapes(const uint8_t *symbols, size_t count) {
+    enum { PART = 128 }; /* its count is a byte, so that vectors count many at once */
+    size_t escapes = 0;
+    for (; count >= PART; symbols += PART, count -= PART) {
+        uint8_t part = 0;
+        for (size_t i = 0; i < PART; i++) part = (uint8_t)(part + (symbols[i] == PITHI_TOP_ESCAPE));
+        escapes += part;
+    }
+    for (size_t i = 0; i < count; i++) escapes += symbols[i] == PITHI_TOP_ESCAPE;
+    return escapes;
+}
+
+bool pithi_top_join(const struct pithi_top *top, void *words, size_t count, const uint8_t *symbols,
+                    const uint8_t *const *planes, const uint8_t *bits, const uint8_t *escapes) {
+    for (size_t at = 0, n; at < count; at += n) {
+        n = count - at < CHUNK ? count - at : CHUNK;
+        switch (top->width) {
+        case 2: join16(top, (uint16_t *)words + at, n, symbols + at, planes, at, bits + at); break;
+        case 4: join32(top, (uint32_t *)words + at, n, symbols + at, planes, at, bits + at); break;
+        default: join64(top, (uint64_t *)words + at, n, symbols + at, planes, at, bits + at);
+        }
+    }
+    switch (top->width) {
+    case 2: return mend16(top, words, count, symbols, escapes);
+    case 4: return mend32(top, words, count, symbols, escapes);
+    default: return mend64(top, words, count, symbols, escapes);
+    }
+}
+
+/* ---- Bits --------------------------------------------------------------------------------------
+ * Eight numbers of a width below 8, one to a byte, move together in three steps: pairs, pairs of
+ * pairs, then the halves. */
+
+struct steps {
+    unsigned gap;
+    uint64_t low[3], high[3]; /* the bits of the lower and, together, the higher of two */
+};
+
+static uint64_t repeated(unsigned bits, unsigned every) {
+    uint64_t mask = (UINT64_C(1) << bits) - 1;
+    for (unsigned at = every; at < 64; at *= 2) mask |= mask << at;
+    return mask;
+}
+
+static struct steps steps_of(unsigned width) {
+    struct steps t = {.gap = 8 - width};
+    for (unsigned k = 0; k < 3; k++) {
+        t.low[k] = repeated(width << k, 16u << k);
+        t.high[k] = t.low[k] << (width << k);
+    }
+    return t;
+}
+
+void pithi_top_pack(uint8_t *string, const uint8_t *bits, unsigned width, size_t count) {
+    const struct steps t = steps_of(width);
+    for (size_t i = 0; i < count; i += 8, string += width) {
+        uint64_t x = pithi_get64(bits + i);
+        x = (x & t.low[0]) | (x >> t.gap & t.high[0]);
+        x = (x & t.low[1]) | (x >> 2 * t.gap & t.high[1]);
+        pithi_put64(string, (x & t.low[2]) | (x >> 4 * t.gap & t.high[2]));
+    }
+}
+
+static uint64_t apart(uint64_t x, const struct steps *t) {
+    x = (x & t->low[2]) | (x & t->high[2]) << 4 * t->gap;
+    x = (x & t->low[1]) | (x & t->high[1]) << 2 * t->gap;
+    return (x & t->low[0]) | (x & t->high[0]) << t->gap;
+}
+
+void pithi_top_unpack(uint8_t *bits, const uint8_t *string, unsigned width, size_t count) {
+    const struct steps t = steps_of(width);
+    size_t i = 0;
+    for (; i + 64 < count; i += 8, string += width) /* eight bytes are there to be read */
+        pithi_put64(bits + i, apart(pithi_get64(string), &t));
+    for (; i < count; i += 8, string += width) {
+        uint64_t x = 0;
+        memcpy(&x, string, width);
+        pithi_put64(bits + i, apart(x, &t));
+    }
+}

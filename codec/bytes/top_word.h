@@ -1,0 +1,61 @@
+/* top_word.h - loops of top_symbols.c for one word type; included once per WORD and NAME.
+ * SPDX-License-Identifier: Apache-2.0 */
+
+static void NAME(cut)(const struct pithi_top *top, const WORD *words, size_t count,
+                      uint8_t *symbols, uint8_t *planes, size_t stride, uint8_t *bits) {
+    const unsigned low = top->low, whole = low / 8, rest = low % 8;
+    const WORD base = (WORD)top->base;
+    for (size_t i = 0; i < count; i++) {
+        const WORD t = (WORD)(words[i] >> low), s = (WORD)(t - base);
+        const uint8_t symbol = (uint8_t)((WORD)(s - 1) < 254 ? s : PITHI_TOP_ESCAPE);
+        symbols[i] = (uint8_t)(t ? symbol : 0);
+    }
+    for (unsigned k = 0; k < whole; k++)
+        for (size_t i = 0; i < count; i++) planes[k * stride + i] = (uint8_t)(words[i] >> 8 * k);
+    if (rest)
+        for (size_t i = 0; i < count; i++)
+            bits[i] = (uint8_t)(words[i] >> 8 * whole & ((1u << rest) - 1));
+}
+
+static size_t NAME(escapes)(const struct pithi_top *top, const WORD *words, size_t count,
+                            const uint8_t *symbols, uint16_t *escapes) {
+    size_t used = 0;
+    for (const uint8_t *at = symbols, *const end = symbols + count;
+         (at = memchr(at, PITHI_TOP_ESCAPE, (size_t)(end - at)));)
+        escapes[used++] = (uint16_t)(words[at++ - symbols] >> top->low);
+    return used;
+}
+
+static void NAME(join)(const struct pithi_top *top, WORD *words, size_t count,
+                       const uint8_t *symbols, const uint8_t *const *planes, size_t at,
+                       const uint8_t *bits) {
+    const unsigned low = top->low, whole = low / 8;
+    const WORD base = (WORD)top->base;
+    for (size_t i = 0; i < count; i++) {
+        const WORD s = symbols[i];
+        words[i] = (WORD)((WORD)(s ? s + base : 0) << low);
+    }
+    if (low % 8)
+        for (size_t i = 0; i < count; i++) words[i] |= (WORD)((WORD)bits[i] << 8 * whole);
+    for (unsigned k = 0; k < whole; k++) {
+        const uint8_t *const plane = planes[k] + at;
+        for (size_t i = 0; i < count; i++) words[i] |= (WORD)((WORD)plane[i] << 8 * k);
+    }
+}
+
+static bool NAME(mend)(const struct pithi_top *top, WORD *words, size_t count,
+                       const uint8_t *symbols, const uint8_t *escapes) {
+    const WORD lower = (WORD)(((WORD)1 << top->low) - 1);
+    const unsigned most = 8 * top->width - top->low;
+    for (const uint8_t *at = symbols, *const end = symbols + count;
+         (at = memchr(at, PITHI_TOP_ESCAPE, (size_t)(end - at))); escapes += 2) {
+        const uint32_t t = pithi_get16(escapes);
+        WORD *const word = &words[at++ - symbols];
+        if (t >> most) return false;
+        *word = (WORD)((*word & lower) | (WORD)((WORD)t << top->low));
+    }
+    return true;
+}
+
+#undef WORD
+#undef NAME

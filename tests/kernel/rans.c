@@ -1,0 +1,160 @@
+/* rans.c - rANS strings: every number of states, of symbols, and any words.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "kernelcheck.h"
+#include "roofline.h"
+
+enum { MOST = 6000, CAPACITY = 4 * MOST + 4096 };
+
+static struct guarded area[3];
+static uint8_t symbols[MOST], words[2 * MOST], back[MOST];
+static struct pithi_rans memory;
+
+bool bound_rans(const struct level *level) {
+    return level->kernels.rans_encode != pithi_rans_encode_c &&
+           level->kernels.rans_decode != pithi_rans_decode_c;
+}
+
+static size_t any_place(void) { return check_below(3) ? check_below(PLACE_COUNT) : PLACE_END; }
+
+/* Symbols of so many kinds from `first` on, most of them alike when steep. */
+static void draw_symbols(size_t count, unsigned first, unsigned kinds, bool steep) {
+    for (size_t i = 0; i < count; i++) {
+        const unsigned zeros = (unsigned)__builtin_ctzll(check_random() | UINT64_C(1) << 40);
+        const unsigned kind =
+            steep && check_below(8) ? zeros % kinds : (unsigned)check_below(kinds);
+        symbols[i] = (uint8_t)(first + kind);
+    }
+}
+
+static void states_of(uint32_t *state, bool any) {
+    for (unsigned j = 0; j < PITHI_RANS_STATES_MOST; j++)
+        state[j] = any ? (uint32_t)check_random() | PITHI_RANS_LOW : PITHI_RANS_LOW;
+}
+
+/* Encodes into `space` bytes: the same words and states as scalar C, or none. */
+static void check_encode(const struct level *level, size_t count, unsigned log2, size_t space) {
+    uint32_t state[2][PITHI_RANS_STATES_MOST];
+    states_of(state[0], false);
+    memcpy(state[1], state[0], sizeof state[0]);
+    const uint8_t *const from = guarded_place(&area[0], any_place(), symbols, count);
+    uint8_t *const to = guarded_place(&area[1], any_place(), words, space);
+    const struct pithi_rans_encoder *const t = &memory.tables.encoder;
+    uint8_t *const got = level->kernels.rans_encode(t, from, count, log2, state[1], to, to + space);
+    uint8_t *const wanted =
+        pithi_rans_encode_c(t, symbols, count, log2, state[0], words, words + space);
+    check_that((got == NULL) == (wanted == NULL), "one of them ran out of space");
+    if (got && wanted) {
+        check_that(to + space - got == words + space - wanted, "the number of words differs");
+        check_that(!memcmp(got, wanted, (size_t)(words + space - wanted)), "words differ");
+        check_that(!memcmp(state[0], state[1], sizeof *state[0] << log2), "states differ");
+    }
+    for (int i = 0; i < 2; i++) check_that(guarded_intact(&area[i]), "a byte outside changed");
+}
+
+/* Decodes `length` bytes of words, which need be none of these symbols. */
+static void check_decode(const struct level *level, size_t count, unsigned log2, bool any,
+                         const uint8_t *from, size_t length, const uint32_t *states) {
+    uint32_t state[2][PITHI_RANS_STATES_MOST];
+    states_of(state[0], any);
+    if (states) memcpy(state[0], states, sizeof state[0]);
+    memcpy(state[1], state[0], sizeof state[0]);
+    const uint8_t *const placed = guarded_place(&area[1], any_place(), from, length);
+    uint8_t *const to = guarded_place(&area[2], any_place(), back, count);
+    const struct pithi_rans_decoder *const t = &memory.tables.decoder;
+    const uint8_t *const got =
+        level->kernels.rans_decode(t, state[1], log2, placed, placed + length, to, count);
+    const uint8_t *const wanted =
+        pithi_rans_decode_c(t, state[0], log2, from, from + length, back, count);
+    check_that((got == NULL) == (wanted == NULL), "one of them ran out of words");
+    if (got && wanted) {
+        check_that(got - placed == wanted - from, "the number of words differs");
+        check_that(!memcmp(to, back, count), "symbols differ");
+        check_that(!memcmp(state[0], state[1], sizeof *state[0] << log2), "states differ");
+        if (states) check_that(!memcmp(back, symbols, count), "the reference lost symbols");
+    }
+    for (int i = 1; i < 3; i++) check_that(guarded_intact(&area[i]), "a byte outside changed");
+}
+
+static void check_one(const struct level *level, size_t count, unsigned log2, unsigned first,
+                      unsigned kinds, bool steep) {
+    check_begin("rans %s: %zu symbols, 2^%u states, %u kinds from %u", level->isa, count, log2,
+                kinds, first);
+    draw_symbols(count, first, kinds, steep);
+    if (pithi_rans_plan(&memory, symbols, count) == SIZE_MAX) {
+        check_end();
+        return;
+    }
+    uint16_t frequency[256];
+    memcpy(frequency, memory.frequency, sizeof frequency);
+    pithi_rans_encoder_of(&memory.tables.encoder, frequency);
+    check_encode(level, count, log2, 2 * count);
+    check_encode(level, count, log2, check_below(2 * count + 1));
+    uint32_t state[PITHI_RANS_STATES_MOST];
+    states_of(state, false);
+    const uint8_t *const begin = pithi_rans_encode_c(&memory.tables.encoder, symbols, count, log2,
+                                                     state, words, words + 2 * count);
+    const size_t length = (size_t)(words + 2 * count - begin);
+    memmove(words, begin, length);
+    pithi_rans_decoder_of(&memory.tables.decoder, frequency);
+    check_decode(level, count, log2, false, words, length, state);
+    check_decode(level, count, log2, true, words, check_below(length + 1), NULL);
+    for (size_t i = 0; i < 2 * count; i++) words[i] = (uint8_t)check_random();
+    check_decode(level, count, log2, true, words, check_below(2 * count + 1), NULL);
+    check_end();
+}
+
+void check_rans(const struct level *level) {
+    static const unsigned kinds[] = {2, 3, 31, 32, 33, 60, 64, 65, 100, 128, 129, 200, 256};
+    for (int i = 0; i < 3; i++)
+        if (!area[i].pages) area[i] = guarded_new(CAPACITY);
+    for (unsigned log2 = 0; log2 <= PITHI_RANS_LOG2_STATES_MOST; log2++)
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+            for (size_t n = 0; n < 24; n++) {
+                const size_t count = n < 8 ? 2 + check_below(300) : 2 + check_below(MOST - 1);
+                const unsigned first = (unsigned)check_below(257 - kinds[k]);
+                check_one(level, count, log2, first, kinds[k], n % 3 > 0);
+            }
+}
+
+/* ---- Time ------------------------------------------------------------------------------------*/
+
+enum { LARGE = 131072 };
+
+static void one_kind(const struct level *level, unsigned kinds) {
+    static uint8_t src[LARGE], packed[LARGE], out[LARGE];
+    struct pithi_kernels scalar;
+    double encode[2] = {1e9, 1e9}, decode[2] = {1e9, 1e9};
+    pithi_kernels_bind(&scalar, 0);
+    for (size_t i = 0; i < LARGE; i++) {
+        unsigned sum = 0; /* a bell */
+        for (int k = 0; k < 4; k++) sum += (unsigned)check_below(kinds / 4 + 1);
+        src[i] = (uint8_t)sum;
+    }
+    for (int run = 0; run < 10; run++)
+        for (int k = 0; k < 2; k++) {
+            const struct pithi_kernels *const at = k ? &level->kernels : &scalar;
+            pithi_rans_plan(&memory, src, LARGE);
+            double t = roofline_clock();
+            const size_t length =
+                pithi_rans_pack(&memory, at->rans_encode, src, LARGE, packed, LARGE);
+            t = roofline_clock() - t;
+            if (t < encode[k]) encode[k] = t;
+            t = roofline_clock();
+            if (length) pithi_rans_unpack(&memory, at->rans_decode, packed, length, out, LARGE);
+            t = roofline_clock() - t;
+            if (t < decode[k]) decode[k] = t;
+        }
+    printf("rans %-7s %3u kinds, 128 KiB  encode %5.2f GB/s x%4.1f  decode %5.2f GB/s x%4.1f\n",
+           level->isa, kinds + 1, LARGE * 1e-9 / encode[1], encode[0] / encode[1],
+           LARGE * 1e-9 / decode[1], decode[0] / decode[1]);
+}
+
+void bench_rans(const struct level *level) {
+    one_kind(level, 24);
+    one_kind(level, 56);
+    one_kind(level, 96);
+    one_kind(level, 252);
+}

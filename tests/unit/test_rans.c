@@ -1,0 +1,264 @@
+/* test_rans.c - rANS strings: slots, tables, there and back, damage.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+
+#include "bytes/rans.h"
+#include "gen.h"
+#include "util.h"
+
+static uint32_t random_word(void) {
+    static uint64_t seed = 1;
+    return (uint32_t)(gen_next(&seed) >> 32);
+}
+
+/* Roughly: its mean is 0 and its variance 1. */
+static double normal(void) {
+    double sum = -6;
+    for (int i = 0; i < 12; i++) sum += random_word() * 0x1p-32;
+    return sum;
+}
+
+enum { SYMBOLS = 256, SLOTS = PITHI_RANS_SLOTS };
+
+static struct pithi_rans *memory(void) {
+    static struct pithi_rans *m;
+    if (!m) m = allocate(sizeof *m);
+    return m;
+}
+
+/* ---- Slots -----------------------------------------------------------------------------------*/
+
+/* Frequencies of `kinds` symbols that add up to all slots; the larger `skew`, the more differ. */
+static void draw_frequencies(uint16_t frequency[SYMBOLS], unsigned kinds, unsigned skew) {
+    unsigned left = SLOTS - kinds, order[SYMBOLS];
+    for (unsigned s = 0; s < SYMBOLS; s++) order[s] = s;
+    for (unsigned s = SYMBOLS - 1; s > 0; s--) {
+        const unsigned other = random_word() % (s + 1), t = order[s];
+        order[s] = order[other];
+        order[other] = t;
+    }
+    memset(frequency, 0, SYMBOLS * sizeof *frequency);
+    for (unsigned k = 0; k < kinds; k++) {
+        unsigned share = k + 1 < kinds ? left / (kinds - k) : left;
+        for (unsigned i = 0; k + 1 < kinds && i < skew; i++)
+            share = random_word() % 2 ? share / 2 : share + (left - share) / 2;
+        frequency[order[k]] = (uint16_t)(1 + share);
+        left -= share;
+    }
+}
+
+/* Every symbol has as many slots as its frequency says, and they are numbered in ascending order;
+ * the encoder's table has the same slots. */
+static void check_slots(const uint16_t frequency[SYMBOLS]) {
+    static struct pithi_rans_decoder d;
+    static struct pithi_rans_encoder e;
+    unsigned seen[SYMBOLS] = {0};
+    memset(&d, 0xA5, sizeof d);
+    memset(&e, 0xA5, sizeof e);
+    pithi_rans_decoder_of(&d, frequency);
+    pithi_rans_encoder_of(&e, frequency);
+    CHECK(d.log2_width >= 4 && d.log2_width <= 7);
+    for (unsigned t = 0; t < SLOTS; t++) {
+        const struct pithi_rans_bucket *const b = &d.bucket[t >> d.log2_width];
+        const unsigned k = (t & ((1u << d.log2_width) - 1)) >= b->split, s = b->symbol[k];
+        CHECK(b->frequency[k] == frequency[s]);
+        CHECK((uint16_t)(t + b->bias[k]) == seen[s]);
+        CHECK(e.frequency[s] == frequency[s] && e.slot[e.start[s] + seen[s]] == t);
+        seen[s]++;
+    }
+    for (unsigned s = 0; s < SYMBOLS; s++) CHECK(seen[s] == frequency[s]);
+}
+
+static void every_symbol_has_its_slots(void **state) {
+    (void)state;
+    uint16_t frequency[SYMBOLS];
+    for (unsigned kinds = 2; kinds <= SYMBOLS; kinds++)
+        for (unsigned skew = 0; skew < 12; skew++) {
+            context("%u symbols, skew %u", kinds, skew);
+            draw_frequencies(frequency, kinds, skew);
+            check_slots(frequency);
+        }
+}
+
+/* ---- There and back --------------------------------------------------------------------------*/
+
+enum shape { FLAT, BELL, STEEP, TWO, ALMOST_ONE, ENDS, RISING, SHAPES };
+
+static uint8_t draw(enum shape shape) {
+    const uint32_t r = random_word();
+    switch (shape) {
+    case FLAT: return (uint8_t)r;
+    case BELL: return (uint8_t)(128 + (int)lrint(fmax(-120, fmin(120, 12 * normal()))));
+    case STEEP: return (uint8_t)(100 + __builtin_ctz(r | 1u << 20));
+    case TWO: return r % 2 ? 255 : 0;
+    case ALMOST_ONE: return r % 4000 ? 7 : 200;
+    case ENDS: return r % 64 ? (uint8_t)(r >> 8 & 3) : (uint8_t)(255 - (r >> 8 & 3));
+    default: return (uint8_t)(255 - (uint32_t)sqrt(r >> 16));
+    }
+}
+
+static double entropy(const uint8_t *src, size_t n) {
+    size_t count[SYMBOLS] = {0};
+    double bits = 0;
+    for (size_t i = 0; i < n; i++) count[src[i]]++;
+    for (unsigned s = 0; s < SYMBOLS; s++)
+        if (count[s]) bits -= (double)count[s] * log2((double)count[s] / (double)n);
+    return bits / 8;
+}
+
+static void there_and_back(enum shape shape, size_t n) {
+    uint8_t *const src = allocate(n), *const back = allocate(n);
+    const size_t cap = 2 * n + 2000;
+    uint8_t *const bytes = allocate(cap);
+    context("shape %d, %zu symbols", (int)shape, n);
+    for (size_t i = 0; i < n; i++) src[i] = draw(shape);
+    const size_t planned = pithi_rans_plan(memory(), src, n);
+    const bool one = n == 1 || memcmp(src, src + 1, n - 1) == 0;
+    CHECK(one == (planned == SIZE_MAX));
+    if (!one) {
+        const size_t length = pithi_rans_pack(memory(), pithi_rans_encode_c, src, n, bytes, cap);
+        CHECK(length > 0);
+        /* A state begins with 16 bits that say nothing, and ends with 8 on average; frequencies of
+         * four significant bits cost little. */
+        CHECK(fabs((double)length - (double)planned) < 8 + 0.004 * (double)n);
+        CHECK((double)length < 1.005 * entropy(src, n) + 0.002 * (double)n + 4 * 64 + 420);
+        uint8_t *const exact = copy_of(bytes, length);
+        CHECK(pithi_rans_unpack(memory(), pithi_rans_decode_c, exact, length, back, n));
+        CHECK(memcmp(back, src, n) == 0);
+        CHECK(!pithi_rans_unpack(memory(), pithi_rans_decode_c, exact, length, back, n - 1));
+        free(exact);
+        uint8_t *const tight = allocate(length);
+        CHECK(pithi_rans_plan(memory(), src, n) == planned);
+        CHECK(pithi_rans_pack(memory(), pithi_rans_encode_c, src, n, tight, length) == length);
+        CHECK(memcmp(tight, bytes, length) == 0);
+        for (size_t cut = 1; cut <= length; cut += 1 + length / 16) {
+            uint8_t *const small = allocate(length - cut + 1);
+            pithi_rans_plan(memory(), src, n);
+            CHECK(!pithi_rans_pack(memory(), pithi_rans_encode_c, src, n, small, length - cut));
+            free(small);
+        }
+        free(tight);
+    }
+    free(src), free(back), free(bytes);
+}
+
+static void strings_come_back(void **state) {
+    (void)state;
+    for (enum shape shape = 0; shape < SHAPES; shape++) {
+        for (size_t n = 1; n < 300; n += 1 + n / 16) there_and_back(shape, n);
+        for (size_t n = 2000; n < 300000; n = n * 3 / 2 + random_word() % 100)
+            there_and_back(shape, n);
+    }
+}
+
+/* ---- By hand ---------------------------------------------------------------------------------*/
+
+/* The example of doc/FORMAT.md. */
+static const uint8_t example[] = {0x11, 5, 6, 0xFF, 0x0A, 0, 0xEA, 0x0B, 0, 0, 0xB0, 1, 0};
+static const uint8_t example_symbols[] = {5, 5, 6, 5, 5, 5, 5, 5};
+
+static void the_example_decodes(void **state) {
+    (void)state;
+    uint8_t back[8], bytes[sizeof example];
+    CHECK(pithi_rans_unpack(memory(), pithi_rans_decode_c, example, sizeof example, back, 8));
+    CHECK(memcmp(back, example_symbols, 8) == 0);
+    CHECK(pithi_rans_plan(memory(), example_symbols, 8) == sizeof example);
+    CHECK(pithi_rans_pack(memory(), pithi_rans_encode_c, example_symbols, 8, bytes, sizeof bytes) ==
+          sizeof example);
+    CHECK(memcmp(bytes, example, sizeof example) == 0);
+}
+
+/* Writes `count` low bits of a value, least significant first, at bit *at. */
+static void put(uint8_t *bytes, size_t *at, uint32_t value, unsigned count) {
+    for (; count--; value >>= 1, ++*at)
+        bytes[*at / 8] = (uint8_t)(bytes[*at / 8] | (value & 1) << *at % 8);
+}
+
+enum { REST = 3 | 15 << 2 };
+
+struct bad_table {
+    const char *what;
+    uint8_t head, first, last;
+    struct {
+        uint32_t value;
+        unsigned count;
+    } bits[4];
+};
+
+/* All with two states of 2^16 and no words: a string of no symbols, were it legal. */
+static const struct bad_table tables[] = {
+    {"good: 2048 each", 0xB1, 5, 6, {{REST, 6}, {3 | 12 << 2, 6}, {0, 11}}},
+    {"good: the rest last", 0x01, 5, 6, {{3 | 12 << 2, 6}, {REST, 6}}},
+    {"good: a gap", 0x01, 5, 7, {{3 | 12 << 2, 6}, {3, 6}, {REST, 6}}},
+    {"256 states", 0x08, 5, 6, {{REST, 6}, {3 | 12 << 2, 6}}},
+    {"a precision of 12", 0xC1, 5, 6, {{REST, 6}, {3 | 12 << 2, 6}, {0, 11}}},
+    {"one symbol", 0x01, 5, 5, {{REST, 6}}},
+    {"the last before the first", 0x01, 6, 5, {{REST, 6}, {3 | 12 << 2, 6}}},
+    {"a length of 13", 0x01, 5, 6, {{REST, 6}, {3 | 13 << 2, 6}}},
+    {"a length of -1", 0x01, 5, 6, {{1, 3}, {REST, 6}}},
+    {"two rests", 0x01, 5, 7, {{REST, 6}, {REST, 6}, {3 | 12 << 2, 6}}},
+    {"no rest", 0x01, 5, 6, {{3 | 12 << 2, 6}, {0, 1}}},
+    {"others that take all", 0x01, 5, 7, {{3 | 12 << 2, 6}, {0, 1}, {REST, 6}}},
+    {"a first symbol without slots", 0x01, 5, 7, {{0, 1}, {3 | 12 << 2, 6}, {REST, 6}}},
+    {"a last symbol without slots", 0x01, 5, 7, {{3 | 12 << 2, 6}, {REST, 6}, {3, 6}}},
+    {"nothing but a rest", 0x01, 5, 6, {{REST, 6}, {0, 1}}},
+    {"an unused bit", 0x01, 5, 6, {{REST, 6}, {3 | 12 << 2, 6}, {8, 4}}},
+};
+
+static void tables_are_checked(void **state) {
+    (void)state;
+    for (size_t k = 0; k < sizeof tables / sizeof *tables; k++) {
+        const struct bad_table *const c = &tables[k];
+        uint8_t bytes[64] = {c->head, c->first, c->last}, out[1];
+        size_t bits = 24;
+        for (size_t i = 0; i < 4; i++) put(bytes, &bits, c->bits[i].value, c->bits[i].count);
+        size_t length = (bits + 7) / 8;
+        for (unsigned j = 0; j < 2; j++, length += 4) bytes[length + 2] = 1;
+        context("%s", c->what);
+        for (size_t cut = 0; cut <= length; cut++) {
+            uint8_t *const exact = copy_of(bytes, cut);
+            const bool good = pithi_rans_unpack(memory(), pithi_rans_decode_c, exact, cut, out, 0);
+            CHECK(good == (cut == length && strncmp(c->what, "good", 4) == 0));
+            free(exact);
+        }
+        bytes[length - 2] = 0; /* a state of 0 */
+        CHECK(!pithi_rans_unpack(memory(), pithi_rans_decode_c, bytes, length, out, 0));
+    }
+}
+
+/* ---- Damage ----------------------------------------------------------------------------------*/
+
+/* Any change decodes to something or is refused; a string that is longer or shorter is refused. */
+static void damage_is_harmless(void **state) {
+    (void)state;
+    for (size_t run = 0; run < sample_of(400); run++) {
+        const size_t n = 2 + random_word() % 3000;
+        const enum shape shape = random_word() % SHAPES;
+        uint8_t *const src = allocate(n), *const back = allocate(n), *bytes = allocate(2 * n + 600);
+        for (size_t i = 0; i < n; i++) src[i] = draw(shape);
+        const size_t planned = pithi_rans_plan(memory(), src, n);
+        const size_t length = planned == SIZE_MAX ? 0
+                                                  : pithi_rans_pack(memory(), pithi_rans_encode_c,
+                                                                    src, n, bytes, 2 * n + 600);
+        context("run %zu, %zu symbols, %zu bytes", run, n, length);
+        for (size_t k = 0; length && k < 64; k++) {
+            uint8_t *const copy = copy_of(bytes, length);
+            copy[k < 32 ? k % length : random_word() % length] ^=
+                (uint8_t)(1u << random_word() % 8);
+            (void)pithi_rans_unpack(memory(), pithi_rans_decode_c, copy, length, back, n);
+            const size_t cut = random_word() % length;
+            CHECK(!pithi_rans_unpack(memory(), pithi_rans_decode_c, bytes, cut, back, n));
+            free(copy);
+        }
+        free(src), free(back), free(bytes);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_symbol_has_its_slots), cmocka_unit_test(strings_come_back),
+        cmocka_unit_test(the_example_decodes),        cmocka_unit_test(tables_are_checked),
+        cmocka_unit_test(damage_is_harmless),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
