@@ -11,8 +11,10 @@
 #include "common/nontemporal.h"
 #include "group/channel.h"
 #include "group/codebook.h"
+#include "group/codebook_value.h"
 #include "group/group.h"
 #include "group/hadamard.h"
+#include "group/trellis.h"
 #include "pith/pith.h"
 #include "predict/bitplane.h"
 #include "predict/fused_decode.h"
@@ -47,7 +49,8 @@ struct pithi_kernels {
     pithi_group_runs_fn *group_encode_runs;
     pithi_rotate_encode_fn *rotate_encode;
     pithi_group_fn *group_decode;
-    pithi_group_fn *codebook_encode, *codebook_decode; /* of settings with a codebook */
+    pithi_group_fn *codebook_encode, *codebook_decode; /* of settings with a codebook of levels */
+    pithi_group_fn *trellis_encode, *trellis_decode;   /* of those with codebook=trellis */
     pithi_sum_fn *group_sum;
     pithi_channel_fn *channel_encode, *channel_decode;
     pithi_rotate_fn *rotate;
@@ -84,6 +87,18 @@ struct pithi_kernels {
     pithi_rans_decode_fn *rans_decode;
 };
 void pithi_kernels_bind(struct pithi_kernels *kernels, uint32_t cpu);
+
+/* Return what encodes and decodes jobs of a setting. */
+PITHI_INLINE pithi_group_fn *pithi_group_encoder(const struct pithi_kernels *k,
+                                                 const struct pithi_group_setting *s) {
+    if (s->codebook == PITHI_CODEBOOK_TRELLIS) return k->trellis_encode;
+    return s->codebook ? k->codebook_encode : k->group_encode;
+}
+PITHI_INLINE pithi_group_fn *pithi_group_decoder(const struct pithi_kernels *k,
+                                                 const struct pithi_group_setting *s) {
+    if (s->codebook == PITHI_CODEBOOK_TRELLIS) return k->trellis_decode;
+    return s->codebook ? k->codebook_decode : k->group_decode;
+}
 
 /* ---- Settings of a codec --------------------------------------------------------------------
  * A key is one row of a codec's table; its value is a uint32_t. Specs, their canonical text and
@@ -342,6 +357,9 @@ struct pithi_codec {
     /* Fills in what kernels of a device backend need of the setting, in a struct that is otherwise
      * 0; false when they cannot code with it. NULL: no device has kernels for the codec. */
     bool (*describe)(const struct pithi_params *params, struct pithi_device *device);
+    /* Bit k: key k came later than the codec. Plans in which it has its initial value have the
+     * fingerprint that they had before. */
+    uint32_t later_keys;
     uint32_t described_keys; /* bit k: kernels know the legal values of informative key k */
     const struct pithi_domain *domain; /* NULL: sums are formed of decoded values */
     /* Cuts a slot into the tiles of this tiling, its blocks, and sets in params what follows from

@@ -112,6 +112,8 @@ void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->group_decode = pithi_group_decode_c;
     k->codebook_encode = pithi_codebook_encode_c;
     k->codebook_decode = pithi_codebook_decode_c;
+    k->trellis_encode = pithi_trellis_encode_c;
+    k->trellis_decode = pithi_trellis_decode_c;
     k->group_sum = pithi_group_sum_c;
     k->channel_encode = pithi_channel_encode_c;
     k->channel_decode = pithi_channel_decode_c;

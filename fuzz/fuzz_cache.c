@@ -42,10 +42,11 @@ static const char *const variants[] = {
     ",symmetric=on,search=mse,outliers=0.125",
     ",codebook=nf",
     ",codebook=lloyd,outliers=0.06",
+    ",codebook=trellis",
     ",rotate_heads=on",
     ",rotate_heads=on,codebook=lloyd",
 };
-enum { VARIANTS = sizeof variants / sizeof variants[0], CODEBOOKS = 6, ROTATED = 8 };
+enum { VARIANTS = sizeof variants / sizeof variants[0], CODEBOOKS = 6, ROTATED = 9 };
 
 static void draw_setting(struct scene *x, struct fuzz_source *s) {
     static const uint32_t bits[] = {2, 3, 4, 5, 6, 8}, dims[] = {1, 5, 16, 24, 32, 64};

@@ -10,7 +10,7 @@
 #include "common/pad.h"
 #include "device_plan.h"
 
-enum { PRESET, BITS, GROUP, ROTATE, ROUND, SCALE_DTYPE, SEARCH, EF, SIGN_SEED, BLOCK };
+enum { PRESET, BITS, GROUP, ROTATE, ROUND, SCALE_DTYPE, SEARCH, EF, SIGN_SEED, BLOCK, CODEBOOK };
 enum { NEAREST, STOCHASTIC, ANTITHETIC };
 
 static const struct pithi_key keys[] = {
@@ -36,6 +36,8 @@ static const struct pithi_key keys[] = {
                    "seed of random signs before the transform; 0: none", false},
     [BLOCK] = {"block", PITHI_KEY_POW2, 16384, 32, 1u << PITHI_BLOCK_LOG2_MAX, 0, PITHI_WIRE_BLOCK,
                "32..16777216, a power of two, at least group", "elements per block", false},
+    [CODEBOOK] = {"codebook", PITHI_KEY_WORD, 0, 0, 1, 0, 6, "uniform|trellis",
+                  "what codes mean: steps, or levels along paths through a trellis", false},
 };
 
 /* With two or three bits most values of a group lie below half a step of the scale that its largest
@@ -45,7 +47,8 @@ static const struct pithi_key keys[] = {
 static void preset(uint32_t value[PITHI_KEYS_MAX], uint32_t seen) {
     if (seen >> PRESET & 1 && !(seen >> BITS & 1)) value[BITS] = value[PRESET] ? 8 : 4;
     value[PRESET] = keys[PRESET].initial;
-    if (!(seen >> SEARCH & 1)) value[SEARCH] = value[BITS] <= 3 && value[ROUND] == NEAREST;
+    if (!(seen >> SEARCH & 1))
+        value[SEARCH] = value[BITS] <= 3 && value[ROUND] == NEAREST && !value[CODEBOOK];
 }
 
 /* Fills in the setting in its final place: pithi_group_job_open says why. */
@@ -57,6 +60,7 @@ static inline void set(struct pithi_group_setting *s, const struct pithi_params 
     s->scale_dtype = scales[p->value[SCALE_DTYPE]];
     s->stochastic = p->value[ROUND] != NEAREST;
     s->search = p->value[SEARCH] == 1;
+    s->codebook = p->value[CODEBOOK] ? PITHI_CODEBOOK_TRELLIS : PITHI_CODEBOOK_NONE;
 }
 
 static struct pithi_group_setting setting(const struct pithi_params *p) {
@@ -84,6 +88,12 @@ static pith_status check(const struct pithi_params *p, const char **detail) {
         *detail = "search=mse needs round=nearest";
     } else if (p->value[SIGN_SEED] && !p->value[ROTATE]) {
         *detail = "signs need rotate";
+    } else if (p->value[CODEBOOK] && p->value[BITS] > 4) {
+        *detail = "codebook=trellis has 2 to 4 bits";
+    } else if (p->value[CODEBOOK] && (p->value[ROUND] != NEAREST || p->value[SEARCH])) {
+        *detail = "codebook=trellis needs round=nearest and search=none";
+    } else if (p->value[CODEBOOK] && p->value[SCALE_DTYPE] == 2) {
+        *detail = "codebook=trellis needs scale_dtype=f32 or bf16";
     } else {
         return PITH_OK;
     }
@@ -138,7 +148,7 @@ static void encode_codes(struct pithi_block *b, size_t at, size_t count, const v
     job.value_dtype = dtype;
     job.prefetch = prefetch;
     job.nontemporal = b->nontemporal && !b->feedback.before;
-    b->kernels->group_encode(&job);
+    pithi_group_encoder(b->kernels, &job.set)(&job);
     b->poisoned += job.poisoned;
 }
 
@@ -148,7 +158,7 @@ static void decode_codes(struct pithi_block *b, size_t at, size_t count, void *o
     job.out = out;
     job.out_dtype = dtype;
     job.nontemporal = b->nontemporal && out == b->out; /* a rotated chunk is read again at once */
-    b->kernels->group_decode(&job);
+    pithi_group_decoder(b->kernels, &job.set)(&job);
     b->poisoned += job.poisoned;
     b->saturated += job.saturated;
 }
@@ -175,7 +185,7 @@ static void keep_loss(struct pithi_block *b, size_t at, size_t count, const floa
     struct pithi_group_job job = job_of(b, at, count);
     job.out = decoded;
     job.out_dtype = PITH_F32;
-    b->kernels->group_decode(&job);
+    pithi_group_decoder(b->kernels, &job.set)(&job);
     for (size_t i = 0; i < count; i++) {
         const float lost = x[i] - decoded[i];
         const float next = ef == 1 ? lost : decay * before[i] + gain * lost;
@@ -228,7 +238,7 @@ static size_t encode_direct(struct pithi_block *b) {
     if (r.order)
         done = b->kernels->rotate_encode(&r, &job);
     else
-        b->kernels->group_encode(&job);
+        pithi_group_encoder(b->kernels, &job.set)(&job);
     b->poisoned += job.poisoned;
     return done;
 }
@@ -282,7 +292,10 @@ static void sum(struct pithi_block *b, size_t at, size_t count, const uint8_t *c
     job.more = more;
     job.sum = x;
     job.saturated = job.poisoned = 0;
-    b->kernels->group_sum(&job);
+    if (job.set.codebook)
+        pithi_trellis_sum(&job, b->kernels->trellis_decode);
+    else
+        b->kernels->group_sum(&job);
     b->poisoned += job.poisoned;
     b->saturated += job.saturated;
 }
@@ -317,12 +330,15 @@ static struct pithi_memory remember(const struct pithi_params *p) {
     return (struct pithi_memory){.feedback = p->value[EF]};
 }
 
+static uint8_t frame_revision(const struct pithi_params *p) { return p->value[CODEBOOK] ? 2 : 1; }
+
+/* Devices have no kernels for trellises. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     d->kind = PITHI_DEVICE_groups;
     d->set = setting(p);
     d->rotation = rotation(p);
     d->antithetic = p->value[ROUND] == ANTITHETIC;
-    return true;
+    return !p->value[CODEBOOK];
 }
 
 static const struct pithi_former former[] = {
@@ -333,7 +349,8 @@ static const struct pithi_former former[] = {
 
 const struct pithi_codec pithi_codec_grad = {
     .id = 4,
-    .revision = 1,
+    .revision = 2,
+    .frame_revision = frame_revision,
     .name = "grad",
     .summary = "rotated, group-quantized gradients (SDP4Bit TLq-HS) for sums across ranks",
     .traits = PITH_TRAIT_FIXED_RATE | PITH_TRAIT_EXEMPT,
@@ -353,6 +370,7 @@ const struct pithi_codec pithi_codec_grad = {
     .bound = bound,
     .remember = remember,
     .describe = describe,
+    .later_keys = 1u << CODEBOOK,
     .described_keys = 1u << ROUND | 1u << SEARCH,
     .domain = &domain,
 };

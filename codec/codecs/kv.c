@@ -44,8 +44,9 @@ static const struct pithi_key keys[] = {
     [PITHI_KV_ROTATE_HEADS] =
         {"rotate_heads", PITHI_KEY_WORD, 0, 0, 1, 0, 8, "off|on",
          "Hadamard transform of each head: of 32..256 elements, a power of two", false},
-    [PITHI_KV_CODEBOOK] = {"codebook", PITHI_KEY_WORD, 0, 0, 2, 0, 9, "uniform|nf|lloyd",
-                           "what codes mean: steps, or 4 to 16 levels for bell-shaped values",
+    [PITHI_KV_CODEBOOK] = {"codebook", PITHI_KEY_WORD, 0, 0, 3, 0, 9, "uniform|nf|lloyd|trellis",
+                           "what codes mean: steps, levels for bell-shaped values, or such levels "
+                           "along paths through a trellis",
                            false},
     [PITHI_KV_OUTLIERS] = {"outliers", PITHI_KEY_REAL, 0, 1, 0, 0, 12,
                            "a number up to 0.125, or none",
@@ -274,7 +275,8 @@ static double one_bound(const struct pithi_kv *k, const uint8_t *scale, const ui
     const float s = pithi_float(pithi_scale_load(pair, k->set.scale_dtype, 0));
     const float z =
         k->set.asymmetric ? pithi_float(pithi_scale_load(pair, k->set.scale_dtype, 1)) : 0;
-    const double reach = (z < 0 ? -(double)z : (double)z) + (double)(1 << k->set.bits) * (double)s;
+    const double reach = (z < 0 ? -(double)z : (double)z) +
+                         (double)(1 << k->set.bits) * (s < 0 ? -(double)s : (double)s);
     double stages = 0, root = 2;
     for (uint32_t order = k->order; order > 1; order /= 2) stages++;
     for (uint32_t order = k->order; order > 1; order /= 4) root *= 2;
@@ -468,6 +470,10 @@ static pith_status decode(struct pithi_block *b) {
     return PITH_OK;
 }
 
+static uint8_t frame_revision(const struct pithi_params *p) {
+    return p->value[PITHI_KV_CODEBOOK] == PITHI_CODEBOOK_TRELLIS ? 2 : 1;
+}
+
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     struct pithi_kv k;
     pithi_kv_init(&k, p, NULL, p->heads, p->dim);
@@ -478,6 +484,7 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
                                     .channel = k.channel,
                                     .rotated = k.order != 0,
                                     .outliers = p->value[PITHI_KV_OUTLIERS] != 0};
+    if (d->set.codebook == PITHI_CODEBOOK_TRELLIS) return false; /* devices have no kernels */
     if (d->set.codebook) pithi_codebook_init(&d->pages.book, &d->set);
     return !p->value[PITHI_KV_ENTROPY];
 }
@@ -489,7 +496,8 @@ static const struct pithi_former former[] = {
 
 const struct pithi_codec pithi_codec_kv = {
     .id = 8,
-    .revision = 1,
+    .revision = 2,
+    .frame_revision = frame_revision,
     .name = "kv",
     .summary = "KV caches and layer inputs: low-bit pages of tokens (KIVI, XQuant, QuaRot)",
     .traits = PITH_TRAIT_FIXED_RATE | PITH_TRAIT_BASE,

@@ -12,7 +12,7 @@
 #include "common/pad.h"
 #include "device_plan.h"
 
-enum { BITS, GROUP, ROUND, SCALE_DTYPE, ENTROPY, BASE_HASH, KEY_EVERY, BLOCK, EFFORT };
+enum { BITS, GROUP, ROUND, SCALE_DTYPE, ENTROPY, BASE_HASH, KEY_EVERY, BLOCK, EFFORT, CODEBOOK };
 
 static const struct pithi_key keys[] = {
     [BITS] = {"bits", PITHI_KEY_NUMBER, 4, 2, 8, 0x15C, 0, "2,3,4,6,8", "bits per code", false},
@@ -33,6 +33,8 @@ static const struct pithi_key keys[] = {
                "16..16777216, a power of two, at least group", "elements per block", false},
     [EFFORT] = {"effort", PITHI_KEY_NUMBER, 3, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0,
                 PITHI_WIRE_NONE, "1..22", "zstd level of entropy=zstd", false},
+    [CODEBOOK] = {"codebook", PITHI_KEY_WORD, 0, 0, 1, 0, 6, "uniform|trellis",
+                  "what codes mean: steps, or levels along paths through a trellis", false},
 };
 
 static const struct pithi_need needs[] = {
@@ -46,6 +48,7 @@ static inline void set(struct pithi_group_setting *s, const struct pithi_params 
     s->bits = (uint8_t)p->value[BITS];
     s->scale_dtype = p->value[SCALE_DTYPE] ? PITH_BF16 : PITH_F32;
     s->stochastic = p->value[ROUND] == 1;
+    s->codebook = p->value[CODEBOOK] ? PITHI_CODEBOOK_TRELLIS : PITHI_CODEBOOK_NONE;
 }
 
 static struct pithi_group_setting setting(const struct pithi_params *p) {
@@ -63,6 +66,14 @@ static pith_status check(const struct pithi_params *p, const char **detail) {
     }
     if (p->block < p->value[GROUP]) {
         *detail = "block is smaller than group";
+        return PITH_ERR_SPEC;
+    }
+    if (p->value[CODEBOOK] && p->value[BITS] > 4) {
+        *detail = "codebook=trellis has 2 to 4 bits";
+        return PITH_ERR_SPEC;
+    }
+    if (p->value[CODEBOOK] && p->value[ROUND]) {
+        *detail = "codebook=trellis needs round=nearest";
         return PITH_ERR_SPEC;
     }
     return PITH_OK;
@@ -112,14 +123,15 @@ static uint64_t hash_base(const struct pithi_block *b, const uint8_t *base, uint
     return b->kernels->nh(base, count * element, (b->first + at) * element / 8);
 }
 
-static void run_groups(struct pithi_block *b, pithi_group_fn *kernel, uint8_t *scales,
-                       uint8_t *codes) {
+static void run_groups(struct pithi_block *b, bool encode, uint8_t *scales, uint8_t *codes) {
     const struct pithi_params *p = b->params;
     const size_t chunk = chunk_of(b), element = pith_dtype_bytes(p->base_dtype);
     struct pithi_group_job job;
     pithi_group_job_open(&job, b->random);
     job.random.shift = 0; /* ranks differ with round=antithetic only */
     set(&job.set, p);
+    pithi_group_fn *const kernel = encode ? pithi_group_encoder(b->kernels, &job.set)
+                                          : pithi_group_decoder(b->kernels, &job.set);
     job.value_dtype = p->dtype;
     job.out_dtype = b->out_dtype;
     job.base_dtype = p->base_dtype;
@@ -179,7 +191,7 @@ static void encode_entropy(struct pithi_block *b) {
     struct coding c;
     open_coding(&c, b);
     memset(b->bytes, 0, c.scales);
-    run_groups(b, b->kernels->group_encode, b->bytes, c.code_buffer);
+    run_groups(b, true, b->bytes, c.code_buffer);
     const uint8_t *symbols = c.code_buffer;
     if (spread(&c.set)) {
         pithi_codes_to_symbols(c.set.bits, c.code_buffer, b->count, c.symbol_buffer);
@@ -215,7 +227,7 @@ static pith_status decode_entropy(struct pithi_block *b) {
             pithi_symbols_to_codes(c.set.bits, symbols, b->count, codes) >> c.set.bits)
             return corrupt(b, "a code is out of range");
     }
-    run_groups(b, b->kernels->group_decode, b->bytes, codes);
+    run_groups(b, false, b->bytes, codes);
     return PITH_OK;
 }
 
@@ -233,7 +245,7 @@ static pith_status encode(struct pithi_block *b) {
         b->length = (size_t)block_bytes(b->params, b->count);
         memset(b->bytes + scales, 0, c.scales - scales);
         memset(b->bytes + c.scales + c.codes, 0, b->length - c.scales - c.codes);
-        run_groups(b, b->kernels->group_encode, b->bytes, b->bytes + c.scales);
+        run_groups(b, true, b->bytes, b->bytes + c.scales);
     }
     return PITH_OK;
 }
@@ -245,7 +257,7 @@ static pith_status decode(struct pithi_block *b) {
     } else {
         struct coding c;
         open_coding(&c, b);
-        run_groups(b, b->kernels->group_decode, b->bytes, b->bytes + c.scales);
+        run_groups(b, false, b->bytes, b->bytes + c.scales);
     }
     return PITH_OK;
 }
@@ -262,17 +274,20 @@ static struct pithi_memory remember(const struct pithi_params *p) {
                                  .key_every = p->value[KEY_EVERY]};
 }
 
+static uint8_t frame_revision(const struct pithi_params *p) { return p->value[CODEBOOK] ? 2 : 1; }
+
 /* Devices take no setting with key_every: the host does not know the step that a device is at, nor
- * so which steps are key frames. */
+ * so which steps are key frames. They have no kernels for trellises. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     d->kind = PITHI_DEVICE_groups;
     d->set = setting(p);
-    return !p->value[ENTROPY] && !p->value[KEY_EVERY];
+    return !p->value[ENTROPY] && !p->value[KEY_EVERY] && !p->value[CODEBOOK];
 }
 
 const struct pithi_codec pithi_codec_wdiff = {
     .id = 3,
-    .revision = 1,
+    .revision = 2,
+    .frame_revision = frame_revision,
     .name = "wdiff",
     .summary = "weight differences, group-quantized (SDP4Bit)",
     .traits = PITH_TRAIT_FIXED_RATE | PITH_TRAIT_BASE | PITH_TRAIT_UPDATE,
@@ -291,6 +306,7 @@ const struct pithi_codec pithi_codec_wdiff = {
     .decode = decode,
     .remember = remember,
     .describe = describe,
+    .later_keys = 1u << CODEBOOK,
     .described_keys = 1u << ROUND,
     .bound = bound,
 };

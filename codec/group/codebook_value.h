@@ -10,7 +10,12 @@
 
 #include "group/group_value.h"
 
-enum { PITHI_CODEBOOK_NONE, PITHI_CODEBOOK_NF, PITHI_CODEBOOK_LLOYD };
+enum {
+    PITHI_CODEBOOK_NONE,
+    PITHI_CODEBOOK_NF,
+    PITHI_CODEBOOK_LLOYD,
+    PITHI_CODEBOOK_TRELLIS /* group/trellis_value.h; the only one that may have a base */
+};
 enum { PITHI_CODEBOOK_MOST = 16, PITHI_CELLS = 128, PITHI_CELLS_A_UNIT = 52 };
 /* The bits of 2^-100: groups below are all zero, so that cells a unit are finite. */
 #define PITHI_CODEBOOK_TINY 0x0D800000u

@@ -3,6 +3,8 @@
 #include "group/group.h"
 
 #include "group/codebook.h"
+#include "group/codebook_value.h"
+#include "group/trellis.h"
 
 static void put_scale(const struct pithi_group_setting *s, uint8_t *scales, size_t index, float v) {
     pithi_scale_store(scales, s->scale_dtype, index, pithi_bits(v));
@@ -178,7 +180,8 @@ void pithi_group_encode_c(struct pithi_group_job *job) {
     const struct pithi_group_setting *s = &job->set;
     struct group g = {0};
     if (s->codebook) {
-        pithi_codebook_encode_c(job);
+        (s->codebook == PITHI_CODEBOOK_TRELLIS ? pithi_trellis_encode_c
+                                               : pithi_codebook_encode_c)(job);
         return;
     }
     for (size_t index = 0; g.first < job->count; index++, g.first += s->group) {
@@ -229,7 +232,8 @@ void pithi_group_decode_c(struct pithi_group_job *job) {
     const struct pithi_group_setting *s = &job->set;
     const size_t step = s->asymmetric ? 2 : 1;
     if (s->codebook) {
-        pithi_codebook_decode_c(job);
+        (s->codebook == PITHI_CODEBOOK_TRELLIS ? pithi_trellis_decode_c
+                                               : pithi_codebook_decode_c)(job);
         return;
     }
     float scale = 0, zero = 0;
@@ -293,6 +297,7 @@ static double idempotent_bound(const struct pithi_group_setting *s, double scale
 
 static double one_bound(const struct pithi_group_setting *s, double scale, double zero) {
     const double a = scale < 0 ? -scale : scale, z = zero < 0 ? -zero : zero;
+    if (s->codebook == PITHI_CODEBOOK_TRELLIS) return pithi_trellis_bound(s, scale);
     if (s->codebook) return pithi_codebook_bound(s, scale);
     if (s->asymmetric || s->idempotent) return idempotent_bound(s, a, z);
     /* e8m0 has no 0: its least scale means a group that is all zero. */

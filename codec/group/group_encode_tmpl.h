@@ -1190,7 +1190,7 @@ static bool random_pass(const struct pithi_group_job *job) {
 
 static bool pass_fits(const struct pithi_group_job *job) {
     const struct pithi_group_setting *s = &job->set;
-    return !s->asymmetric && !s->search && (!s->stochastic || random_pass(job)) &&
+    return !s->asymmetric && !s->search && !s->codebook && (!s->stochastic || random_pass(job)) &&
            job->base_dtype == PITH_NONE && s->group >= UNIT;
 }
 

@@ -31,8 +31,8 @@ struct pithi_group_setting {
     bool idempotent; /* symmetric: what a group decodes to has the group's own scale */
     bool shrink;     /* encode, idempotent, no base: choose the part of the range of least error */
     bool short_zero; /* encode, asymmetric: zero points of 6 significant bits */
-    uint8_t
-        codebook; /* 0: codes are steps of the scale; else see group/codebook_value.h. No base */
+    /* 0: codes are steps of the scale; else see group/codebook_value.h. No base, but for trellis */
+    uint8_t codebook;
 };
 
 PITHI_INLINE size_t pithi_scale_width(uint32_t scale_dtype) {

@@ -31,7 +31,7 @@ PITHI_INLINE float pithi_outlier_value(uint64_t word) {
  * appendix B.8, has the proof. */
 
 PITHI_INLINE bool pithi_outliers_limited(const struct pithi_group_setting *s) {
-    return !s->asymmetric && s->codebook != PITHI_CODEBOOK_LLOYD;
+    return !s->asymmetric && s->codebook <= PITHI_CODEBOOK_NF;
 }
 
 /* Whether other values of magnitudes up to m may have to be clamped: a scale, and what the last

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "group/trellis_value.h"
+
 /* STRIP columns have their levels found together; LEVELS are those of as many rows as fit. */
 enum { STRIP = 1024, LEVELS = 4096, GROUP = 256 };
 
@@ -91,11 +93,51 @@ static void decode_strip(const struct pithi_kv *k, struct pithi_channel_job *job
     }
 }
 
-void pithi_kv_levels(const struct pithi_kv *k, struct pithi_channel_job *job) {
+/* ---- Trellises -------------------------------------------------------------------------------*/
+
+static void take_codes(const struct pithi_kv *k, const struct strip *s, const uint8_t *row,
+                       uint8_t *code) {
+    const unsigned bits = k->set.bits;
+    const uint8_t *from = row + s->first * bits / 8;
+    uint32_t pending = 0, filled = 0;
+    for (size_t c = 0; c < s->count; c++, filled -= bits, pending >>= bits) {
+        if (filled < bits) pending |= (uint32_t)*from++ << filled, filled += 8;
+        code[c] = (uint8_t)(pending & ((1u << bits) - 1));
+    }
+}
+
+/* Decodes rows whose columns are sequences: what a code means depends on the rows before it. */
+static void decode_paths(const struct pithi_kv *k, struct pithi_channel_job *job, struct strip *s,
+                         size_t before) {
+    enum { WINDOW = 3 };
+    struct pithi_trellis trellis;
+    uint8_t code[STRIP], history[STRIP] = {0};
+    float level[STRIP];
+    pithi_trellis_init(&trellis, k->set.bits);
+    for (size_t i = least(before, WINDOW); i > 0; i--) {
+        take_codes(k, s, job->codes - i * job->code_stride, code);
+        for (size_t c = 0; c < s->count; c++)
+            history[c] = (uint8_t)pithi_trellis_next(history[c], code[c]);
+    }
+    for (size_t i = 0; i < job->rows; i++) {
+        take_codes(k, s, job->codes + i * job->code_stride, code);
+        for (size_t c = 0; c < s->count; c++) {
+            const int l = trellis.level[pithi_trellis_number(history[c], code[c])];
+            level[c] = (float)l / PITHI_TRELLIS_UNIT;
+            history[c] = (uint8_t)pithi_trellis_next(history[c], code[c]);
+        }
+        put_row(k, job, i, s, level);
+    }
+}
+
+void pithi_kv_levels(const struct pithi_kv *k, struct pithi_channel_job *job, size_t before) {
     struct strip s;
     for (s.first = 0; s.first < job->columns; s.first += STRIP) {
         s.count = least(STRIP, job->columns - s.first);
         take_scales(&s, job);
-        decode_strip(k, job, &s);
+        if (k->set.codebook == PITHI_CODEBOOK_TRELLIS)
+            decode_paths(k, job, &s, before);
+        else
+            decode_strip(k, job, &s);
     }
 }

@@ -5,7 +5,8 @@
 
 #include "kv/page.h"
 
-/* Decodes as channel_decode does, for settings with a codebook. */
-void pithi_kv_levels(const struct pithi_kv *k, struct pithi_channel_job *job);
+/* Decodes as channel_decode does, for settings with a codebook. `before` rows of codes of the same
+ * groups lie before the job's. */
+void pithi_kv_levels(const struct pithi_kv *k, struct pithi_channel_job *job, size_t before);
 
 #endif

@@ -140,10 +140,10 @@ static struct work open_work(const struct pithi_kv *k, void *scratch) {
 }
 
 static void encode(const struct pithi_kv *k, struct pithi_group_job *job) {
-    (k->set.codebook ? k->kernels->codebook_encode : k->kernels->group_encode)(job);
+    pithi_group_encoder(k->kernels, &k->set)(job);
 }
 static void decode(const struct pithi_kv *k, struct pithi_group_job *job) {
-    (k->set.codebook ? k->kernels->codebook_decode : k->kernels->group_decode)(job);
+    pithi_group_decoder(k->kernels, &k->set)(job);
 }
 
 static struct pithi_rotation rotation(const struct pithi_kv *k) {
@@ -545,7 +545,7 @@ static void get_rect(const struct pithi_kv *k, const uint8_t *page, struct pithi
     job.dtype = k->order ? (uint32_t)PITH_F32 : part->out_dtype;
     job.nontemporal = part->nontemporal && !k->order && !k->outliers;
     if (k->set.codebook)
-        pithi_kv_levels(k, &job);
+        pithi_kv_levels(k, &job, rect->token % k->set.group);
     else
         k->kernels->channel_decode(&job);
     put_column_outliers(k, page, part->tokens, rect, heads, &job);

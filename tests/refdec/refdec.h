@@ -152,6 +152,9 @@ uint32_t ref_saturated(uint32_t u, unsigned dtype);
 uint32_t ref_decoded(int code, uint32_t scale);
 unsigned ref_code_at(const uint8_t *string, size_t i, unsigned w);
 int ref_sign_extended(unsigned code, unsigned w);
+/* What a code of codebook trellis means: code[0], with those before it in its sequence, the nearest
+ * one first, and 0 where there is none. */
+uint32_t ref_trellis(unsigned w, const unsigned code[4], uint32_t scale);
 
 /* ---- One block -------------------------------------------------------------------------------*/
 struct ref_block {

@@ -67,17 +67,26 @@ static uint32_t scale_at(const uint8_t *bytes, size_t group, unsigned how) {
     return bytes[group] ? (uint32_t)bytes[group] << 23 : 0x00400000u; /* 2^-127 */
 }
 
+/* What element i of a block stands for, before the inverse rotation. */
+static uint32_t value_at(const struct ref_frame *f, const uint8_t *codes, size_t i,
+                         uint32_t scale) {
+    const size_t group = (size_t)1 << f->parameter[1], at = i % group % 256;
+    const unsigned w = f->parameter[0];
+    unsigned code[4] = {0};
+    for (size_t k = 0; k < 4 && k <= at; k++) code[k] = ref_code_at(codes, i - k, w);
+    if (f->parameter[6]) return ref_trellis(w, code, scale);
+    return ref_decoded(ref_sign_extended(code[0], w), scale);
+}
+
 static enum ref_status decode(const struct ref_block *b) {
     const struct ref_frame *f = b->frame;
-    const unsigned w = f->parameter[0];
     const uint64_t groups = (b->count - 1) / (UINT64_C(1) << f->parameter[1]) + 1;
     const uint8_t *const codes = b->bytes + ref_pad16(groups * ref_scale_bytes(f->parameter[4]));
     float *x = malloc(b->count * sizeof *x);
     if (!x) return REF_MEMORY;
     for (size_t i = 0; i < b->count; i++) {
-        const int code = ref_sign_extended(ref_code_at(codes, i, w), w);
         const uint32_t scale = scale_at(b->bytes, i >> f->parameter[1], f->parameter[4]);
-        x[i] = ref_as_float(ref_decoded(code, scale));
+        x[i] = ref_as_float(value_at(f, codes, i, scale));
     }
     rotate_back(f, b->first, x, b->count);
     for (size_t i = 0; i < b->count; i++) ref_store(b->out, i, f->dtype, ref_as_bits(x[i]));
@@ -141,11 +150,14 @@ static enum ref_status check(const struct ref_frame *f) {
     REJECT_IF(w < 2 || w == 7 || w > 8 || p[1] < 5 || p[1] > 12);
     REJECT_IF(p[2] && (p[2] < 5 || p[2] > 8 || p[2] > p[1]));
     for (int i = 3; i < 5; i++) REJECT_IF(p[i] > 2);
-    REJECT_IF(p[5] > 1 || (p[5] && p[3]) || p[6] || p[7]);
+    REJECT_IF(p[5] > 1 || (p[5] && p[3]) || p[6] > 1 || p[7]);
+    REJECT_IF(p[6] && (w > 4 || p[3] || p[4] == 2 || p[5]));
     REJECT_IF(ref_le(p + 8, 4) && !p[2]);
     REJECT_IF(!ref_zeros(p, 12, 16) || f->block < UINT64_C(1) << p[1]);
     return REF_OK;
 }
+
+static unsigned only_revision(const struct ref_frame *f) { return f->parameter[6] ? 2 : 1; }
 
 static bool fixed(const struct ref_frame *f) {
     (void)f;
@@ -158,7 +170,10 @@ static uint64_t block_bytes(const struct ref_frame *f, uint64_t count) {
 
 static void note(const struct ref_frame *f) {
     const uint8_t *p = f->parameter;
-    REF_CASE("grad bits", 0x17C, p[0]);
+    if (p[6])
+        REF_CASE("grad bits of trellis", 0x1C, p[0]);
+    else
+        REF_CASE("grad bits", 0x17C, p[0]);
     REF_CASE("grad rotation", 0x1E1, p[2]);
     REF_CASE("grad scale", 7, p[4]);
     REF_CASE("grad signs", 3, ref_le(p + 8, 4) != 0);
@@ -166,7 +181,8 @@ static void note(const struct ref_frame *f) {
 
 const struct ref_codec ref_codec_grad = {
     .name = "grad",
-    .revision = 1,
+    .revision = 2,
+    .only_revision = only_revision,
     .dtypes = 0xE,
     .bases = 1,
     .exempt = true,

@@ -153,6 +153,21 @@ static uint32_t level_times(const struct ref_frame *f, unsigned code, uint32_t s
     return ref_saturated(ref_as_bits(level * ref_as_float(scale) + 0.0f), F32);
 }
 
+/* A code of codebook trellis, with those before it in its group. */
+static uint32_t path_value(const struct ref_frame *f, const uint8_t *codes, uint64_t token,
+                           uint64_t place, uint32_t scale) {
+    const uint64_t at =
+        f->parameter[0] ? token % group_of(f) : place % f->dim_of_head % group_of(f);
+    unsigned code[4] = {0};
+    for (uint64_t k = 0; k < 4 && k <= at; k++) {
+        const uint64_t t = f->parameter[0] ? token - k : token;
+        const uint64_t d = f->parameter[0] ? place : place - k;
+        const uint8_t *const string = codes + (t * f->heads + d / f->dim_of_head) * head_bytes(f);
+        code[k] = ref_code_at(string, d % f->dim_of_head, f->parameter[2]);
+    }
+    return ref_trellis(f->parameter[2], code, scale);
+}
+
 static uint32_t value_at(const struct ref_block *b, uint64_t tokens, uint64_t token,
                          uint64_t place) {
     const struct ref_frame *f = b->frame;
@@ -163,6 +178,8 @@ static uint32_t value_at(const struct ref_block *b, uint64_t tokens, uint64_t to
     uint64_t scale, zero;
     entries(f, token, place, &scale, &zero);
     const uint32_t s = ref_load(b->bytes, scale, scale_dtype(f));
+    if (f->parameter[9] == 3)
+        return path_value(f, b->bytes + scales_bytes(f, tokens), token, place, s);
     if (f->parameter[9]) return level_times(f, code, s);
     if (!asymmetric(f)) return ref_decoded(ref_sign_extended(code, w), s);
     const uint32_t z = ref_load(b->bytes, zero, scale_dtype(f));
@@ -311,7 +328,7 @@ static enum ref_status check(const struct ref_frame *f) {
     REJECT_IF(p[0] > 1 || p[1] > 1 || w < 2 || w == 7 || w > 8);
     REJECT_IF(p[3] < 4 || p[3] > 8 || p[4] < 4 || p[4] > 12);
     REJECT_IF(p[5] > 1 || p[6] > 2 || p[7] > 1 || p[8] > 1);
-    REJECT_IF(p[9] > 2 || p[10] > 1 || p[11] > 1);
+    REJECT_IF(p[9] > 3 || p[10] > 1 || p[11] > 1);
     if (p[11])
         TRY(check_share(ref_le(p + 12, 4)));
     else
@@ -323,6 +340,8 @@ static enum ref_status check(const struct ref_frame *f) {
     return REF_OK;
 }
 
+static unsigned only_revision(const struct ref_frame *f) { return f->parameter[9] == 3 ? 2 : 1; }
+
 static bool fixed(const struct ref_frame *f) { return !f->parameter[10]; }
 
 static void note(const struct ref_frame *f) {
@@ -331,7 +350,10 @@ static void note(const struct ref_frame *f) {
     REF_CASE("kv range and scale", 0x3F, 3 * p[5] + p[6]);
     REF_CASE("kv axis, range", 0xF, 2 * p[0] + p[5]);
     if (p[9])
-        REF_CASE(p[9] == 1 ? "kv bits of nf" : "kv bits of lloyd", 0x1C, p[2]);
+        REF_CASE(p[9] == 1   ? "kv bits of nf"
+                 : p[9] == 2 ? "kv bits of lloyd"
+                             : "kv bits of trellis",
+                 0x1C, p[2]);
     else if (p[10])
         REF_CASE("kv bits with entropy", 0x17C, p[2]);
     else
@@ -344,7 +366,8 @@ static void note(const struct ref_frame *f) {
 
 const struct ref_codec ref_codec_kv = {
     .name = "kv",
-    .revision = 1,
+    .revision = 2,
+    .only_revision = only_revision,
     .dtypes = 0xE,
     .bases = 0xF,
     .check = check,

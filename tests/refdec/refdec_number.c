@@ -89,6 +89,19 @@ int ref_sign_extended(unsigned code, unsigned w) {
     return code >> (w - 1) ? (int)code - (1 << w) : (int)code;
 }
 
+uint32_t ref_trellis(unsigned w, const unsigned code[4], uint32_t scale) {
+    static const float magnitude[3][16] = {
+        {8, 24, 43, 75},
+        {6, 18, 31, 45, 61, 80, 106, 148},
+        {4, 11, 19, 26, 35, 42, 51, 60, 70, 80, 92, 106, 123, 144, 171, 213}};
+    const unsigned u[4] = {code[0] % 2, code[1] % 2, code[2] % 2, code[3] % 2};
+    const unsigned number = code[0] / 2 * 4 + (u[0] + u[1] + u[3]) % 2 * 2 + u[2], half = 1u << w;
+    if (!ref_finite(scale)) return ref_canonical_nan();
+    const float level =
+        number < half ? -magnitude[w - 2][half - 1 - number] : magnitude[w - 2][number - half];
+    return ref_saturated(ref_as_bits(level / 64 * ref_as_float(scale) + 0.0f), F32);
+}
+
 unsigned ref_code_at(const uint8_t *string, size_t i, unsigned w) {
     unsigned code = 0;
     for (unsigned t = 0; t < w; t++) {

@@ -41,12 +41,22 @@ static enum ref_status read_codes(const struct ref_block *b, const uint8_t *byte
     return status;
 }
 
+/* The difference that element i of a block stands for. */
+static uint32_t difference(const struct ref_frame *f, const uint8_t *codes, size_t i,
+                           uint32_t scale) {
+    const size_t group = (size_t)1 << f->parameter[1], at = i % group % 256;
+    unsigned code[4] = {0};
+    if (!f->parameter[6]) return ref_decoded(ref_sign_extended(codes[i], f->parameter[0]), scale);
+    for (size_t k = 0; k < 4 && k <= at; k++) code[k] = codes[i - k];
+    return ref_trellis(f->parameter[0], code, scale);
+}
+
 static void apply(const struct ref_block *b, const uint8_t *codes) {
     const struct ref_frame *f = b->frame;
     const unsigned scale_dtype = f->parameter[3] ? BF16 : F32;
     for (size_t i = 0; i < b->count; i++) {
         const uint32_t scale = ref_load(b->bytes, i >> f->parameter[1], scale_dtype);
-        uint32_t x = ref_decoded(ref_sign_extended(codes[i], f->parameter[0]), scale);
+        uint32_t x = difference(f, codes, i, scale);
         if (f->base_dtype) {
             ref_update(b->new_base, i, f->base_dtype, ref_load(b->base, i, f->base_dtype), x);
             x = ref_load(b->new_base, i, f->base_dtype);
@@ -100,9 +110,12 @@ static enum ref_status check(const struct ref_frame *f) {
     REJECT_IF(w != 2 && w != 3 && w != 4 && w != 6 && w != 8);
     REJECT_IF(p[1] < 4 || p[1] > 14);
     for (int i = 2; i < 6; i++) REJECT_IF(p[i] > 1);
-    REJECT_IF(!ref_zeros(p, 6, 16) || f->block < UINT64_C(1) << p[1]);
+    REJECT_IF(p[6] > 1 || (p[6] && (w > 4 || p[2])));
+    REJECT_IF(!ref_zeros(p, 7, 16) || f->block < UINT64_C(1) << p[1]);
     return REF_OK;
 }
+
+static unsigned only_revision(const struct ref_frame *f) { return f->parameter[6] ? 2 : 1; }
 
 static bool fixed(const struct ref_frame *f) { return f->key || f->parameter[4] == 0; }
 
@@ -115,14 +128,18 @@ static uint64_t block_bytes(const struct ref_frame *f, uint64_t count) {
 
 static void note(const struct ref_frame *f) {
     const uint8_t *p = f->parameter;
-    REF_CASE(p[4] ? "wdiff bits with entropy" : "wdiff bits", 0x15C, p[0]);
+    if (p[6])
+        REF_CASE("wdiff bits of trellis", 0x1C, p[0]);
+    else
+        REF_CASE(p[4] ? "wdiff bits with entropy" : "wdiff bits", 0x15C, p[0]);
     REF_CASE("wdiff scale", 3, p[3]);
     if (f->key) REF_CASE("wdiff base of a key frame", 0xE, f->base_dtype);
 }
 
 const struct ref_codec ref_codec_wdiff = {
     .name = "wdiff",
-    .revision = 1,
+    .revision = 2,
+    .only_revision = only_revision,
     .dtypes = 0xE,
     .bases = 0xF,
     .check = check,

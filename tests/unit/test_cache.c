@@ -30,6 +30,8 @@ static const struct kv_setting settings[] = {
      true},
     {"kv:axis=channel,page=16,group=16,codebook=lloyd,bits=3,scale_dtype=f32", PITH_F32, 3, 90, 16,
      0, true},
+    {"kv:page=16,group=32,codebook=trellis", PITH_F32, 2, 80, 16, 0, false},
+    {"kv:axis=channel,page=32,group=32,codebook=trellis,bits=3", PITH_F16, 2, 40, 32, 0, true},
     {"kv:axis=channel,page=32,group=32,search=mse,bits=2", PITH_F32, 2, 40, 32, 0, true},
 };
 /* CUTS: times that a cache has memory for the truncation of what is finished. */
