@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "codec.h"
 #include "common/lanes_avx2.h"
+#include "group/look_avx2.h"
 
 static inline v16 v_up(v16 x, int n) {
     return (v16){_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)};
@@ -13,19 +14,6 @@ static inline v16 w_shr(v16 x, unsigned n) {
 BOTH(b_add, _mm256_add_epi8)
 /* 0 where the index has its highest bit. */
 BOTH(b_look, _mm256_shuffle_epi8)
-static inline v16 look8(v16 table, v16 index) {
-    return (v16){_mm256_permutevar8x32_epi32(table.a, index.a),
-                 _mm256_permutevar8x32_epi32(table.a, index.b)};
-}
-static inline __m256i one_of(v16 table, __m256i index) {
-    const __m256 low = F(_mm256_permutevar8x32_epi32(table.a, index));
-    const __m256 high = F(_mm256_permutevar8x32_epi32(table.b, index));
-    return I(_mm256_blendv_ps(low, high, F(_mm256_slli_epi32(index, 28))));
-}
-/* The low bits of the index count. */
-static inline v16 look16(v16 table, v16 index) {
-    return (v16){one_of(table, index.a), one_of(table, index.b)};
-}
 static inline v16 f_cut(v16 x) {
     return (v16){_mm256_cvttps_epi32(F(x.a)), _mm256_cvttps_epi32(F(x.b))};
 }

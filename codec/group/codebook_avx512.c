@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "codec.h"
 #include "common/lanes_avx512.h"
+#include "group/look_avx512.h"
 
 static inline v16 v_up(v16 x, unsigned n) { return _mm512_slli_epi32(x, n); }
 static inline v16 w_shr(v16 x, unsigned n) {
@@ -10,9 +11,6 @@ static inline v16 w_shr(v16 x, unsigned n) {
 static inline v16 b_add(v16 a, v16 b) { return _mm512_add_epi8(a, b); }
 /* 0 where the index has its highest bit. */
 static inline v16 b_look(v16 table, v16 index) { return _mm512_shuffle_epi8(table, index); }
-/* The low bits of the index count. */
-static inline v16 look16(v16 table, v16 index) { return _mm512_permutexvar_epi32(index, table); }
-static inline v16 look8(v16 table, v16 index) { return look16(table, index); }
 static inline v16 f_cut(v16 x) { return _mm512_cvttps_epi32(F(x)); }
 static inline v16 f_step(v16 code, v16 v, v16 threshold) {
     const __mmask16 above = _mm512_cmp_ps_mask(F(v), F(threshold), _CMP_GE_OQ);

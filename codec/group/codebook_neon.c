@@ -2,9 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "codec.h"
 #include "common/lanes_neon.h"
-
-#define B(x) vreinterpretq_u8_u32(x)
-#define FROM_B(x) vreinterpretq_u32_u8(x)
+#include "group/look_neon.h"
 
 static inline v16 v_up(v16 x, int n) {
     for (int q = 0; q < 4; q++) x.val[q] = vshlq_u32(x.val[q], vdupq_n_s32(n));
@@ -20,27 +18,6 @@ TWO(b_add, FROM_B(vaddq_u8(B(x), B(y))))
 /* 0 where the index has its highest bit. */
 TWO(b_look, FROM_B(vqtbl1q_u8(B(x), B(y))))
 
-/* The four bytes of floats of these numbers. */
-static inline uint8x16_t float_bytes(uint32x4_t number) {
-    return B(vaddq_u32(vmulq_n_u32(number, 0x04040404u), vdupq_n_u32(0x03020100u)));
-}
-/* The low bits of the index count. */
-static inline v16 look8(v16 table, v16 index) {
-    const uint8x16x2_t t = {{B(table.val[0]), B(table.val[1])}};
-    for (int q = 0; q < 4; q++) {
-        const uint32x4_t number = vandq_u32(index.val[q], vdupq_n_u32(7));
-        index.val[q] = FROM_B(vqtbl2q_u8(t, float_bytes(number)));
-    }
-    return index;
-}
-static inline v16 look16(v16 table, v16 index) {
-    const uint8x16x4_t t = {{B(table.val[0]), B(table.val[1]), B(table.val[2]), B(table.val[3])}};
-    for (int q = 0; q < 4; q++) {
-        const uint32x4_t number = vandq_u32(index.val[q], vdupq_n_u32(15));
-        index.val[q] = FROM_B(vqtbl4q_u8(t, float_bytes(number)));
-    }
-    return index;
-}
 ONE(f_cut, U(vcvtq_s32_f32(F(x))))
 TWO(twice_and, vsubq_u32(vaddq_u32(x, x), y))
 TWO(f_from, vcgeq_f32(F(x), F(y)))

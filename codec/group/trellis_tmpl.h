@@ -1,0 +1,635 @@
+/* trellis_tmpl.h - trellis-coded groups, written once over vectors.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The including file has the lanes and defines, beside them:
+ *   wide                    a vector of 16 lanes of 16 bits
+ *   w_set, w_load, w_store  one number in all lanes; 16 numbers from and to memory
+ *   w_and, w_xor, w_add, w_sub, w_mul, w_min, w_equal
+ *                           of lanes; numbers are unsigned; equal ones give all ones
+ *   w_adds                  a sum, 65535 where it is more
+ *   w_choose(m, a, b)       a where the mask m has all ones, b where it has none
+ *   w_shr, w_shl            shifts by a constant
+ *   w_abs, w_sign           of signed numbers: magnitudes; all ones where negative
+ *   w_table, w_index, w_look
+ *                           16 bytes as a table; indices 0 to 15 made ready for it; the bytes there
+ *   turn8(from, from_step, to, to_step)
+ *                           eight rows of eight numbers become columns
+ *   low_fours(row, to)      the low four bits of 16 numbers, a byte each, in two words
+ *   v_down(x, n)            lanes of 32 bits, shifted to the right
+ *   struct window, window_make(w, bits), window_take(w, from)
+ *                           of 16 codes: each lane of 32 bits gets a code and the three before it,
+ *                           the last of these lowest; `from` is two bytes before the first code's
+ *                           and 16 may be read
+ *
+ * Encoding takes 16 sequences at a time, one to a lane, which are those of as many groups or of
+ * one. */
+#include "common/lanes_tmpl.h"
+#include "group/trellis.h"
+#include "group/trellis_value.h"
+
+enum { WIDE = 16, SEQUENCE = PITHI_TRELLIS_SEQUENCE, STATES = PITHI_TRELLIS_STATES, UNIT = 64 };
+
+/* Encodes or decodes a part of a job, which begins with a group, with the scalar reference. */
+static __attribute__((noinline)) void scalar_part(struct pithi_group_job *job, size_t i,
+                                                  size_t count, pithi_group_fn *fn) {
+    struct pithi_group_job p = *job;
+    p.count = count;
+    if (job->value) p.value = (const uint8_t *)job->value + i * width(job->value_dtype);
+    if (job->base) p.base = (uint8_t *)job->base + i * width(job->base_dtype);
+    if (job->out) p.out = (uint8_t *)job->out + i * width(job->out_dtype);
+    p.codes = job->codes + i * job->set.bits / 8;
+    p.scales = job->scales + pithi_group_scale_bytes(&job->set, i);
+    fn(&p);
+    job->saturated = p.saturated;
+    job->poisoned = p.poisoned;
+}
+
+ALWAYS v16 magnitude16(v16 x) { return v_and(x, v_set(0x7FFFFFFFu)); }
+
+/* ---- Encode: tables ---------------------------------------------------------------------------*/
+
+enum { BIAS = 32 }; /* no level that a value which is not negative is compared with is below -32 */
+
+struct tables {
+    struct pithi_trellis plain;
+    bool level[16 * PITHI_TRELLIS_CELLS]; /* whether a magnitude is a level */
+    wide near[4];                         /* by cell: the level of each subset, plus BIAS */
+    wide first;                           /* by cell: the number of the first of these levels */
+    wide magnitude;                       /* of the upper half of the levels */
+    wide bit;                             /* by state: its bit */
+};
+
+static void tables_make(struct tables *t, uint32_t bits) {
+    uint8_t near[4][16], magnitude[16], bit[16];
+    pithi_trellis_init(&t->plain, bits);
+    memset(t->level, 0, sizeof t->level);
+    for (int cell = 0; cell < PITHI_TRELLIS_CELLS; cell++)
+        for (int k = 0; k < 4; k++) {
+            const int number = pithi_trellis_of_subset(t->plain.first[cell], k);
+            near[k][cell] = (uint8_t)(t->plain.level[number] + BIAS);
+        }
+    const int half = t->plain.levels / 2;
+    for (int i = 0; i < 16; i++) {
+        const int level = t->plain.level[half + i % half];
+        magnitude[i] = (uint8_t)level;
+        t->level[level] = true;
+        bit[i] = (uint8_t)(1u << i % STATES);
+    }
+    for (int k = 0; k < 4; k++) t->near[k] = w_table(near[k]);
+    t->first = w_table(t->plain.first);
+    t->magnitude = w_table(magnitude);
+    t->bit = w_table(bit);
+}
+
+/* ---- Encode: paths ----------------------------------------------------------------------------*/
+
+/* 16 sequences, and what is made of them in place: values, then words that have a level in their
+ * upper 12 bits and its code in the lower ones. `state` is where a path begins. */
+struct paths {
+    _Alignas(64) uint16_t step[SEQUENCE * WIDE]; /* by step, then by lane */
+    uint16_t row[WIDE * SEQUENCE];               /* by lane, then by step */
+    /* The bits of the states that keep the upper way, and above them the number of the first
+     * level. */
+    uint16_t upper[SEQUENCE * WIDE];
+    uint16_t state[WIDE];
+};
+
+static __attribute__((noinline)) void turn(const uint16_t *from, size_t rows, size_t columns,
+                                           size_t from_step, uint16_t *to, size_t to_step) {
+    for (size_t i = 0; i < rows; i += 8)
+        for (size_t j = 0; j < columns; j += 8)
+            turn8(from + i * from_step + j, from_step, to + j * to_step + i, to_step);
+}
+
+/* Makes the metrics of two states from those of the two before both, and adds the bits of those
+ * that keep the lower way. */
+#define STEP(m, low, high, s, straight, crossed)                                         \
+    do {                                                                                 \
+        const wide a0 = w_adds(low, straight), b0 = w_adds(high, crossed);               \
+        const wide a1 = w_adds(low, crossed), b1 = w_adds(high, straight);               \
+        to[s] = w_min(a0, b0);                                                           \
+        to[s + 1] = w_min(a1, b1);                                                       \
+        kept = w_add(kept, w_and(w_equal(to[s], a0), w_set((uint16_t)(1u << (s)))));     \
+        kept = w_add(kept, w_and(w_equal(to[s + 1], a1), w_set((uint16_t)(2u << (s))))); \
+    } while (0)
+
+ALWAYS void forward_step(const struct tables *t, wide m[STATES], uint16_t *values,
+                         uint16_t *upper) {
+    const wide y = w_load(values), sign = w_sign(y), size = w_abs(y);
+    const wide cell = w_index(w_shr(size, 4)), x = w_add(size, w_set(BIAS));
+    const wide e0 = w_sub(x, w_look(t->near[0], cell)), e1 = w_sub(x, w_look(t->near[1], cell));
+    const wide e2 = w_sub(x, w_look(t->near[2], cell)), e3 = w_sub(x, w_look(t->near[3], cell));
+    const wide f0 = w_choose(sign, e3, e0), f1 = w_choose(sign, e2, e1);
+    const wide f2 = w_choose(sign, e1, e2), f3 = w_choose(sign, e0, e3);
+    const wide d0 = w_mul(f0, f0), d1 = w_mul(f1, f1), d2 = w_mul(f2, f2), d3 = w_mul(f3, f3);
+    const wide first = w_look(t->first, cell);
+    const wide last = w_sub(w_set((uint16_t)(t->plain.levels - 4)), first);
+    wide to[STATES], kept = w_set(0);
+    STEP(m, m[0], m[4], 0, d0, d2);
+    STEP(m, m[1], m[5], 2, d2, d0);
+    STEP(m, m[2], m[6], 4, d1, d3);
+    STEP(m, m[3], m[7], 6, d3, d1);
+    PITHI_UNROLL for (int s = 0; s < STATES; s++) m[s] = to[s];
+    w_store(upper, w_add(w_xor(kept, w_set(0xFF)), w_shl(w_choose(sign, last, first), 8)));
+}
+#undef STEP
+
+ALWAYS void lower(wide m[STATES]) {
+    const wide a = w_min(w_min(m[0], m[1]), w_min(m[2], m[3]));
+    const wide b = w_min(w_min(m[4], m[5]), w_min(m[6], m[7]));
+    const wide least = w_min(a, b);
+    PITHI_UNROLL for (int s = 0; s < STATES; s++) m[s] = w_sub(m[s], least);
+}
+
+/* Returns the states of the least metrics, the lowest ones of equals. */
+ALWAYS wide best_states(const wide m[STATES]) {
+    wide best = m[0], state = w_set(0);
+    PITHI_UNROLL for (int s = 1; s < STATES; s++) {
+        const wide least = w_min(best, m[s]);
+        state = w_choose(w_equal(least, best), state, w_set((uint16_t)s));
+        best = least;
+    }
+    return state;
+}
+
+/* Goes back one step: values become words. */
+ALWAYS wide backward_step(const struct tables *t, wide state, uint16_t *words,
+                          const uint16_t *upper) {
+    const uint16_t half = (uint16_t)(t->plain.levels / 2);
+    const wide one = w_set(1), up = w_load(upper), first = w_shr(up, 8);
+    const wide bit = w_and(up, w_look(t->bit, w_index(state)));
+    const wide oldest = w_add(w_equal(bit, w_set(0)), one); /* 1 where the upper way was kept */
+    const wide next = w_shr(state, 1), parity = w_and(w_xor(w_xor(state, next), oldest), one);
+    const wide subset = w_add(w_add(parity, parity), w_shr(state, 2));
+    const wide number = w_add(first, w_and(w_sub(subset, first), w_set(3)));
+    const wide code = w_add(w_shl(w_shr(number, 2), 1), w_and(state, one));
+    const wide below = w_equal(w_and(number, w_set(half)), w_set(0));
+    const wide place = w_and(w_xor(number, below), w_set((uint16_t)(half - 1)));
+    const wide size = w_look(t->magnitude, w_index(place));
+    const wide level = w_sub(w_xor(size, below), below);
+    w_store(words, w_add(w_shl(level, 4), code));
+    return w_add(next, w_shl(oldest, 2));
+}
+
+/* Finds the best paths of values in p->step. */
+static __attribute__((noinline)) void find_paths(const struct tables *t, struct paths *p,
+                                                 size_t steps, bool mirrored) {
+    wide m[STATES];
+    PITHI_UNROLL for (int s = 1; s < STATES; s++) m[s] = w_set(PITHI_TRELLIS_WORST);
+    m[0] = w_set(0);
+    if (mirrored) m[STATES - 1] = w_set(0);
+    for (size_t i = 0; i < steps; i += PITHI_TRELLIS_UNSURE) {
+        PITHI_UNROLL for (size_t k = 0; k < PITHI_TRELLIS_UNSURE; k++)
+            forward_step(t, m, p->step + (i + k) * WIDE, p->upper + (i + k) * WIDE);
+        lower(m);
+    }
+    wide state = best_states(m);
+    for (size_t i = steps; i-- > 0;)
+        state = backward_step(t, state, p->step + i * WIDE, p->upper + i * WIDE);
+    w_store(p->state, state);
+}
+
+/* ---- Encode: values ---------------------------------------------------------------------------*/
+
+/* Returns n values, or differences, of a job from i on as f32: in place, or in `to`. */
+ALWAYS const uint8_t *stage_as(const struct pithi_group_job *job, uint32_t vt, uint32_t bt,
+                               size_t i, size_t n, uint8_t *to) {
+    const uint8_t *const value = (const uint8_t *)job->value + i * width(vt);
+    const uint8_t *const base = bt ? (const uint8_t *)job->base + i * width(bt) : NULL;
+    if (vt == PITH_F32 && bt == PITH_NONE) return value;
+    for (size_t k = 0; k < n; k += 16) {
+        v16 x = load(vt, value, k);
+        if (bt != PITH_NONE) x = f_sub(x, v_saturate(load(bt, base, k), 0));
+        v_store(to + 4 * k, x);
+    }
+    return to;
+}
+
+static __attribute__((noinline)) const uint8_t *stage_any(const struct pithi_group_job *job,
+                                                          size_t i, size_t n, uint8_t *to) {
+    const uint32_t vt = job->value_dtype, bt = job->base_dtype;
+    if (bt == PITH_NONE)
+        return vt == PITH_BF16 ? stage_as(job, PITH_BF16, PITH_NONE, i, n, to)
+                               : stage_as(job, PITH_F16, PITH_NONE, i, n, to);
+    if (vt == PITH_F32 && bt == PITH_F32) return stage_as(job, PITH_F32, PITH_F32, i, n, to);
+    if (vt == PITH_F32 && bt == PITH_BF16) return stage_as(job, PITH_F32, PITH_BF16, i, n, to);
+    if (vt == PITH_BF16 && bt == PITH_BF16) return stage_as(job, PITH_BF16, PITH_BF16, i, n, to);
+    return stage_as(job, vt, bt, i, n, to);
+}
+
+ALWAYS const uint8_t *stage(const struct pithi_group_job *job, size_t i, size_t n, uint8_t *to) {
+    if (job->value_dtype == PITH_F32 && job->base_dtype == PITH_NONE)
+        return stage_as(job, PITH_F32, PITH_NONE, i, n, to);
+    return stage_any(job, i, n, to);
+}
+
+/* ---- Encode: groups ---------------------------------------------------------------------------*/
+
+/* A group while it is coded. */
+struct coded {
+    float largest, utmost, unit;
+    int reach;
+    bool blank;                  /* all codes are 0 */
+    bool mirrored;               /* of a group of one sequence */
+    v16 with_value, with_itself; /* sums */
+};
+
+/* Groups that are coded together: up to 16 of up to 256 values, or of as many sequences, or one. */
+struct batch {
+    struct coded group[WIDE];
+    struct paths paths;
+    _Alignas(64) uint8_t staged[WIDE][SEQUENCE * 4];
+};
+
+static uint32_t largest_of(const struct pithi_group_job *job, size_t i, size_t n, uint8_t *buffer) {
+    v16 most = v_set(0);
+    for (size_t at = 0; at < n; at += SEQUENCE) {
+        const size_t part = n - at < SEQUENCE ? n - at : SEQUENCE;
+        const uint8_t *const x = stage(job, i + at, part, buffer);
+        for (size_t k = 0; k < part; k += 16) most = v_maxu(most, magnitude16(v_load(x + 4 * k)));
+    }
+    return v_reduce_maxu(most);
+}
+
+/* Whether the first values are levels by this unit. */
+static bool decoded_before(const struct tables *t, const uint8_t *x, float unit) {
+    for (size_t i = 0; i < PITHI_TRELLIS_LOOK; i++) {
+        float v;
+        memcpy(&v, x + 4 * i, sizeof v);
+        const int y = pithi_trellis_rounded(&t->plain, v * unit);
+        if (!t->level[y < 0 ? -y : y]) return false;
+    }
+    return true;
+}
+
+/* Finds what a group's values are multiplied by. */
+static void open_group(const struct pithi_group_job *job, const struct tables *t, size_t i,
+                       struct coded *g, uint8_t *buffer) {
+    const struct pithi_group_setting *s = &job->set;
+    const uint32_t dtype = pithi_trellis_dtype(s, job->value_dtype);
+    const float top = (float)t->plain.top / PITHI_TRELLIS_UNIT;
+    const uint32_t m = largest_of(job, i, s->group, buffer);
+    g->utmost = pithi_codebook_reach(top, s, dtype, m);
+    g->blank = pithi_nonfinite(pithi_bits(g->utmost)) || g->utmost == 0;
+    g->largest = pithi_float(m);
+    g->mirrored = false;
+    g->with_value = g->with_itself = v_set(0);
+    g->unit = 0;
+    if (g->blank) return;
+    g->reach = pithi_trellis_reach(s->bits, s->group);
+    if (decoded_before(t, stage(job, i, PITHI_TRELLIS_LOOK, buffer),
+                       (float)t->plain.top / g->largest))
+        g->reach = t->plain.top;
+    g->unit = (float)g->reach / g->largest;
+}
+
+/* Rounds values to integers of 16 bits. */
+ALWAYS void round_row(const struct tables *t, const uint8_t *x, float unit, size_t n,
+                      uint16_t *row) {
+    const float limit = (float)t->plain.most;
+    const v16 by = v_spread(&unit), most = v_spread(&limit);
+    for (size_t k = 0; k < n; k += 16) {
+        const v16 v = f_limit(f_mul(v_load(x + 4 * k), by), most);
+        v_store16((uint8_t *)(row + k), v_and(f_round_to_i(v), v_set(0xFFFF)));
+    }
+}
+
+/* Joins eight codes, a byte each. */
+ALWAYS uint64_t join8(uint64_t x, unsigned bits) {
+    x = (x | x >> (8 - bits)) & UINT64_C(0x00FF00FF00FF00FF);
+    x = (x | x >> (16 - 2 * bits)) & UINT64_C(0x0000FFFF0000FFFF);
+    return (x | x >> (32 - 4 * bits)) & ((UINT64_C(1) << 8 * bits) - 1);
+}
+
+/* Sums a row of words, and writes its codes. */
+ALWAYS void close_row(struct coded *g, const uint8_t *x, const uint16_t *row, size_t n,
+                      unsigned bits, bool mirrored, uint8_t *to) {
+    static const float sixteenth = 0.0625f;
+    const v16 by = v_spread(&g->unit), part = v_spread(&sixteenth), high = v_set(0xFFFFFFF0u);
+    const uint64_t flip = mirrored ? UINT64_C(0x0101010101010101) * ((1u << bits) - 1) : 0;
+    v16 with_value = g->with_value, with_itself = g->with_itself;
+    for (size_t k = 0; k < n; k += 16, to += 2 * bits) {
+        const v16 word = v_sar16(v_load_high((const uint8_t *)(row + k)));
+        const v16 l = f_mul(f_from_i(v_and(word, high)), part);
+        const v16 v = f_mul(v_load(x + 4 * k), by);
+        with_value = f_add(with_value, f_mul(v, l));
+        with_itself = f_add(with_itself, f_mul(l, l));
+        uint64_t code[2];
+        low_fours(row + k, code);
+        const uint64_t low = join8(code[0] ^ flip, bits), upper = join8(code[1] ^ flip, bits);
+        const uint64_t all = low | upper << 8 * bits;
+        if (bits == 4) {
+            memcpy(to, &all, 8);
+        } else {
+            memcpy(to, &all, 4);
+            const uint16_t rest = (uint16_t)(all >> 32);
+            if (bits == 3) memcpy(to + 4, &rest, 2);
+        }
+    }
+    g->with_value = with_value;
+    g->with_itself = with_itself;
+}
+
+static void close_row_any(struct coded *g, const uint8_t *x, const uint16_t *row, size_t n,
+                          unsigned bits, bool mirrored, uint8_t *to) {
+    if (bits == 2)
+        close_row(g, x, row, n, 2, mirrored, to);
+    else if (bits == 3)
+        close_row(g, x, row, n, 3, mirrored, to);
+    else
+        close_row(g, x, row, n, 4, mirrored, to);
+}
+
+/* Codes up to 16 sequences of n values from i on, one behind the other. */
+static void encode_sequences(struct pithi_group_job *job, const struct tables *t, struct batch *b,
+                             size_t i, size_t n, size_t count) {
+    const unsigned bits = job->set.bits;
+    const bool single = job->set.group <= SEQUENCE;
+    const uint8_t *x[WIDE];
+    struct paths *const p = &b->paths;
+    for (size_t k = 0; k < WIDE; k++) {
+        struct coded *const g = &b->group[k * n / job->set.group % WIDE];
+        if (k < count) x[k] = stage(job, i + k * n, n, b->staged[k]);
+        if (k < count && !g->blank)
+            round_row(t, x[k], g->unit, n, p->row + k * SEQUENCE);
+        else
+            memset(p->row + k * SEQUENCE, 0, n * sizeof *p->row);
+    }
+    turn(p->row, WIDE, n, SEQUENCE, p->step, WIDE);
+    find_paths(t, p, n, single);
+    turn(p->step, n, WIDE, WIDE, p->row, SEQUENCE);
+    for (size_t k = 0; k < count; k++) {
+        struct coded *const g = &b->group[k * n / job->set.group];
+        uint8_t *const to = job->codes + (i + k * n) * bits / 8;
+        if (g->blank) {
+            memset(to, 0, n * bits / 8);
+            continue;
+        }
+        g->mirrored = p->state[k] != 0;
+        close_row_any(g, x[k], p->row + k * SEQUENCE, n, bits, g->mirrored, to);
+    }
+}
+
+static void close_group(struct pithi_group_job *job, const struct tables *t, size_t index,
+                        const struct coded *g) {
+    const struct pithi_group_setting *s = &job->set;
+    const uint32_t dtype = pithi_trellis_dtype(s, job->value_dtype);
+    float scale = g->utmost;
+    if (!g->blank)
+        scale = pithi_trellis_scale(s, &t->plain, dtype, g->reach, g->largest, g->utmost,
+                                    f_sum(g->with_value), f_sum(g->with_itself));
+    if (g->mirrored) scale = -scale;
+    job->poisoned += pithi_nonfinite(pithi_bits(scale));
+    pithi_scale_store(job->scales, s->scale_dtype, index, pithi_bits(scale));
+}
+
+static void trellis_decode(struct pithi_group_job *job);
+
+/* Adds what groups decode to to their base. */
+static __attribute__((noinline)) void update(struct pithi_group_job *job, size_t i, size_t count) {
+    const uint64_t poisoned = job->poisoned;
+    void *const out = job->out;
+    job->out = NULL;
+    scalar_part(job, i, count, trellis_decode);
+    job->out = out;
+    job->poisoned = poisoned;
+}
+
+static void trellis_encode(struct pithi_group_job *job) {
+    const struct pithi_group_setting *s = &job->set;
+    const size_t size = s->group, whole = job->count / size,
+                 shift = (size_t)__builtin_ctz(s->group);
+    const size_t n = size < SEQUENCE ? size : SEQUENCE;
+    const size_t most = size >= WIDE * n ? 1 : WIDE * n >> shift; /* groups of a batch */
+    struct tables t;
+    struct batch b;
+    if (whole) tables_make(&t, s->bits);
+    for (size_t g = 0, groups; g < whole; g += groups) {
+        groups = whole - g < most ? whole - g : most;
+        for (size_t k = 0; k < groups; k++)
+            open_group(job, &t, (g + k) * size, &b.group[k], b.staged[0]);
+        const size_t sequences = groups * size / n;
+        for (size_t k = 0; k < sequences; k += WIDE)
+            encode_sequences(job, &t, &b, g * size + k * n, n,
+                             sequences - k < WIDE ? sequences - k : WIDE);
+        for (size_t k = 0; k < groups; k++) close_group(job, &t, g + k, &b.group[k]);
+        if (job->update) update(job, g * size, groups * size);
+    }
+    if (job->count % size)
+        scalar_part(job, whole * size, job->count % size, pithi_trellis_encode_c);
+}
+
+/* ---- Decode -----------------------------------------------------------------------------------*/
+/* PART values are decoded at a time: those of whole groups, or of a whole number of sequences of
+ * one. Their codes are copied, so that what is read beside them is there. Scales from 2^119 up,
+ * where values could overflow, go to the scalar reference with the groups beside them. */
+enum { PART = 2048, BEFORE = 16, READABLE = 64 };
+
+struct decoder {
+    struct window window;
+    v16 level, begin; /* levels, or the upper half of them; what of a window is in a sequence that
+                       * begins with it */
+};
+
+static void decoder_make(struct decoder *d, uint32_t bits) {
+    struct pithi_trellis t;
+    _Alignas(64) float level[16];
+    _Alignas(64) uint32_t begin[16];
+    pithi_trellis_init(&t, bits);
+    for (int i = 0; i < 16; i++)
+        level[i] = (float)t.level[bits == 4 ? 16 + i : i % t.levels] / PITHI_TRELLIS_UNIT;
+    for (unsigned i = 0; i < 16; i++) begin[i] = i < 3 ? ~0u << (3 - i) * bits : ~0u;
+    d->level = v_load((const uint8_t *)level);
+    d->begin = v_load((const uint8_t *)begin);
+    window_make(&d->window, bits);
+}
+
+/* Returns the levels of 16 windows. */
+ALWAYS v16 levels_of(const struct decoder *d, v16 window, unsigned bits) {
+    const v16 one = v_set(1), odd = v_xor(window, v_down(window, 2 * bits));
+    const v16 parity = v_and(v_xor(odd, v_down(window, 3 * bits)), one);
+    const v16 high = v_and(v_down(window, 3 * bits - 1), v_set(((1u << (bits - 1)) - 1) << 2));
+    const v16 low = v_add(v_add(parity, parity), v_and(v_down(window, bits), one));
+    const v16 number = v_add(high, low);
+    if (bits == 2) return look8(d->level, number);
+    if (bits == 3) return look16(d->level, number);
+    const v16 below = v_greater(v_set(16), number);
+    return v_xor(look16(d->level, v_xor(number, below)), v_and(below, v_set(0x80000000u)));
+}
+
+ALWAYS v16 decode16(const struct decoder *d, const uint8_t *codes, bool begin, unsigned bits,
+                    const float *scale) {
+    v16 window = window_take(&d->window, codes - 2);
+    if (begin) window = v_and(window, d->begin);
+    return f_add(f_mul(levels_of(d, window, bits), v_spread(scale)), v_set(0)); /* never -0 */
+}
+
+/* Puts 64 values over their base, by the scalar arithmetic: one of them, or of the base, is not
+ * finite. */
+static __attribute__((noinline)) void update_scalar(struct pithi_group_job *job, size_t i,
+                                                    const v16 x[4], size_t n) {
+    float value[UNIT];
+    for (size_t k = 0; k < 4; k++) v_store((uint8_t *)(value + 16 * k), x[k]);
+    for (size_t k = 0; k < n; k++) {
+        const uint32_t b = pithi_load(job->base, job->base_dtype, i + k);
+        const uint32_t u =
+            pithi_group_update(b, pithi_bits(value[k]), job->base_dtype, &job->saturated);
+        if (job->update) pithi_store(job->base, job->base_dtype, i + k, u);
+        if (job->out) pithi_store(job->out, job->out_dtype, i + k, u);
+    }
+}
+
+ALWAYS void put16(uint8_t *to, uint32_t dtype, size_t i, v16 x, struct streamer *stream) {
+    if (dtype == PITH_F32 && stream)
+        v_stream(stream, to + 4 * i, x);
+    else
+        store(dtype, to, i, round_loosely(dtype, x));
+}
+
+/* Decodes a unit of 64 values to `out` or, with a base of this dtype, to that and to any out. */
+ALWAYS void put_unit(struct pithi_group_job *job, size_t i, const v16 x[4], uint32_t bt,
+                     uint32_t ot, struct streamer *stream) {
+    uint8_t *const base = (uint8_t *)job->base + (bt ? i * width(bt) : 0);
+    uint8_t *const out = job->out ? (uint8_t *)job->out + i * width(ot) : NULL;
+    v16 y[4] = {x[0], x[1], x[2], x[3]};
+    if (bt != PITH_NONE) {
+        PITHI_UNROLL for (size_t k = 0; k < 4; k++) y[k] =
+            round_loosely(bt, f_add(load(bt, base, 16 * k), x[k]));
+        if (__builtin_expect(v_any_nonfinite(y), 0)) {
+            update_scalar(job, i, x, UNIT);
+            return;
+        }
+        PITHI_UNROLL for (size_t k = 0; k < 4; k++) {
+            if (job->update) store(bt, base, 16 * k, y[k]);
+            y[k] = tidy(bt, y[k]);
+        }
+        if (!out) return;
+    }
+    PITHI_UNROLL for (size_t k = 0; k < 4; k++) put16(out, ot, 16 * k, y[k], stream);
+}
+
+/* Decodes the last values of a job, into a copy. */
+static __attribute__((noinline)) void put_end(struct pithi_group_job *job, size_t i, size_t n,
+                                              const v16 x[4]) {
+    uint8_t out[UNIT * 4];
+    if (job->base_dtype != PITH_NONE) {
+        update_scalar(job, i, x, n);
+        return;
+    }
+    PITHI_UNROLL for (size_t k = 0; k < 4; k++)
+        store(job->out_dtype, out, 16 * k, round_loosely(job->out_dtype, x[k]));
+    memcpy((uint8_t *)job->out + i * width(job->out_dtype), out, n * width(job->out_dtype));
+}
+
+/* Reads scales as f32; returns the largest magnitude's bits. */
+static uint32_t read_scales(const struct pithi_group_job *job, size_t first, size_t groups,
+                            float to[]) {
+    const uint32_t dtype = job->set.scale_dtype;
+    const uint8_t *from = job->scales + first * width(dtype);
+    v16 most = v_set(0);
+    for (size_t g = 0; g < groups; g += 16) {
+        if (g + 16 <= groups)
+            v_store((uint8_t *)(to + g), load(dtype, from, g));
+        else
+            for (size_t k = g; k < g + 16; k++)
+                to[k] = pithi_float(k < groups ? pithi_load(from, dtype, k) : 0);
+        most = v_maxu(most, magnitude16(v_load((const uint8_t *)(to + g))));
+    }
+    return v_reduce_maxu(most);
+}
+
+/* Decodes n values from i on, whose scales fit. */
+ALWAYS void decode_part(const struct decoder *d, struct pithi_group_job *job, size_t i, size_t n,
+                        const float *scale, unsigned bits, uint32_t bt, uint32_t ot,
+                        struct streamer *stream) {
+    const struct decoder copy = *d; /* a copy that no store can alias */
+    const size_t group = job->set.group, shift = (size_t)__builtin_ctz(job->set.group);
+    const size_t bytes = (n * bits + 7) / 8, at = i * bits / 8;
+    const size_t sequence = group < SEQUENCE ? group : SEQUENCE;
+    uint8_t codes[BEFORE + PART / 2 + READABLE];
+    memcpy(codes + BEFORE, job->codes + at, bytes);
+    memset(codes + BEFORE + bytes, 0, READABLE);
+    codes[BEFORE - 2] = codes[BEFORE - 1] = 0; /* parts begin with a sequence */
+    const uint8_t *from = codes + BEFORE;
+    for (size_t k = 0; k < n; k += UNIT, from += UNIT * bits / 8) {
+        v16 x[4];
+        PITHI_UNROLL for (size_t j = 0; j < 4; j++) x[j] =
+            decode16(&copy, from + 2 * bits * j, (k + 16 * j) % sequence == 0, bits,
+                     &scale[(k + 16 * j) >> shift]);
+        if (n - k >= UNIT) {
+            put_unit(job, i + k, x, bt, ot, stream);
+        } else {
+            if (stream) v_stream_end(stream, (uint8_t *)job->out + (i + k) * width(ot));
+            put_end(job, i + k, n - k, x);
+        }
+    }
+}
+
+ALWAYS void decode_all(struct pithi_group_job *job, unsigned bits, uint32_t bt, uint32_t ot,
+                       bool streamed) {
+    const size_t group = job->set.group;
+    struct decoder d;
+    float scale[PART / 16 + 16];
+    struct streamer stream; /* nobody has its address, so that it stays in registers */
+    decoder_make(&d, bits);
+    v_stream_begin(&stream, job->out);
+    for (size_t first = 0, whole; first < job->count; first += whole) {
+        whole = group > PART ? group : PART;
+        whole = job->count - first < whole ? job->count - first : whole;
+        if (read_scales(job, first / group, (whole + group - 1) / group, scale) >=
+            PITHI_SCALE_LIMIT) {
+            if (streamed) v_stream_end(&stream, (uint8_t *)job->out + first * width(ot));
+            scalar_part(job, first, whole, pithi_trellis_decode_c);
+            continue;
+        }
+        for (size_t i = 0, n; i < whole; i += n) {
+            n = whole - i < PART ? whole - i : PART;
+            decode_part(&d, job, first + i, n, scale + i / group, bits, bt, ot,
+                        streamed ? &stream : NULL);
+        }
+    }
+    if (streamed && job->count) v_stream_end(&stream, (uint8_t *)job->out + job->count * width(ot));
+}
+
+ALWAYS void decode_bits(struct pithi_group_job *job, uint32_t bt, uint32_t ot, bool streamed) {
+    if (job->set.bits == 2)
+        decode_all(job, 2, bt, ot, streamed);
+    else if (job->set.bits == 3)
+        decode_all(job, 3, bt, ot, streamed);
+    else
+        decode_all(job, 4, bt, ot, streamed);
+}
+
+static __attribute__((noinline)) void decode_f32(struct pithi_group_job *job) {
+    if (job->nontemporal && v_stream_fits(job->out))
+        decode_bits(job, PITH_NONE, PITH_F32, true);
+    else
+        decode_bits(job, PITH_NONE, PITH_F32, false);
+}
+static __attribute__((noinline)) void decode_bf16(struct pithi_group_job *job) {
+    decode_bits(job, PITH_NONE, PITH_BF16, false);
+}
+static __attribute__((noinline)) void decode_f16(struct pithi_group_job *job) {
+    decode_bits(job, PITH_NONE, PITH_F16, false);
+}
+static __attribute__((noinline)) void decode_base(struct pithi_group_job *job) {
+    if (job->base_dtype == PITH_F32)
+        decode_bits(job, PITH_F32, job->out_dtype, false);
+    else if (job->base_dtype == PITH_BF16)
+        decode_bits(job, PITH_BF16, job->out_dtype, false);
+    else
+        decode_bits(job, PITH_F16, job->out_dtype, false);
+}
+
+static void trellis_decode(struct pithi_group_job *job) {
+    if (job->base_dtype != PITH_NONE)
+        decode_base(job);
+    else if (!job->out)
+        pithi_trellis_decode_c(job);
+    else if (job->out_dtype == PITH_F32)
+        decode_f32(job);
+    else if (job->out_dtype == PITH_BF16)
+        decode_bf16(job);
+    else
+        decode_f16(job);
+}

@@ -1,0 +1,70 @@
+/* trellis_x86.h - 16 lanes of 16 bits for trellis-coded groups, for AVX2 and AVX-512.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_GROUP_TRELLIS_X86_H
+#define PITHI_GROUP_TRELLIS_X86_H
+
+#include <immintrin.h>
+
+typedef __m256i wide;
+
+static inline wide w_set(uint16_t x) { return _mm256_set1_epi16((short)x); }
+static inline wide w_load(const uint16_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
+static inline void w_store(uint16_t *p, wide x) { _mm256_storeu_si256((__m256i *)p, x); }
+static inline wide w_and(wide x, wide y) { return _mm256_and_si256(x, y); }
+static inline wide w_xor(wide x, wide y) { return _mm256_xor_si256(x, y); }
+static inline wide w_add(wide x, wide y) { return _mm256_add_epi16(x, y); }
+static inline wide w_sub(wide x, wide y) { return _mm256_sub_epi16(x, y); }
+static inline wide w_adds(wide x, wide y) { return _mm256_adds_epu16(x, y); }
+static inline wide w_mul(wide x, wide y) { return _mm256_mullo_epi16(x, y); }
+static inline wide w_min(wide x, wide y) { return _mm256_min_epu16(x, y); }
+static inline wide w_equal(wide x, wide y) { return _mm256_cmpeq_epi16(x, y); }
+static inline wide w_choose(wide m, wide a, wide b) { return _mm256_blendv_epi8(b, a, m); }
+static inline wide w_shr(wide x, int n) { return _mm256_srli_epi16(x, n); }
+static inline wide w_shl(wide x, int n) { return _mm256_slli_epi16(x, n); }
+static inline wide w_abs(wide x) { return _mm256_abs_epi16(x); }
+static inline wide w_sign(wide x) { return _mm256_srai_epi16(x, 15); }
+static inline wide w_table(const uint8_t *p) {
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
+}
+/* An upper byte with its highest bit gives 0. */
+static inline wide w_index(wide x) { return _mm256_or_si256(x, w_set(0x8000)); }
+static inline wide w_look(wide table, wide index) { return _mm256_shuffle_epi8(table, index); }
+
+static inline void turn8(const uint16_t *from, size_t from_step, uint16_t *to, size_t to_step) {
+    __m128i x[8], y[8];
+    for (size_t i = 0; i < 8; i++) x[i] = _mm_loadu_si128((const __m128i *)(from + i * from_step));
+    for (size_t i = 0; i < 4; i++) {
+        y[2 * i] = _mm_unpacklo_epi16(x[i], x[i + 4]);
+        y[2 * i + 1] = _mm_unpackhi_epi16(x[i], x[i + 4]);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        x[2 * i] = _mm_unpacklo_epi16(y[i], y[i + 4]);
+        x[2 * i + 1] = _mm_unpackhi_epi16(y[i], y[i + 4]);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        y[2 * i] = _mm_unpacklo_epi16(x[i], x[i + 4]);
+        y[2 * i + 1] = _mm_unpackhi_epi16(x[i], x[i + 4]);
+    }
+    for (size_t i = 0; i < 8; i++) _mm_storeu_si128((__m128i *)(to + i * to_step), y[i]);
+}
+
+static inline void low_fours(const uint16_t *row, uint64_t to[2]) {
+    const __m128i four = _mm_set1_epi16(15);
+    const __m128i a = _mm_and_si128(_mm_loadu_si128((const __m128i *)row), four);
+    const __m128i b = _mm_and_si128(_mm_loadu_si128((const __m128i *)(row + 8)), four);
+    const __m128i x = _mm_packus_epi16(a, b);
+    to[0] = (uint64_t)_mm_cvtsi128_si64(x);
+    to[1] = (uint64_t)_mm_extract_epi64(x, 1);
+}
+
+/* For each of 16 codes, in bytes 0 to 63: where the code three before it begins, and the two bytes
+ * behind that; its place in the first of them. The first code begins in byte 2. */
+static inline void window_places(unsigned bits, uint8_t place[64], uint32_t shift[16]) {
+    for (unsigned i = 0; i < 16; i++) {
+        const unsigned bit = 16 + i * bits - 3 * bits;
+        for (unsigned k = 0; k < 4; k++) place[4 * i + k] = (uint8_t)(k < 3 ? bit / 8 + k : 0x80);
+        shift[i] = bit % 8;
+    }
+}
+
+#endif
