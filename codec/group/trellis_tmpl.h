@@ -14,7 +14,8 @@
  *                           16 bytes as a table; indices 0 to 15 made ready for it; the bytes there
  *   turn8(from, from_step, to, to_step)
  *                           eight rows of eight numbers become columns
- *   low_fours(row, to)      the low four bits of 16 numbers, a byte each, in two words
+ *   put_codes(to, row, flip, bits)
+ *                           the low four bits of 16 numbers, with `flip` inverted, as codes
  *   v_down(x, n)            lanes of 32 bits, shifted to the right
  *   struct window, window_make(w, bits), window_take(w, from)
  *                           of 16 codes: each lane of 32 bits gets a code and the three before it,
@@ -101,36 +102,47 @@ static __attribute__((noinline)) void turn(const uint16_t *from, size_t rows, si
             turn8(from + i * from_step + j, from_step, to + j * to_step + i, to_step);
 }
 
-/* Makes the metrics of two states from those of the two before both, and adds the bits of those
- * that keep the lower way. */
-#define STEP(m, low, high, s, straight, crossed)                                         \
-    do {                                                                                 \
-        const wide a0 = w_adds(low, straight), b0 = w_adds(high, crossed);               \
-        const wide a1 = w_adds(low, crossed), b1 = w_adds(high, straight);               \
-        to[s] = w_min(a0, b0);                                                           \
-        to[s + 1] = w_min(a1, b1);                                                       \
-        kept = w_add(kept, w_and(w_equal(to[s], a0), w_set((uint16_t)(1u << (s)))));     \
-        kept = w_add(kept, w_and(w_equal(to[s + 1], a1), w_set((uint16_t)(2u << (s))))); \
-    } while (0)
+/* Steps are taken in blocks: the distances of all of a block come before its metrics, which then
+ * stay in registers. */
+enum { BLOCK = 16 };
 
-ALWAYS void forward_step(const struct tables *t, wide m[STATES], uint16_t *values,
-                         uint16_t *upper) {
+ALWAYS void measure_step(const struct tables *t, wide outermost, const uint16_t *values,
+                         wide distance[4], uint16_t *upper) {
     const wide y = w_load(values), sign = w_sign(y), size = w_abs(y);
     const wide cell = w_index(w_shr(size, 4)), x = w_add(size, w_set(BIAS));
     const wide e0 = w_sub(x, w_look(t->near[0], cell)), e1 = w_sub(x, w_look(t->near[1], cell));
     const wide e2 = w_sub(x, w_look(t->near[2], cell)), e3 = w_sub(x, w_look(t->near[3], cell));
     const wide f0 = w_choose(sign, e3, e0), f1 = w_choose(sign, e2, e1);
     const wide f2 = w_choose(sign, e1, e2), f3 = w_choose(sign, e0, e3);
-    const wide d0 = w_mul(f0, f0), d1 = w_mul(f1, f1), d2 = w_mul(f2, f2), d3 = w_mul(f3, f3);
     const wide first = w_look(t->first, cell);
-    const wide last = w_sub(w_set((uint16_t)(t->plain.levels - 4)), first);
-    wide to[STATES], kept = w_set(0);
-    STEP(m, m[0], m[4], 0, d0, d2);
-    STEP(m, m[1], m[5], 2, d2, d0);
-    STEP(m, m[2], m[6], 4, d1, d3);
-    STEP(m, m[3], m[7], 6, d3, d1);
+    const wide last = w_sub(outermost, first);
+    distance[0] = w_mul(f0, f0);
+    distance[1] = w_mul(f1, f1);
+    distance[2] = w_mul(f2, f2);
+    distance[3] = w_mul(f3, f3);
+    w_store(upper, w_add(w_shl(w_choose(sign, last, first), 8), w_set(0xFF)));
+}
+
+/* Makes the metrics of two states from those of the two before both, and takes the bits of those
+ * that keep the lower way. */
+#define STEP(low, high, s, straight, crossed)                                            \
+    do {                                                                                 \
+        const wide a0 = w_adds(low, straight), b0 = w_adds(high, crossed);               \
+        const wide a1 = w_adds(low, crossed), b1 = w_adds(high, straight);               \
+        to[s] = w_min(a0, b0);                                                           \
+        to[s + 1] = w_min(a1, b1);                                                       \
+        kept = w_sub(kept, w_and(w_equal(to[s], a0), w_set((uint16_t)(1u << (s)))));     \
+        kept = w_sub(kept, w_and(w_equal(to[s + 1], a1), w_set((uint16_t)(2u << (s))))); \
+    } while (0)
+
+ALWAYS void forward_step(wide m[STATES], const wide d[4], uint16_t *upper) {
+    wide to[STATES], kept = w_load(upper);
+    STEP(m[0], m[4], 0, d[0], d[2]);
+    STEP(m[1], m[5], 2, d[2], d[0]);
+    STEP(m[2], m[6], 4, d[1], d[3]);
+    STEP(m[3], m[7], 6, d[3], d[1]);
     PITHI_UNROLL for (int s = 0; s < STATES; s++) m[s] = to[s];
-    w_store(upper, w_add(w_xor(kept, w_set(0xFF)), w_shl(w_choose(sign, last, first), 8)));
+    w_store(upper, kept);
 }
 #undef STEP
 
@@ -153,9 +165,8 @@ ALWAYS wide best_states(const wide m[STATES]) {
 }
 
 /* Goes back one step: values become words. */
-ALWAYS wide backward_step(const struct tables *t, wide state, uint16_t *words,
+ALWAYS wide backward_step(const struct tables *t, wide half, wide state, uint16_t *words,
                           const uint16_t *upper) {
-    const uint16_t half = (uint16_t)(t->plain.levels / 2);
     const wide one = w_set(1), up = w_load(upper), first = w_shr(up, 8);
     const wide bit = w_and(up, w_look(t->bit, w_index(state)));
     const wide oldest = w_add(w_equal(bit, w_set(0)), one); /* 1 where the upper way was kept */
@@ -163,8 +174,8 @@ ALWAYS wide backward_step(const struct tables *t, wide state, uint16_t *words,
     const wide subset = w_add(w_add(parity, parity), w_shr(state, 2));
     const wide number = w_add(first, w_and(w_sub(subset, first), w_set(3)));
     const wide code = w_add(w_shl(w_shr(number, 2), 1), w_and(state, one));
-    const wide below = w_equal(w_and(number, w_set(half)), w_set(0));
-    const wide place = w_and(w_xor(number, below), w_set((uint16_t)(half - 1)));
+    const wide below = w_equal(w_and(number, half), w_set(0));
+    const wide place = w_and(w_xor(number, below), w_sub(half, one));
     const wide size = w_look(t->magnitude, w_index(place));
     const wide level = w_sub(w_xor(size, below), below);
     w_store(words, w_add(w_shl(level, 4), code));
@@ -174,18 +185,26 @@ ALWAYS wide backward_step(const struct tables *t, wide state, uint16_t *words,
 /* Finds the best paths of values in p->step. */
 static __attribute__((noinline)) void find_paths(const struct tables *t, struct paths *p,
                                                  size_t steps, bool mirrored) {
+    const wide outermost = w_set((uint16_t)(t->plain.levels - 4));
     wide m[STATES];
     PITHI_UNROLL for (int s = 1; s < STATES; s++) m[s] = w_set(PITHI_TRELLIS_WORST);
     m[0] = w_set(0);
     if (mirrored) m[STATES - 1] = w_set(0);
-    for (size_t i = 0; i < steps; i += PITHI_TRELLIS_UNSURE) {
-        PITHI_UNROLL for (size_t k = 0; k < PITHI_TRELLIS_UNSURE; k++)
-            forward_step(t, m, p->step + (i + k) * WIDE, p->upper + (i + k) * WIDE);
-        lower(m);
+    for (size_t i = 0; i < steps; i += BLOCK) {
+        wide distance[BLOCK][4];
+        for (size_t k = 0; k < BLOCK; k++)
+            measure_step(t, outermost, p->step + (i + k) * WIDE, distance[k],
+                         p->upper + (i + k) * WIDE);
+        for (size_t k = 0; k < BLOCK; k += PITHI_TRELLIS_UNSURE) {
+            PITHI_UNROLL for (size_t j = k; j < k + PITHI_TRELLIS_UNSURE; j++)
+                forward_step(m, distance[j], p->upper + (i + j) * WIDE);
+            lower(m);
+        }
     }
+    const wide half = w_set((uint16_t)(t->plain.levels / 2));
     wide state = best_states(m);
     for (size_t i = steps; i-- > 0;)
-        state = backward_step(t, state, p->step + i * WIDE, p->upper + i * WIDE);
+        state = backward_step(t, half, state, p->step + i * WIDE, p->upper + i * WIDE);
     w_store(p->state, state);
 }
 
@@ -294,19 +313,12 @@ ALWAYS void round_row(const struct tables *t, const uint8_t *x, float unit, size
     }
 }
 
-/* Joins eight codes, a byte each. */
-ALWAYS uint64_t join8(uint64_t x, unsigned bits) {
-    x = (x | x >> (8 - bits)) & UINT64_C(0x00FF00FF00FF00FF);
-    x = (x | x >> (16 - 2 * bits)) & UINT64_C(0x0000FFFF0000FFFF);
-    return (x | x >> (32 - 4 * bits)) & ((UINT64_C(1) << 8 * bits) - 1);
-}
-
 /* Sums a row of words, and writes its codes. */
 ALWAYS void close_row(struct coded *g, const uint8_t *x, const uint16_t *row, size_t n,
                       unsigned bits, bool mirrored, uint8_t *to) {
     static const float sixteenth = 0.0625f;
     const v16 by = v_spread(&g->unit), part = v_spread(&sixteenth), high = v_set(0xFFFFFFF0u);
-    const uint64_t flip = mirrored ? UINT64_C(0x0101010101010101) * ((1u << bits) - 1) : 0;
+    const uint16_t flip = mirrored ? (uint16_t)((1u << bits) - 1) : 0;
     v16 with_value = g->with_value, with_itself = g->with_itself;
     for (size_t k = 0; k < n; k += 16, to += 2 * bits) {
         const v16 word = v_sar16(v_load_high((const uint8_t *)(row + k)));
@@ -314,17 +326,7 @@ ALWAYS void close_row(struct coded *g, const uint8_t *x, const uint16_t *row, si
         const v16 v = f_mul(v_load(x + 4 * k), by);
         with_value = f_add(with_value, f_mul(v, l));
         with_itself = f_add(with_itself, f_mul(l, l));
-        uint64_t code[2];
-        low_fours(row + k, code);
-        const uint64_t low = join8(code[0] ^ flip, bits), upper = join8(code[1] ^ flip, bits);
-        const uint64_t all = low | upper << 8 * bits;
-        if (bits == 4) {
-            memcpy(to, &all, 8);
-        } else {
-            memcpy(to, &all, 4);
-            const uint16_t rest = (uint16_t)(all >> 32);
-            if (bits == 3) memcpy(to + 4, &rest, 2);
-        }
+        put_codes(to, row + k, flip, bits);
     }
     g->with_value = with_value;
     g->with_itself = with_itself;

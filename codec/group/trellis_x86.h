@@ -48,13 +48,27 @@ static inline void turn8(const uint16_t *from, size_t from_step, uint16_t *to, s
     for (size_t i = 0; i < 8; i++) _mm_storeu_si128((__m128i *)(to + i * to_step), y[i]);
 }
 
-static inline void low_fours(const uint16_t *row, uint64_t to[2]) {
-    const __m128i four = _mm_set1_epi16(15);
+/* Joins neighbours three times; codes of 3 bits are then 24 bits of each half. */
+static inline void put_codes(uint8_t *to, const uint16_t *row, uint16_t flip, unsigned bits) {
+    const __m128i four = _mm_set1_epi16(15), flips = _mm_set1_epi16((short)flip);
     const __m128i a = _mm_and_si128(_mm_loadu_si128((const __m128i *)row), four);
     const __m128i b = _mm_and_si128(_mm_loadu_si128((const __m128i *)(row + 8)), four);
-    const __m128i x = _mm_packus_epi16(a, b);
-    to[0] = (uint64_t)_mm_cvtsi128_si64(x);
-    to[1] = (uint64_t)_mm_extract_epi64(x, 1);
+    const __m128i codes = _mm_packus_epi16(_mm_xor_si128(a, flips), _mm_xor_si128(b, flips));
+    const __m128i pairs = _mm_maddubs_epi16(codes, _mm_set1_epi16((short)(1 | 1 << bits << 8)));
+    const __m128i fours = _mm_madd_epi16(pairs, _mm_set1_epi32(1 | 1 << 2 * bits << 16));
+    if (bits == 4) {
+        _mm_storel_epi64((__m128i *)to, _mm_packus_epi32(fours, fours));
+    } else if (bits == 2) {
+        const int all = _mm_cvtsi128_si32(_mm_shuffle_epi8(fours, _mm_set1_epi32(0x0C080400)));
+        memcpy(to, &all, 4);
+    } else {
+        const __m128i eights = _mm_or_si128(fours, _mm_srli_epi64(fours, 20));
+        const uint64_t all = (uint64_t)_mm_cvtsi128_si64(_mm_shuffle_epi8(
+            eights, _mm_setr_epi8(0, 1, 2, 8, 9, 10, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1)));
+        const uint16_t rest = (uint16_t)(all >> 32);
+        memcpy(to, &all, 4);
+        memcpy(to + 4, &rest, 2);
+    }
 }
 
 /* For each of 16 codes, in bytes 0 to 63: where the code three before it begins, and the two bytes
