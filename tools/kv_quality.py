@@ -217,6 +217,8 @@ SETTINGS = (
     ("`codebook=nf`", "codebook=nf", "codebook=nf"),
     ("`codebook=lloyd`", "codebook=lloyd", "codebook=lloyd"),
     ("`codebook=lloyd,rotate_heads=on`", *["codebook=lloyd,rotate_heads=on"] * 2),
+    ("`codebook=trellis`", "codebook=trellis", "codebook=trellis"),
+    ("`codebook=trellis,rotate_heads=on`", *["codebook=trellis,rotate_heads=on"] * 2),
     ("`outliers=0.01`", "outliers=0.01", "outliers=0.01"),
     ("keys `axis=channel`", "axis=channel", ""),
     ("keys `axis=channel`, both `search=mse`", "axis=channel,search=mse", "search=mse"),
@@ -249,6 +251,8 @@ def setting_table(bench):
             (KEYS, VALUES))
     compare("`lloyd` after rotation is better than uniform codes after rotation, 2 and 3 bits",
             "`codebook=lloyd,rotate_heads=on`", "`rotate_heads=on`", (KEYS, VALUES), (3, 2))
+    compare("`trellis` is better than `lloyd` (keys, values)", "`codebook=trellis`",
+            "`codebook=lloyd`", (KEYS, VALUES))
 
 
 # ---- Eight bits ----------------------------------------------------------------------------------

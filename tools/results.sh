@@ -45,6 +45,7 @@ done
 values=$("$build/bench/bounded" values "$build/arrays" "$root/tests/data")
 embeddings=$("$build/bench/bounded" embeddings "$build/arrays" "$root/tests/data")
 keys=$("$python" "$root/tools/kv_quality.py" "$build/codec/libpith.so" "$root/tests/data")
+trellis=$("$python" "$root/tools/trellis_quality.py" "$build/codec/libpith.so" "$root/tests/data")
 
 isa=$("$build/cli/pith" bench --quick --json -C raw |
     python3 -c 'import json, sys; print(json.load(sys.stdin)["results"][0]["isa"])')
@@ -164,6 +165,16 @@ Reading anywhere in a cache, decoded to f32; medians of 2001 reads. What is read
 held.
 
 $("$build/bench/kv" read)
+
+## Trellis
+
+Codes along paths through a trellis (\`codebook=trellis\`; [\`CODECS.md\`](CODECS.md), \`kv\`)
+against the levels and steps of the same width, SNR in dB (\`tools/trellis_quality.py\`): keys
+and values as above, gradients of eight ranks and eight steps of a layer's weights (tests/data),
+all through codec \`kv\` in groups of 128; then through the codecs that are made for them.
+Frames have equal bytes.
+
+$trellis
 
 ## Speed of the library, out of cache, one thread
 

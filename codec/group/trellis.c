@@ -93,7 +93,7 @@ static bool find_path(struct group *g, size_t at, size_t count, bool mirrored,
                       uint8_t code[SEQUENCE]) {
     const struct pithi_trellis *const t = g->trellis;
     struct metrics metrics;
-    uint8_t upper[SEQUENCE];
+    uint8_t upper[SEQUENCE] = {0};
     for (int s = 0; s < STATES; s++)
         metrics.m[s] = s == 0 || (mirrored && s == STATES - 1) ? 0 : PITHI_TRELLIS_WORST;
     for (size_t i = 0; i < count; i++) {

@@ -125,8 +125,8 @@ PITHI_INLINE int pithi_trellis_subset(int state, int oldest) {
 
 /* ---- Scale of a group ------------------------------------------------------------------------*/
 
-/* Returns the dtype in which what a group decodes to must be finite: that of the values, of settings
- * whose groups come back the same. */
+/* Returns the dtype in which what a group decodes to must be finite: in settings whose groups come
+ * back the same, that of the values. */
 PITHI_INLINE uint32_t pithi_trellis_dtype(const struct pithi_group_setting *s, uint32_t dtype) {
     return s->idempotent ? dtype : (uint32_t)PITH_F32;
 }

@@ -185,6 +185,7 @@ static void test_refused(void **state) {
     struct rig r;
     struct job j;
     refuses("kv:entropy=zstd");
+    refuses("kv:codebook=trellis");
     context("sums");
     const pith_layout layout = shape_layout(shapes[5], PITH_F32, 0);
     CHECK(rig_open(&r, "kv", &layout));
