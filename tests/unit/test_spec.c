@@ -259,6 +259,22 @@ static void test_rules_across_keys(void **state) {
         CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check(bounds[i], NULL, 0, &error));
         CHECK(error.text[0]);
     }
+    static const char *const trellises[] = {"bits=5",           "bits=6",           "bits=8",
+                                            "round=stochastic", "round=antithetic", "search=mse",
+                                            "scale_dtype=e8m0"};
+    for (size_t i = 0; i < 2 * sizeof trellises / sizeof trellises[0]; i++) {
+        char spec[80];
+        snprintf(spec, sizeof spec, "%s:codebook=trellis,%s", i % 2 ? "grad" : "wdiff",
+                 trellises[i / 2]);
+        context("spec %s", spec);
+        CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check(spec, NULL, 0, &error));
+    }
+    for (int bits = 2; bits <= 4; bits++) { /* 2 and 3 bits search by themselves without it */
+        char spec[80], text[PITH_SPEC_MAX];
+        snprintf(spec, sizeof spec, "grad:codebook=trellis,bits=%d", bits);
+        CHECK_OK(pith_spec_check(spec, text, sizeof text, NULL));
+        CHECK(!strstr(text, "search"));
+    }
     CHECK_STATUS(PITH_ERR_ARG, pith_spec_check(NULL, NULL, 0, &error));
 }
 
