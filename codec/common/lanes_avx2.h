@@ -67,6 +67,22 @@ static inline void v_store16(uint8_t *p, v16 x) {
     store256(p, _mm256_permute4x64_epi64(_mm256_packus_epi32(x.a, x.b), 0xD8));
 }
 
+/* Lanes moved up by one: the first is the last of `last`. */
+static inline __m256i before256(__m256i x, __m256i last) {
+    return _mm256_alignr_epi8(x, _mm256_permute2x128_si256(last, x, 0x21), 12);
+}
+static inline v16 v_before(v16 x, v16 last) {
+    return (v16){before256(x.a, last.b), before256(x.b, x.a)};
+}
+/* The last lane in all. */
+static inline __m256i last256(__m256i x) {
+    return _mm256_permutevar8x32_epi32(x, _mm256_set1_epi32(7));
+}
+static inline v16 v_last(v16 x) {
+    const __m256i last = last256(x.b);
+    return (v16){last, last};
+}
+
 static inline v16 v_shr(v16 x, int n) {
     return (v16){_mm256_srli_epi32(x.a, n), _mm256_srli_epi32(x.b, n)};
 }

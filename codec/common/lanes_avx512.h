@@ -40,6 +40,11 @@ static inline void v_store_high(uint8_t *p, v16 x) {
     _mm256_storeu_si256((__m256i *)p, _mm512_castsi512_si256(_mm512_permutexvar_epi16(odd, x)));
 }
 
+/* Lanes moved up by one: the first is the last of `last`. */
+static inline v16 v_before(v16 x, v16 last) { return _mm512_alignr_epi32(x, last, 15); }
+/* The last lane in all. */
+static inline v16 v_last(v16 x) { return _mm512_permutexvar_epi32(v_set(15), x); }
+
 /* In a loop of one load from each line, where little else is done: it must not begin two iterations
  * in one cycle, of six instructions. Out of cache that reads 7 % slower. */
 static inline void v_pace(void) { __asm__ volatile("nop\n\tnop"); }
@@ -92,6 +97,7 @@ static inline void v_stream_line(uint8_t *p, v16 x) { _mm512_stream_si512((void 
 static inline v16 v_and(v16 a, v16 b) { return _mm512_and_si512(a, b); }
 static inline v16 v_xor(v16 a, v16 b) { return _mm512_xor_si512(a, b); }
 static inline v16 v_add(v16 a, v16 b) { return _mm512_add_epi32(a, b); }
+static inline v16 v_sub(v16 a, v16 b) { return _mm512_sub_epi32(a, b); }
 static inline v16 v_maxu(v16 a, v16 b) { return _mm512_max_epu32(a, b); }
 static inline v16 v_maxi(v16 a, v16 b) { return _mm512_max_epi32(a, b); }
 static inline v16 v_mini(v16 a, v16 b) { return _mm512_min_epi32(a, b); }

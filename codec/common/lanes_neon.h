@@ -35,6 +35,7 @@ typedef uint32x4x4_t v16; /* lanes 0..3, 4..7, 8..11, 12..15 */
 TWO(v_and, vandq_u32(x, y))
 TWO(v_xor, veorq_u32(x, y))
 TWO(v_add, vaddq_u32(x, y))
+TWO(v_sub, vsubq_u32(x, y))
 TWO(v_maxu, vmaxq_u32(x, y))
 TWO(v_maxi, U(vmaxq_s32(S(x), S(y))))
 TWO(v_mini, U(vminq_s32(S(x), S(y))))
@@ -88,6 +89,14 @@ static inline void v_store16(uint8_t *p, v16 x) {
     vst1q_u8(p, vreinterpretq_u8_u16(vmovn_high_u32(vmovn_u32(x.val[0]), x.val[1])));
     vst1q_u8(p + 16, vreinterpretq_u8_u16(vmovn_high_u32(vmovn_u32(x.val[2]), x.val[3])));
 }
+
+/* Lanes moved up by one: the first is the last of `last`. */
+static inline v16 v_before(v16 x, v16 last) {
+    return (v16){{vextq_u32(last.val[3], x.val[0], 3), vextq_u32(x.val[0], x.val[1], 3),
+                  vextq_u32(x.val[1], x.val[2], 3), vextq_u32(x.val[2], x.val[3], 3)}};
+}
+/* The last lane in all. */
+static inline v16 v_last(v16 x) { return all_of(vdupq_laneq_u32(x.val[3], 3)); }
 
 /* A line takes several loads. */
 static inline void v_pace(void) {}

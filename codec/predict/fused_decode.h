@@ -18,6 +18,7 @@ struct pithi_fused_decode {
     size_t count;                 /* elements to decode */
     uint8_t *to;                  /* where the next value goes, with the rest of its row */
     size_t pitch;                 /* bytes from there to the next row */
+    size_t at;                    /* elements of the row before it, where rows lie apart */
     bool nontemporal;             /* values will not be read soon */
 };
 

@@ -14,6 +14,7 @@ struct pithi_fused_encode {
     struct pithi_unpredict *sums; /* the sums of the tile so far */
     const uint8_t *from;          /* the next value, with the rest of its row */
     size_t pitch;                 /* bytes from there to the next row */
+    size_t at;                    /* elements of the row before it, where rows lie apart */
     const uint8_t *prefetch;      /* values that are read later, as `from` */
     size_t count;                 /* elements to encode */
     uint8_t *widths;              /* widths of groups of 16 */

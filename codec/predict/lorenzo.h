@@ -114,4 +114,20 @@ PITHI_INLINE void pithi_unpredict_advance(struct pithi_unpredict *u, size_t coun
     u->before = 0;
 }
 
+/* Moves on to the next row with what pithi_unpredict_sums found for the rest of this one, which
+ * began at element `at`. */
+PITHI_INLINE void pithi_unpredict_next_row(struct pithi_unpredict *u, size_t at, unsigned count,
+                                           uint32_t *sums[3], bool starts[3]) {
+    u->place[3] = 0;
+    u->before = 0;
+    if (u->place[2] + 1 >= u->extent[2]) {
+        pithi_next_row(u->extent, u->place);
+        pithi_unpredict_sums(u, sums, starts);
+        return;
+    }
+    u->place[2]++;
+    for (unsigned k = 0; k < count; k++) sums[k] += (k ? u->extent[3] : 0) - at;
+    starts[0] = false;
+}
+
 #endif

@@ -1,9 +1,8 @@
 /* lorenzo_tmpl.h - differences in a tile in 16 lanes, written once for each ISA.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The including file has included lanes_<isa>.h and defined minus(a, b), before(x, last): x moved
- * up one lane, the last lane of `last` in the first; sums(x): of all lanes up to each; and
- * last_of(x): the last lane in all. Rows' ends go to the scalar reference. */
+ * The including file has included lanes_<isa>.h and defined sums(x): of all lanes up to each.
+ * Rows' ends go to the scalar reference. */
 #ifndef PITHI_PREDICT_LORENZO_TMPL_H
 #define PITHI_PREDICT_LORENZO_TMPL_H
 
@@ -23,11 +22,11 @@ ALWAYS v16 at(const int32_t *codes, const struct pithi_lines *l, unsigned k) {
 /* Returns the alternating sum of 1, 2, 4 or 8 rows. */
 ALWAYS v16 line_sum(const int32_t *codes, const struct pithi_lines *l, unsigned lines) {
     v16 sum = v_load((const uint8_t *)codes);
-    if (lines > 1) sum = minus(sum, at(codes, l, 1));
-    if (lines > 2) sum = v_add(minus(sum, at(codes, l, 2)), at(codes, l, 3));
+    if (lines > 1) sum = v_sub(sum, at(codes, l, 1));
+    if (lines > 2) sum = v_add(v_sub(sum, at(codes, l, 2)), at(codes, l, 3));
     if (lines > 4) {
-        sum = v_add(minus(sum, at(codes, l, 4)), at(codes, l, 5));
-        sum = minus(v_add(sum, at(codes, l, 6)), at(codes, l, 7));
+        sum = v_add(v_sub(sum, at(codes, l, 4)), at(codes, l, 5));
+        sum = v_sub(v_add(sum, at(codes, l, 6)), at(codes, l, 7));
     }
     return sum;
 }
@@ -38,7 +37,7 @@ ALWAYS void predict_groups(const struct pithi_lines *l, unsigned lines, const in
     v16 last = v_set(l->place[3] ? pithi_lines_sum(l, codes - 1) : 0);
     for (size_t i = 0; i < count; i += 16) {
         const v16 sum = line_sum(codes + i, l, lines);
-        v_store((uint8_t *)(words + i), zigzag(minus(sum, before(sum, last))));
+        v_store((uint8_t *)(words + i), zigzag(v_sub(sum, v_before(sum, last))));
         last = sum;
     }
 }
@@ -88,12 +87,12 @@ ALWAYS void differ_groups(struct pithi_unpredict *u, unsigned dims, uint32_t *su
     v16 last = v_set(u->before);
     for (size_t i = 0; i < count; i += 16) {
         const v16 code = v_load((const uint8_t *)(codes + i));
-        v16 x = minus(code, before(code, last));
+        v16 x = v_sub(code, v_before(code, last));
         last = code;
         for (unsigned k = 0; k < dims; k++) {
             uint8_t *const p = (uint8_t *)(sum[k] + i);
             const v16 all = x;
-            if (!starts[k]) x = minus(x, v_load(p));
+            if (!starts[k]) x = v_sub(x, v_load(p));
             v_store(p, all);
         }
         v_store((uint8_t *)(words + i), zigzag(x));
@@ -129,7 +128,7 @@ static void differ(struct pithi_unpredict *u, const int32_t *codes, size_t count
 
 /* ---- A whole tile: read ----------------------------------------------------------------------*/
 
-ALWAYS v16 unzigzag(v16 w) { return v_xor(v_shr(w, 1), minus(v_set(0), v_and(w, v_set(1)))); }
+ALWAYS v16 unzigzag(v16 w) { return v_xor(v_shr(w, 1), v_sub(v_set(0), v_and(w, v_set(1)))); }
 
 /* Makes codes of whole groups of a row, to which so many sums are added. */
 ALWAYS void unpredict_groups(struct pithi_unpredict *u, unsigned dims, uint32_t *sum[3],
@@ -138,7 +137,7 @@ ALWAYS void unpredict_groups(struct pithi_unpredict *u, unsigned dims, uint32_t 
     v16 last = v_set(u->before);
     for (size_t i = 0; i < count; i += 16) {
         v16 x = v_add(sums(unzigzag(v_load((const uint8_t *)(words + i)))), last);
-        last = last_of(x);
+        last = v_last(x);
         for (unsigned k = 0; k < dims; k++) {
             uint8_t *const p = (uint8_t *)(sum[k] + i);
             if (!starts[k]) x = v_add(x, v_load(p));

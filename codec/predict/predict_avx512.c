@@ -19,10 +19,6 @@ static inline uint32_t kept16(const struct constants *c, v16 t, v16 error, v16 x
 
 /* ---- Differences in a tile --------------------------------------------------------------------*/
 
-static inline v16 minus(v16 a, v16 b) { return _mm512_sub_epi32(a, b); }
-static inline v16 before(v16 x, v16 last) { return _mm512_alignr_epi32(x, last, 15); }
-static inline v16 last_of(v16 x) { return _mm512_permutexvar_epi32(v_set(15), x); }
-
 static inline v16 sums(v16 x) {
     const v16 zero = _mm512_setzero_si512();
     x = v_add(x, _mm512_alignr_epi32(x, zero, 15));

@@ -27,15 +27,6 @@ static inline uint32_t kept16(const struct constants *c, v16 t, v16 error, v16 x
 
 /* ---- Differences in a tile --------------------------------------------------------------------*/
 
-TWO(minus, vsubq_u32(x, y))
-
-static inline v16 before(v16 x, v16 last) {
-    return (v16){{vextq_u32(last.val[3], x.val[0], 3), vextq_u32(x.val[0], x.val[1], 3),
-                  vextq_u32(x.val[1], x.val[2], 3), vextq_u32(x.val[2], x.val[3], 3)}};
-}
-
-static inline v16 last_of(v16 x) { return all_of(vdupq_laneq_u32(x.val[3], 3)); }
-
 static inline uint32x4_t sums4(uint32x4_t x) {
     const uint32x4_t zero = vdupq_n_u32(0);
     x = vaddq_u32(x, vextq_u32(zero, x, 3));

@@ -216,6 +216,7 @@ static size_t fused_encode(struct writing *g, size_t at, size_t n) {
     for (size_t done = 1; done && all < n && c.quant && !g->packing->constant; all += done) {
         size_t count, pitch;
         c.from = pithi_tile_layout_rows(&g->walk, row, n - all, &c.count, &c.pitch);
+        c.at = (size_t)g->walk.used;
         c.prefetch = c.from + 4 * STRIP;
         if (g->walk.layout->tiling)
             c.prefetch = pithi_tile_layout_rows(&g->further, row, n, &count, &pitch);
@@ -394,6 +395,7 @@ static void put_strip(struct reading *g, const uint8_t *planes, size_t left, con
     for (size_t done = g->quant && !g->sink ? 1 : 0; done && n; n -= done) {
         r.to = pithi_tile_layout_rows(&g->walk, g->packed->extent[PITHI_TILE_NDIM - 1], n, &r.count,
                                       &r.pitch);
+        r.at = (size_t)g->walk.used;
         done = g->packed->kernels->fused_decode(&r);
         pithi_tile_layout_skip(&g->walk, done);
     }

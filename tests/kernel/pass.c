@@ -50,8 +50,8 @@ static size_t at_in_image(const struct tile *t, size_t i) {
 
 /* Rows of whole pairs of groups; without differences, also other rows that lie together. */
 static bool has_loop(const struct tile *t) {
-    if (t->order) return t->extent[3] % PAIR == 0;
-    return t->pitch == row_bytes(t) && t->count % PAIR == 0;
+    if (t->extent[3] % PAIR == 0) return true;
+    return !t->order && t->pitch == row_bytes(t) && t->count % PAIR == 0;
 }
 
 static struct tile random_tile(void) {
@@ -135,6 +135,7 @@ static void check_one_encode(const struct level *level, struct tile t) {
     size_t done = level->kernels.fused_encode(&c);
     if (done == t.cut && t.cut < t.count) {
         c.from = c.prefetch = from + at_in_image(&t, t.cut);
+        c.at = t.cut % t.extent[3];
         c.count = t.count - t.cut;
         done += level->kernels.fused_encode(&c);
     }
@@ -191,6 +192,7 @@ static void check_one_decode(const struct level *level, struct tile t) {
     size_t done = level->kernels.fused_decode(&r);
     if (done == t.cut && t.cut < t.count) {
         r.to = to + at_in_image(&t, t.cut);
+        r.at = t.cut % t.extent[3];
         r.count = t.count - t.cut;
         done += level->kernels.fused_decode(&r);
     }
@@ -306,8 +308,9 @@ static void decode_steps(struct bench *b) {
 }
 
 static void decode_pass(struct bench *b) {
-    struct pithi_fused_decode r = {&b->quant, &b->sums, planes, sizeof planes, widths,
-                                   MOST,      b->out,   APART,  true};
+    struct pithi_fused_decode r = {.quant = &b->quant, .sums = &b->sums, .planes = planes};
+    r.left = sizeof planes, r.widths = widths, r.count = MOST;
+    r.to = b->out, r.pitch = APART, r.nontemporal = true;
     b->kernels->fused_decode(&r);
     b->out += (size_t)ROWS * APART;
 }
