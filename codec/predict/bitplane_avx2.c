@@ -6,17 +6,13 @@
 static inline __m256i or_words(const uint8_t *p) {
     return _mm256_or_si256(load256(p), load256(p + 32));
 }
-static inline __m256i or_lanes(__m256i a, __m256i b) {
-    return _mm256_or_si256(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
-}
 
-static inline void or4(const uint32_t *words, uint32_t all[4]) {
+static inline void measure(const uint32_t *words, uint8_t widths[4]) {
     const uint8_t *const p = (const uint8_t *)words;
-    const __m256i x = or_lanes(or_words(p), or_words(p + 64));
-    const __m256i y = or_lanes(or_words(p + 128), or_words(p + 192));
-    const __m256i z = _mm256_or_si256(_mm256_unpacklo_epi64(x, y), _mm256_unpackhi_epi64(x, y));
-    _mm_storeu_si128((__m128i *)all,
-                     _mm_or_si128(_mm256_castsi256_si128(z), _mm256_extracti128_si256(z, 1)));
+    const __m128i all =
+        or_four(or_words(p), or_words(p + 64), or_words(p + 128), or_words(p + 192));
+    const __m128i low = _mm_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
+    pithi_put32(widths, (uint32_t)_mm_cvtsi128_si32(_mm_shuffle_epi8(bits_of(all), low)));
 }
 
 static inline void put_one(uint8_t *to, v16 x) {

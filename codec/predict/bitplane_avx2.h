@@ -1,9 +1,33 @@
-/* bitplane_avx2.h - squares of 8 by 8 bits, for AVX2.
+/* bitplane_avx2.h - widths of words, and squares of 8 by 8 bits, for AVX2.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef PITHI_PREDICT_BITPLANE_AVX2_H
 #define PITHI_PREDICT_BITPLANE_AVX2_H
 
 #include "common/lanes_avx2.h"
+
+/* ---- Widths ----------------------------------------------------------------------------------*/
+
+static inline __m256i or_lanes(__m256i a, __m256i b) {
+    return _mm256_or_si256(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+}
+
+/* All lanes of each together, in a lane each. */
+static inline __m128i or_four(__m256i a, __m256i b, __m256i c, __m256i d) {
+    const __m256i x = or_lanes(a, b), y = or_lanes(c, d);
+    const __m256i z = _mm256_or_si256(_mm256_unpacklo_epi64(x, y), _mm256_unpackhi_epi64(x, y));
+    return _mm_or_si128(_mm256_castsi256_si128(z), _mm256_extracti128_si256(z, 1));
+}
+
+/* How many bits every lane needs. */
+static inline __m128i bits_of(__m128i x) {
+    /* Without the bit below its highest one no number is rounded up to a power of two. */
+    const __m128i number = _mm_andnot_si128(_mm_srli_epi32(x, 1), x);
+    const __m128i exponent = _mm_srli_epi32(_mm_castps_si128(_mm_cvtepi32_ps(number)), 23);
+    const __m128i bits = _mm_subs_epu16(exponent, _mm_set1_epi32(126));
+    return _mm_blendv_epi8(bits, _mm_set1_epi32(32), _mm_srai_epi32(x, 31));
+}
+
+/* ---- Planes ----------------------------------------------------------------------------------*/
 
 /* Bits of x and of x moved by so many, exchanged where mask says. */
 static inline __m256i swap_bits(__m256i x, int by, uint64_t mask) {

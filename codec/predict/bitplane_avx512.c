@@ -18,6 +18,13 @@ static inline void or4(const uint32_t *words, uint32_t all[4]) {
                      _mm_or_si128(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1)));
 }
 
+static inline void measure(const uint32_t *words, uint8_t widths[4]) {
+    uint32_t all[4];
+    or4(words, all);
+    for (int g = 0; g < 4; g++)
+        widths[g] = (uint8_t)(63 - __builtin_clzll((unsigned long long)all[g] << 1 | 1));
+}
+
 static inline void put_pair(uint8_t *a, uint8_t *b, v16 x, v16 y) {
     const v16 z = put_planes(_mm512_mask_mov_epi16(x, 0xAAAAAAAAu, _mm512_slli_epi32(y, 16)));
     _mm256_storeu_si256((__m256i *)a, _mm512_castsi512_si256(z));

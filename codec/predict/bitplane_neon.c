@@ -11,10 +11,12 @@ static inline uint32x4_t or_pairs(uint32x4_t a, uint32x4_t b) {
     return vorrq_u32(vuzp1q_u32(a, b), vuzp2q_u32(a, b));
 }
 
-static inline void or4(const uint32_t *words, uint32_t all[4]) {
+static inline void measure(const uint32_t *words, uint8_t widths[4]) {
+    uint32_t bits[4];
     const uint32x4_t x = or_pairs(or_words(words), or_words(words + 16));
     const uint32x4_t y = or_pairs(or_words(words + 32), or_words(words + 48));
-    vst1q_u32(all, or_pairs(x, y));
+    vst1q_u32(bits, vsubq_u32(vdupq_n_u32(32), vclzq_u32(or_pairs(x, y))));
+    for (int g = 0; g < 4; g++) widths[g] = (uint8_t)bits[g];
 }
 
 /* Bits of x and of x moved by so many, exchanged where mask says. */

@@ -1,10 +1,10 @@
 /* bitplane_tmpl.h - packed words, two groups of 16 at a time, written once for each ISA.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The including file has included lanes_<isa>.h and defined or4: of each of four groups all words
- * together; put_pair: 16 planes of the low halves of 16 words at `a`, then such of others at `b`;
- * get_pair: the first wa planes at `a` and wb at `b` to words of 16 bits. A plane is 2 bytes; pairs
- * read and write 32 at each place whatever the widths.
+ * The including file has included lanes_<isa>.h and defined measure: how many bits the largest word
+ * of each of four groups needs; put_pair: 16 planes of the low halves of 16 words at `a`, then such
+ * of others at `b`; get_pair: the first wa planes at `a` and wb at `b` to words of 16 bits. A plane
+ * is 2 bytes; pairs read and write 32 at each place whatever the widths.
  *
  * A word's planes are the columns of 8 by 8 bits: byte b of words 8a..8a+7 is one such square,
  * turned over it is byte a of planes 8b..8b+7. */
@@ -20,12 +20,7 @@ enum { GROUP = PITHI_BITPLANE_GROUP, HALF = 16, REACH = 128 /* bytes that two gr
 
 static void widths(const uint32_t *words, size_t count, uint8_t *to) {
     const size_t whole = count / (4 * GROUP) * (4 * GROUP);
-    for (size_t i = 0; i < whole; i += 4 * GROUP, to += 4) {
-        uint32_t all[4];
-        or4(words + i, all);
-        for (int g = 0; g < 4; g++)
-            to[g] = (uint8_t)(63 - __builtin_clzll((unsigned long long)all[g] << 1 | 1));
-    }
+    for (size_t i = 0; i < whole; i += 4 * GROUP, to += 4) measure(words + i, to);
     pithi_widths_c(words + whole, count - whole, to);
 }
 
