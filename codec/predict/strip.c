@@ -208,7 +208,7 @@ static void write_strip(struct writing *g, size_t at, size_t n) {
 }
 
 /* Writes elements in one pass over the values, as many as the kernel has a loop for; returns how
- * many. As long as all codes are equal, which write_strip alone finds, there are none. */
+ * many. As long as all codes may be equal, which write_strip finds, there are none. */
 static size_t fused_encode(struct writing *g, size_t at, size_t n) {
     struct pithi_fused_encode c = {.quant = g->source->quant, .sums = &g->sums, .end = g->end};
     const size_t row = g->packed->extent[PITHI_TILE_NDIM - 1];
@@ -232,11 +232,26 @@ static size_t fused_encode(struct writing *g, size_t at, size_t n) {
     return all;
 }
 
+/* Whether the first few values have codes that differ, as those of most tiles do. */
+static bool first_differ(const struct pithi_strip *p, const struct pithi_source *source) {
+    const struct pithi_quant *const q = source->quant;
+    const size_t n = least(GROUP, p->extent[PITHI_TILE_NDIM - 1]);
+    int32_t first, code;
+    if (!q || q->relative || q->dtype == PITH_F64) return false;
+    const uint8_t *const value = pithi_tile_layout_at(&source->values, 0);
+    if (!pithi_quant_code(q, pithi_load(value, q->dtype, 0), &first)) return false;
+    for (size_t i = 1; i < n; i++) {
+        if (!pithi_quant_code(q, pithi_load(value, q->dtype, i), &code)) return false;
+        if (code != first) return true;
+    }
+    return false;
+}
+
 void pithi_strip_begin(const struct pithi_strip *p, const struct pithi_source *source,
                        void *scratch, struct pithi_packing *packing) {
     const size_t count = count_of(p);
     struct counters counters = {{{0}}};
-    *packing = (struct pithi_packing){.constant = true, .scratch = scratch};
+    *packing = (struct pithi_packing){.constant = !first_differ(p, source), .scratch = scratch};
     struct writing g = writing_of(p, source, packing);
     for (size_t at = 0; at < count; at += STRIP) {
         const size_t n = least(STRIP, count - at), done = fused_encode(&g, at, n);
@@ -292,6 +307,38 @@ static uint8_t *widen(const struct wider *wider, unsigned width, const uint8_t *
     return to + wider->wide[width];
 }
 
+/* Returns whether so few groups become wider that the others are copied in long runs. */
+static bool few_wider(const struct wider *wider, const uint32_t counts[PITHI_PACK_WIDEST + 1],
+                      unsigned widest, size_t groups) {
+    size_t more = 0;
+    for (unsigned w = 0; w <= widest; w++) more += wider->wide[w] == 2 * w ? 0 : counts[w];
+    return more * 16 <= groups;
+}
+
+/* Writes all groups and their names; the bytes between groups that become wider are copied at
+ * once. */
+static uint8_t *put_runs(const struct wider *wider, const uint8_t *widths, size_t groups,
+                         const uint8_t *from, uint8_t *to, uint8_t *name) {
+    size_t run = 0; /* bytes at `from` that are not copied yet */
+    for (size_t g = 0; g < groups; g += 4) {
+        const size_t n = least(4, groups - g);
+        unsigned names = 0, bytes = 0, wide = 0;
+        for (size_t i = 0; i < n; i++) {
+            names |= (unsigned)wider->place[widths[g + i]] << 2 * i;
+            bytes += 2u * widths[g + i];
+            wide += wider->wide[widths[g + i]];
+        }
+        name[g / 4] = (uint8_t)names;
+        run += bytes;
+        if (bytes == wide) continue;
+        memcpy(to, from, run - bytes);
+        to += run - bytes, from += run - bytes, run = 0;
+        for (size_t i = 0; i < n; i++) to = widen(wider, widths[g + i], &from, to);
+    }
+    memcpy(to, from, run);
+    return to + run;
+}
+
 static void put_groups(const struct pithi_packing *packing, size_t count,
                        const uint8_t table[TABLE], struct pithi_pen *pen) {
     const size_t groups = groups_of(count), names = (groups + 3) / 4;
@@ -300,6 +347,12 @@ static void put_groups(const struct pithi_packing *packing, size_t count,
     const uint8_t *from = groups_in(packing->scratch, count);
     uint8_t *const name = pen->at, *const end = name + pen->capacity, *to = name + names;
     size_t g = 0;
+    if (few_wider(&wider, packing->counts, table[TABLE - 1], groups)) {
+        to = put_runs(&wider, widths, groups, from, to, name);
+        pen->capacity = (size_t)(end - to);
+        pen->at = to;
+        return;
+    }
     for (; g + 4 <= groups && end - to >= 6 * 2 * HALF; g += 4)
         to = widen_four(&wider, widths + g, &from, to, name + g / 4);
     memset(name + g / 4, 0, names - g / 4);
@@ -339,14 +392,27 @@ static const uint8_t *take_table(struct pithi_reader *r) {
     return table;
 }
 
-/* Finds the widths of a strip's groups; returns the bytes of its planes. */
-static size_t widths_of(const uint8_t *names, size_t groups, const uint8_t table[TABLE],
-                        uint8_t *widths) {
+/* The widths that the names of two groups, half a byte, stand for, as pithi_put16 stores them. */
+struct pairs {
+    uint16_t widths[16];
+};
+
+static void pairs_init(struct pairs *p, const uint8_t table[TABLE]) {
+    for (unsigned k = 0; k < 16; k++) p->widths[k] = (uint16_t)(table[k & 3] | table[k >> 2] << 8);
+}
+
+/* Finds the widths of a strip's groups, and of as many as the last byte of names has room for;
+ * returns the bytes of the planes of the strip's. */
+static size_t widths_of(const uint8_t *names, size_t groups, const struct pairs *pairs,
+                        uint8_t widths[STRIP_GROUPS]) {
     size_t bits = 0;
-    for (size_t g = 0; g < groups; g++) {
-        widths[g] = table[names[g / 4] >> g % 4 * 2 & 3];
-        bits += widths[g];
+    for (size_t g = 0; g < groups; g += 4) {
+        const uint32_t four =
+            pairs->widths[names[g / 4] & 15] | (uint32_t)pairs->widths[names[g / 4] >> 4] << 16;
+        pithi_put32(widths + g, four);
+        bits += four * 0x01010101u >> 24; /* widths are 32 at most */
     }
+    for (size_t g = groups; g % 4; g++) bits -= widths[g];
     return 2 * bits;
 }
 
@@ -406,6 +472,7 @@ static const char *take(struct reading *g, struct pithi_reader *r) {
     const struct pithi_strip *const p = g->packed;
     const size_t count = count_of(p), groups = groups_of(count), names = (groups + 3) / 4;
     uint8_t widths[STRIP_GROUPS];
+    struct pairs pairs;
     const uint8_t *const table = take_table(r);
     if (!table) return "the widths of packed words are damaged";
     const uint8_t *const name = pithi_reader_take(r, names);
@@ -413,9 +480,10 @@ static const char *take(struct reading *g, struct pithi_reader *r) {
     if (groups % 4 && name[names - 1] >> groups % 4 * 2) return "packed words have stray bits";
     g->scratch = r->scratch;
     pithi_unpredict_init(&g->sums, p->extent, p->order, rest_of(r->scratch));
+    pairs_init(&pairs, table);
     for (; g->at < count; g->at += STRIP) {
         const size_t n = least(STRIP, count - g->at), left = r->left;
-        const size_t bytes = widths_of(name + g->at / GROUP / 4, groups_of(n), table, widths);
+        const size_t bytes = widths_of(name + g->at / GROUP / 4, groups_of(n), &pairs, widths);
         const uint8_t *const planes = pithi_reader_take(r, bytes);
         if (!planes) return "packed words end early";
         put_strip(g, planes, left, widths, n);

@@ -39,7 +39,7 @@ struct pithi_source {
 /* A tile between pithi_strip_begin and _finish; scratch holds its groups. */
 struct pithi_packing {
     size_t misses;
-    bool constant; /* all codes are equal */
+    bool constant; /* all codes are equal, to `first` */
     int32_t first;
     void *scratch;
     uint32_t counts[PITHI_PACK_WIDEST + 1];
