@@ -18,11 +18,19 @@ static bool as_bitmap(size_t misses, size_t count) {
 
 static bool missed(const uint8_t *bits, size_t i) { return bits[i / 8] >> (i % 8) & 1; }
 
-/* Returns the first set bit from i on; count when there is none. Most 64-bit words have none. */
+/* Returns the first set bit from i on; count when there is none before. */
 static size_t next_miss(const uint8_t *bits, size_t i, size_t count) {
-    while (i < count && !missed(bits, i))
-        i += i % 64 == 0 && i + 64 <= count && !pithi_get64(bits + i / 8) ? 64 : 1;
-    return i;
+    while (i < count && i / 8 + 8 <= bitmap_bytes(count)) {
+        const uint64_t word = pithi_get64(bits + i / 8) >> i % 8;
+        if (!word) {
+            i += 64 - i % 8;
+            continue;
+        }
+        i += (size_t)__builtin_ctzll(word);
+        return i < count ? i : count;
+    }
+    while (i < count && !missed(bits, i)) i++;
+    return i < count ? i : count;
 }
 
 static bool put_positions(struct pithi_pen *pen, const uint8_t *miss, size_t count) {
@@ -31,6 +39,28 @@ static bool put_positions(struct pithi_pen *pen, const uint8_t *miss, size_t cou
         pithi_put32(word, (uint32_t)i);
         if (!pithi_pen_put(pen, word, sizeof word)) return false;
     }
+    return true;
+}
+
+/* Writes the missed values, of a constant size, run by run. */
+static inline bool put_values(struct pithi_pen *pen, const uint8_t *miss,
+                              const struct pithi_tile_layout *values, size_t element,
+                              size_t count) {
+    struct pithi_tile_layout_walk walk;
+    uint8_t *to = pen->at, *const end = to + pen->capacity;
+    pithi_tile_layout_begin(&walk, values);
+    for (size_t at = 0, n; at < count; at += n) {
+        const uint8_t *const run = pithi_tile_layout_next(&walk, count - at, &n);
+        if (!n) break;
+        for (size_t i = next_miss(miss, at, at + n); i < at + n;
+             i = next_miss(miss, i + 1, at + n)) {
+            if ((size_t)(end - to) < element) return false;
+            memcpy(to, run + (i - at) * element, element);
+            to += element;
+        }
+    }
+    pen->at = to;
+    pen->capacity = (size_t)(end - to);
     return true;
 }
 
@@ -43,9 +73,16 @@ bool pithi_exact_put(struct pithi_pen *pen, const uint8_t *miss, size_t misses,
     const bool bitmap = as_bitmap(misses, count);
     if (bitmap ? !pithi_pen_put(pen, miss, bitmap_bytes(count)) : !put_positions(pen, miss, count))
         return false;
-    for (size_t i = next_miss(miss, 0, count); i < count; i = next_miss(miss, i + 1, count))
-        if (!pithi_pen_put(pen, pithi_tile_layout_at(values, i), values->element)) return false;
-    return true;
+    if (values->tiling && !bitmap) { /* fewer than runs, mostly */
+        for (size_t i = next_miss(miss, 0, count); i < count; i = next_miss(miss, i + 1, count))
+            if (!pithi_pen_put(pen, pithi_tile_layout_at(values, i), values->element)) return false;
+        return true;
+    }
+    switch (values->element) {
+    case 2: return put_values(pen, miss, values, 2, count);
+    case 4: return put_values(pen, miss, values, 4, count);
+    default: return put_values(pen, miss, values, 8, count);
+    }
 }
 
 /* ---- Reading ---------------------------------------------------------------------------------*/
