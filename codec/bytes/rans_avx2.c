@@ -30,7 +30,7 @@ static const uint64_t ranks[256] = {ALL(RANK_AT)}, numbers[256] = {ALL(LANE_AT)}
 
 /* A table of 16 * parts bytes, looked up by 32 lanes at once. Of an index, part k keeps the low
  * four bits where the index is in it, and otherwise sets bit 7, for which a shuffle gives 0. */
-enum { PARTS_MOST = 8 };
+enum { PARTS_MOST = 4 };
 
 struct bytes {
     __m256i part[PARTS_MOST];
@@ -78,39 +78,33 @@ static inline __m256i lanes(uint64_t bytes) {
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
-/* Tables of 2^k buckets: `split` for each, the others for its first symbol, then for its second.
- * */
+enum { BUCKETS = 32, LOG2_WIDTH = 7, PARTS = 2 * BUCKETS / 16 };
+
+/* Tables of as many buckets as 32 symbols have: `split` for each, the others for its first symbol,
+ * then for its second. */
 struct buckets {
     struct bytes split, symbol, frequency[2], bias[2];
-    unsigned parts;
-    __m128i log2_width;
-    __m256i inside, second;
 };
 
 static void buckets_of(struct buckets *b, const struct pithi_rans_decoder *t) {
-    uint8_t split[64], table[5][128];
-    const unsigned count = PITHI_RANS_SLOTS >> t->log2_width;
-    for (unsigned j = 0; j < count; j++) {
+    uint8_t split[BUCKETS], table[5][2 * BUCKETS];
+    for (unsigned j = 0; j < BUCKETS; j++) {
         const struct pithi_rans_bucket *const from = &t->bucket[j];
         split[j] = (uint8_t)from->split;
         for (unsigned k = 0; k < 2; k++) {
-            table[0][j + k * count] = from->symbol[k];
-            table[1][j + k * count] = (uint8_t)from->frequency[k];
-            table[2][j + k * count] = (uint8_t)(from->frequency[k] >> 8);
-            table[3][j + k * count] = (uint8_t)from->bias[k];
-            table[4][j + k * count] = (uint8_t)(from->bias[k] >> 8);
+            table[0][j + k * BUCKETS] = from->symbol[k];
+            table[1][j + k * BUCKETS] = (uint8_t)from->frequency[k];
+            table[2][j + k * BUCKETS] = (uint8_t)(from->frequency[k] >> 8);
+            table[3][j + k * BUCKETS] = (uint8_t)from->bias[k];
+            table[4][j + k * BUCKETS] = (uint8_t)(from->bias[k] >> 8);
         }
     }
-    b->parts = count / 8;
-    table_of(&b->split, split, b->parts / 2);
-    table_of(&b->symbol, table[0], b->parts);
+    table_of(&b->split, split, PARTS / 2);
+    table_of(&b->symbol, table[0], PARTS);
     for (unsigned k = 0; k < 2; k++) {
-        table_of(&b->frequency[k], table[1 + k], b->parts);
-        table_of(&b->bias[k], table[3 + k], b->parts);
+        table_of(&b->frequency[k], table[1 + k], PARTS);
+        table_of(&b->bias[k], table[3 + k], PARTS);
     }
-    b->log2_width = _mm_cvtsi32_si128((int)t->log2_width);
-    b->inside = _mm256_set1_epi16((short)((1 << t->log2_width) - 1));
-    b->second = _mm256_set1_epi8((char)count);
 }
 
 static inline __m256i renormalise(__m256i x, const uint8_t **words) {
@@ -124,28 +118,28 @@ static inline __m256i renormalise(__m256i x, const uint8_t **words) {
 }
 
 /* Decodes the symbols of 32 states and leaves what the states are before they are renormalised. */
-static inline void decode_32(const struct buckets *b, unsigned parts, __m256i x[4], uint8_t *dst) {
+static inline void decode_32(const struct buckets *b, __m256i x[4], uint8_t *dst) {
     const __m256i slots = _mm256_set1_epi32(PITHI_RANS_SLOTS - 1);
     __m256i slot[2], bucket[2], inside[2];
     for (unsigned h = 0; h < 2; h++) {
         slot[h] = _mm256_packus_epi32(_mm256_and_si256(x[2 * h], slots),
                                       _mm256_and_si256(x[2 * h + 1], slots));
-        bucket[h] = _mm256_srl_epi16(slot[h], b->log2_width);
-        inside[h] = _mm256_and_si256(slot[h], b->inside);
+        bucket[h] = _mm256_srli_epi16(slot[h], LOG2_WIDTH);
+        inside[h] = _mm256_and_si256(slot[h], _mm256_set1_epi16((1 << LOG2_WIDTH) - 1));
     }
     struct bytes index;
     const __m256i at = _mm256_packus_epi16(inside[0], inside[1]);
     __m256i number = _mm256_packus_epi16(bucket[0], bucket[1]);
-    index_of(&index, number, parts / 2);
-    const __m256i split = look_up(&b->split, &index, parts / 2);
+    index_of(&index, number, PARTS / 2);
+    const __m256i split = look_up(&b->split, &index, PARTS / 2);
     const __m256i is_second = _mm256_cmpeq_epi8(_mm256_max_epu8(at, split), at);
-    number = _mm256_add_epi8(number, _mm256_and_si256(is_second, b->second));
-    index_of(&index, number, parts);
-    _mm256_storeu_si256((__m256i *)(void *)dst, in_order(look_up(&b->symbol, &index, parts)));
-    const __m256i f0 = look_up(&b->frequency[0], &index, parts);
-    const __m256i f1 = look_up(&b->frequency[1], &index, parts);
-    const __m256i b0 = look_up(&b->bias[0], &index, parts);
-    const __m256i b1 = look_up(&b->bias[1], &index, parts);
+    number = _mm256_add_epi8(number, _mm256_and_si256(is_second, _mm256_set1_epi8(BUCKETS)));
+    index_of(&index, number, PARTS);
+    _mm256_storeu_si256((__m256i *)(void *)dst, in_order(look_up(&b->symbol, &index, PARTS)));
+    const __m256i f0 = look_up(&b->frequency[0], &index, PARTS);
+    const __m256i f1 = look_up(&b->frequency[1], &index, PARTS);
+    const __m256i b0 = look_up(&b->bias[0], &index, PARTS);
+    const __m256i b1 = look_up(&b->bias[1], &index, PARTS);
     const __m256i zero = _mm256_setzero_si256();
     const __m256i number16[2] = {_mm256_add_epi16(slot[0], _mm256_unpacklo_epi8(b0, b1)),
                                  _mm256_add_epi16(slot[1], _mm256_unpackhi_epi8(b0, b1))};
@@ -159,13 +153,13 @@ static inline void decode_32(const struct buckets *b, unsigned parts, __m256i x[
 }
 
 /* Rows of symbols, one of each state, while there are words for all. Returns how many symbols. */
-static inline size_t decode_rows(const struct buckets *b, unsigned parts, unsigned vectors,
-                                 __m256i *x, const uint8_t **words, const uint8_t *end,
-                                 uint8_t *dst, size_t n) {
+static inline size_t decode_rows(const struct buckets *b, unsigned vectors, __m256i *x,
+                                 const uint8_t **words, const uint8_t *end, uint8_t *dst,
+                                 size_t n) {
     const size_t row = 8 * vectors;
     size_t i = 0;
     for (; n - i >= row && (size_t)(end - *words) >= 2 * row; i += row) {
-        for (unsigned v = 0; v < vectors; v += 4) decode_32(b, parts, x + v, dst + i + 8 * v);
+        for (unsigned v = 0; v < vectors; v += 4) decode_32(b, x + v, dst + i + 8 * v);
         for (unsigned v = 0; v < vectors; v++) x[v] = renormalise(x[v], words);
     }
     return i;
@@ -228,9 +222,8 @@ static size_t decode_by_shuffles(const struct pithi_rans_decoder *t, unsigned ve
                                  size_t n) {
     struct buckets b;
     buckets_of(&b, t);
-    if (b.parts == 4 && vectors == 8) return decode_rows(&b, 4, 8, x, words, end, dst, n);
-    if (b.parts == 4) return decode_rows(&b, 4, vectors, x, words, end, dst, n);
-    return decode_rows(&b, 8, vectors, x, words, end, dst, n);
+    if (vectors == 8) return decode_rows(&b, 8, x, words, end, dst, n);
+    return decode_rows(&b, vectors, x, words, end, dst, n);
 }
 
 static const uint8_t *decode(const struct pithi_rans_decoder *t, uint32_t *state,
@@ -242,8 +235,9 @@ static const uint8_t *decode(const struct pithi_rans_decoder *t, uint32_t *state
         const unsigned vectors = 1u << (log2_states - 3);
         for (unsigned v = 0; v < vectors; v++)
             x[v] = _mm256_loadu_si256((const __m256i *)(const void *)(state + 8 * v));
-        done = (vectors >= 4 && t->log2_width >= 6 ? decode_by_shuffles : decode_by_gathers)(
-            t, vectors, x, &words, end, dst, n);
+        done =
+            (vectors >= 4 && t->log2_width == LOG2_WIDTH ? decode_by_shuffles : decode_by_gathers)(
+                t, vectors, x, &words, end, dst, n);
         for (unsigned v = 0; v < vectors; v++)
             _mm256_storeu_si256((__m256i *)(void *)(state + 8 * v), x[v]);
     }
