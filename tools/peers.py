@@ -1,0 +1,184 @@
+"""Exact compression of floats beside other programs: sizes, and speeds on one thread.
+
+SPDX-License-Identifier: Apache-2.0
+
+./dev peers installs them and runs this; --write makes doc/PEERS.md. Candidates take turns, every
+result is compared with what went in, and speeds are medians of a run, in GB of values a second. A
+checkpoint is worked tensor by tensor, memory given back included.
+"""
+import argparse
+import importlib.metadata
+import itertools
+import json
+import os
+import pathlib
+import statistics
+import struct
+import time
+
+import blosc2
+import ml_dtypes
+import numpy
+import zipnn
+import zstandard
+
+import pith
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+PAGE = TOP / "doc" / "PEERS.md"
+DATA = TOP / "tests" / "data"
+DTYPES = {"BF16": ml_dtypes.bfloat16, "F16": numpy.float16, "F32": numpy.float32}
+PAGE_HEAD = """# Beside other programs
+
+Exact compression of floats, one thread, made by `./dev peers`: what is left in percent, and GB
+of values a second, in and out. Candidates took turns on one machine, so that figures compare
+within a table. Every result was compared with what went in.
+"""
+ROW = "| {} | {:.2f} | {:.2f} | {:.2f} |\n"
+TABLE = "| | percent | in, GB/s | out, GB/s |\n|---|---|---|---|\n"
+
+
+def tensors(path):
+    """The arrays of a .safetensors file, by name."""
+    data = path.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    arrays = {}
+    for name, entry in json.loads(data[8 : 8 + length]).items():
+        if name != "__metadata__":
+            begin, end = (8 + length + at for at in entry["data_offsets"])
+            arrays[name] = numpy.frombuffer(data[begin:end], DTYPES[entry["dtype"]])
+    return arrays
+
+
+def processor():
+    for line in open("/proc/cpuinfo", encoding="ascii"):
+        if line.startswith("model name"):
+            model = line.split(":")[1].strip()
+    return f"{model} with {pith.cpu_features()[-1]}" if hasattr(pith, "cpu_features") else model
+
+
+def bell(count, dtype):
+    """Weights as a trained layer has them: Gaussian, of one deviation a row of 4096."""
+    random = numpy.random.default_rng(1)
+    rows = random.standard_normal((count // 4096, 4096), numpy.float32)
+    return (rows * random.uniform(0.01, 0.04, (len(rows), 1))).astype(dtype).ravel()
+
+
+class Pith:
+    name = "pith"
+
+    def compress(self, x, base):
+        return pith.compress(x, "lossless", base=base, checksums=False)
+
+    def decompress(self, data, like, base):
+        return pith.decompress(data, base=base)
+
+
+class Bytes:
+    """A program that takes bytes; a difference to a base is what the exclusive or leaves."""
+
+    def compress(self, x, base):
+        return self.pack(x.view(numpy.uint8) if base is None else self.other(x, base), x.dtype)
+
+    def decompress(self, data, like, base):
+        bytes_ = numpy.frombuffer(self.unpack(data, like), numpy.uint8)
+        return (bytes_ if base is None else self.other(bytes_, base)).view(like.dtype)
+
+    def other(self, x, base):
+        return numpy.bitwise_xor(x.view(numpy.uint8), base.view(numpy.uint8))
+
+
+class Zipnn(Bytes):
+    name = "zipnn " + importlib.metadata.version("zipnn")
+
+    def of(self, dtype):
+        names = {2: "bfloat16", 4: "float32"}
+        return zipnn.ZipNN(bytearray_dtype=names[dtype.itemsize], threads=1)
+
+    def pack(self, x, dtype):
+        return self.of(dtype).compress(bytearray(x.tobytes()))
+
+    def unpack(self, data, like):
+        return self.of(like.dtype).decompress(data)
+
+
+class Zstd(Bytes):
+    name = "zstd -3"
+
+    def pack(self, x, dtype):
+        return zstandard.ZstdCompressor(level=3).compress(x)
+
+    def unpack(self, data, like):
+        return zstandard.ZstdDecompressor().decompress(data)
+
+
+class Blosc2(Bytes):
+    name = "blosc2, bitshuffle and zstd"
+
+    def pack(self, x, dtype):
+        return blosc2.compress2(
+            x, typesize=dtype.itemsize, clevel=3, codec=blosc2.Codec.ZSTD,
+            filters=[blosc2.Filter.BITSHUFFLE], nthreads=1,
+        )  # fmt: skip
+
+    def unpack(self, data, like):
+        return blosc2.decompress2(data)
+
+
+blosc2.set_nthreads(1)
+CANDIDATES = (Pith(), Zipnn(), Zstd(), Blosc2())
+
+
+def measure(arrays, bases, rounds):
+    """What each candidate makes of all arrays: percent, and GB/s in and out."""
+    sizes, times = {}, {c.name: ([], []) for c in CANDIDATES}
+    for _, c in itertools.product(range(rounds), CANDIDATES):
+        start = time.perf_counter()
+        packed = {name: c.compress(x, bases.get(name)) for name, x in arrays.items()}
+        middle = time.perf_counter()
+        back = {n: c.decompress(p, arrays[n], bases.get(n)) for n, p in packed.items()}
+        end = time.perf_counter()
+        for name, x in arrays.items():
+            if back[name].tobytes() != x.tobytes():
+                raise SystemExit(f"{c.name} lost {name}")
+        sizes[c.name] = sum(len(p) for p in packed.values())
+        times[c.name][0].append(middle - start)
+        times[c.name][1].append(end - middle)
+    whole = sum(x.nbytes for x in arrays.values())
+    return {
+        name: (100 * sizes[name] / whole, *(whole / statistics.median(t) / 1e9 for t in both))
+        for name, both in times.items()
+    }
+
+
+def sets(more):
+    """What is compressed: title, arrays, bases."""
+    new, old = (tensors(DATA / f"ckpt_{w}_bf16.safetensors") for w in ("next", "prev"))
+    yield "bf16 checkpoint of a small model, 2 MB in 67 tensors", new, {}
+    yield "the same as the update of the one before; others by exclusive or", new, old
+    yield "gradients of it, bf16, 0.4 MB", tensors(DATA / "grads_late.safetensors"), {}
+    yield "bell-shaped weights, bf16, 64 MB", {"x": bell(1 << 25, ml_dtypes.bfloat16)}, {}
+    yield "bell-shaped weights, f32, 64 MB", {"x": bell(1 << 24, numpy.float32)}, {}
+    for path in more:
+        arrays = {n: x for n, x in tensors(pathlib.Path(path)).items() if x.size}
+        yield os.path.basename(path), arrays, {}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write doc/PEERS.md")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("files", nargs="*", help="more .safetensors files of floats")
+    args = parser.parse_args()
+    text = f"{PAGE_HEAD}\nOf {processor()}, pith {pith.__version__}.\n"
+    for title, arrays, bases in sets(args.files):
+        text += f"\n**{title[0].upper() + title[1:]}**\n\n{TABLE}"
+        for name, figures in measure(arrays, bases, args.rounds).items():
+            text += ROW.format(name, *figures)
+    print(text)
+    if args.write:
+        PAGE.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
