@@ -32,7 +32,7 @@ static ZSTD_compressionParameters bare(size_t n) {
     return p;
 }
 
-/* ---- Memory: this, then the context; tables of rANS strings are in it -------------------------*/
+/* ---- Memory: this, with tables of rANS strings, then the context -----------------------------*/
 
 enum made { NOTHING, READER, WRITER };
 struct pithi_entropy {

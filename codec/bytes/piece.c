@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "bytes/piece.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "bytes/entropy.h"
@@ -79,26 +80,71 @@ static void gather(uint8_t *to, const uint8_t *src, size_t n) {
     }
 }
 
-/* What saves less than one byte in 64 is worth neither the time of rANS nor bytes that depend on
- * the version of zstd. */
+/* What saves less than one byte in 64 is not worth the time of rANS, nor in long strings bytes that
+ * depend on the version of zstd. */
 static size_t worthwhile(size_t bytes) { return bytes - bytes / 64; }
 
+enum { SAMPLE = PITHI_RANS_SAMPLE };
 enum verdict { NOISE, FREQUENCIES, REPEATS };
 
+/* Returns the symbol that occurs in about one of 128 places, or somewhat more often; -1 where none
+ * does. `count` has those of a sample. */
+static int anchor_of(const uint32_t count[256]) {
+    enum { LEAST = SAMPLE / 512, MOST = SAMPLE / 24, WANTED = SAMPLE / 128 };
+    int anchor = -1;
+    for (int s = 0; s < 256; s++) {
+        if (count[s] < LEAST || count[s] > MOST) continue;
+        if (anchor < 0 || abs((int)count[s] - WANTED) < abs((int)count[anchor] - WANTED))
+            anchor = s;
+    }
+    return anchor;
+}
+
+/* Whether of the places of one symbol an eighth is followed by the same bytes as an earlier one,
+ * however far before. */
+static bool repeats_far(struct pithi_rans *m, const uint8_t *src, size_t n) {
+    enum { LOG2_PLACES = 11, SAME = 16 };
+    uint32_t *const last = m->tables.places; /* by a hash of the bytes: the place after it */
+    const int anchor = anchor_of(m->count[0]);
+    size_t places = 0, same = 0;
+    if (anchor < 0) return false;
+    memset(last, 0, sizeof *last << LOG2_PLACES);
+    const uint8_t *const end = src + n - SAME;
+    for (const uint8_t *at = src; at < end && (at = memchr(at, anchor, (size_t)(end - at)));) {
+        const uint64_t bytes = pithi_get64(at);
+        const size_t hash = (size_t)(bytes * UINT64_C(0x9E3779B97F4A7C15) >> (64 - LOG2_PLACES));
+        same += last[hash] && memcmp(src + last[hash] - 1, at, SAME) == 0;
+        places++;
+        last[hash] = (uint32_t)(at++ - src) + 1;
+    }
+    return same > places / 8;
+}
+
+/* Copies runs from all over a string. */
+static void take_sample(uint8_t *to, const uint8_t *src, size_t n) {
+    enum { RUN = 256 };
+    for (size_t at = 0; at < SAMPLE; at += RUN)
+        memcpy(to + at, src + (n - RUN) / (SAMPLE / RUN) * (at / RUN), RUN);
+}
+
 /* Says what is to be found in bytes: repeats, for zstd, in short strings always, which cost little
- * time; else as a part from the middle says. */
+ * time; else as a part from the middle says, and places far apart. */
 static enum verdict verdict_of(struct pithi_pen *pen, const uint8_t *src, size_t n, uint8_t *to,
                                size_t cap) {
-    enum { SAMPLE = 8192 };
     if ((pen->level & ~PITHI_ENTROPY_BARE) >= PITHI_ENTROPY_LEVEL_SEARCH || n <= SAMPLE)
         return REPEATS;
-    src += (n - SAMPLE) / 2;
-    size_t expected = pithi_rans_plan(pithi_entropy_rans(pen->coder), src, SAMPLE);
-    const bool noise = expected > worthwhile(SAMPLE);
-    if (noise) expected = SAMPLE;
-    expected = worthwhile(expected);
-    if (expected <= cap && pithi_entropy_pack(pen->coder, pen->level, src, SAMPLE, to, expected))
+    struct pithi_rans *const m = pithi_entropy_rans(pen->coder);
+    const uint8_t *const middle = src + (n - SAMPLE) / 2;
+    const size_t part = pithi_rans_plan(m, middle, SAMPLE);
+    if (part == SIZE_MAX) return REPEATS;
+    const size_t wanted = worthwhile(part < SAMPLE ? part : SAMPLE);
+    if (pithi_entropy_pack(pen->coder, pen->level, middle, SAMPLE, to, wanted < cap ? wanted : cap))
         return REPEATS;
+    take_sample(m->tables.sample, src, n);
+    const size_t spread = pithi_rans_plan(m, m->tables.sample, SAMPLE);
+    if (spread == SIZE_MAX || repeats_far(m, src, n)) return REPEATS;
+    const bool noise = part > worthwhile(SAMPLE);
+    if (noise != (spread > worthwhile(SAMPLE))) return REPEATS; /* no part stands for the others */
     return noise ? NOISE : FREQUENCIES;
 }
 
@@ -123,7 +169,7 @@ static size_t code(struct pithi_pen *pen, const uint8_t *src, size_t n, uint8_t 
     return length;
 }
 
-/* Writes the shortest piece that is not sparse. */
+/* Writes a piece that is not sparse: of the kinds that `code` tries the shortest. */
 static bool put_simple(struct pithi_pen *pen, const uint8_t *src, size_t n) {
     if (memcmp(src, src + 1, n - 1) == 0)
         return pithi_pen_put(pen, (const uint8_t[]){CONSTANT, src[0]}, 2);

@@ -1,4 +1,4 @@
-/* piece.h - byte strings of known length, each stored in the shortest of five forms.
+/* piece.h - byte strings of known length, each stored in one of five forms, as is short.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Plain, one repeated byte, a coded string (bytes/entropy.h), a rANS string (bytes/rans.h), or the

@@ -57,9 +57,9 @@ void pithi_rans_decoder_of(struct pithi_rans_decoder *t, const uint16_t frequenc
     for (unsigned at = 0; at < SLOTS; at += k.width) {
         struct pithi_rans_bucket *const b = &t->bucket[at >> t->log2_width];
         const unsigned left = frequency[k.main] - used;
-        b->symbol[0] = (uint8_t)k.main;
-        b->frequency[0] = frequency[k.main];
-        b->bias[0] = (uint16_t)(used - at);
+        b->symbol[0] = b->symbol[1] = (uint8_t)k.main;
+        b->frequency[0] = b->frequency[1] = frequency[k.main];
+        b->bias[0] = b->bias[1] = (uint16_t)(used - at);
         if (left >= k.width && k.rare < SYMBOLS) {
             b->split = (uint16_t)(k.width - frequency[k.rare]);
             b->symbol[1] = (uint8_t)k.rare;

@@ -54,6 +54,7 @@ pithi_rans_decode_fn pithi_rans_decode_c;
 /* A head of three bytes and a table of frequencies, at most six bits and a frequency for each
  * symbol. */
 enum { PITHI_RANS_TABLE_MOST = 3 + 256 * (6 + 11) / 8 };
+enum { PITHI_RANS_SAMPLE = 8192 };
 
 /* Memory of a worker; what it holds is of use only between a plan and its pack. */
 struct pithi_rans {
@@ -66,6 +67,8 @@ struct pithi_rans {
     union {
         struct pithi_rans_encoder encoder;
         struct pithi_rans_decoder decoder;
+        uint8_t sample[PITHI_RANS_SAMPLE]; /* for those who look at a string before a plan */
+        uint32_t places[PITHI_RANS_SAMPLE / 4];
     } tables;
 };
 

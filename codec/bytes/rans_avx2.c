@@ -230,7 +230,7 @@ static const uint8_t *decode(const struct pithi_rans_decoder *t, uint32_t *state
                              unsigned log2_states, const uint8_t *words, const uint8_t *end,
                              uint8_t *dst, size_t n) {
     size_t done = 0;
-    if (log2_states >= 3) {
+    if (log2_states >= 3 && n >= PITHI_RANS_SLOTS) { /* else making tables takes longer */
         __m256i x[MOST];
         const unsigned vectors = 1u << (log2_states - 3);
         for (unsigned v = 0; v < vectors; v++)
@@ -275,8 +275,8 @@ static void symbols_of(struct symbols *t, const struct pithi_rans_encoder *from,
         table[3][s - first] = (uint8_t)(from->start[s] >> 8);
     }
     for (unsigned k = 0; k < 2; k++) {
-        table_of(&t->frequency[k], table[k], t->parts);
-        table_of(&t->start[k], table[2 + k], t->parts);
+        table_of(&t->frequency[k], table[k], PARTS_MOST);
+        table_of(&t->start[k], table[2 + k], PARTS_MOST);
     }
     t->first = _mm256_set1_epi8((char)first);
 }

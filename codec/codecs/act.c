@@ -46,6 +46,7 @@ static const struct pithi_key keys[] = {
 
 static const struct pithi_need needs[] = {
     {EFFORT, MODE, "has no effect with mode=fast"},
+    {REVISION, MODE, "has no effect with mode=fast"},
 };
 
 /* The head of a block: the form of its numbers, and how they are coded. */
@@ -55,7 +56,9 @@ static size_t element_of(const struct pithi_params *p) { return pith_dtype_bytes
 
 /* ---- Settings --------------------------------------------------------------------------------*/
 
-static uint8_t frame_revision(const struct pithi_params *p) { return (uint8_t)p->value[REVISION]; }
+static uint8_t frame_revision(const struct pithi_params *p) {
+    return p->value[MODE] == FAST ? 1 : (uint8_t)p->value[REVISION];
+}
 
 static void preset(uint32_t value[PITHI_KEYS_MAX], uint32_t seen) {
     (void)seen;

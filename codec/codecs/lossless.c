@@ -1,4 +1,4 @@
-/* lossless.c - codec lossless: exact values, or exact updates of a base, by zstd.
+/* lossless.c - codec lossless: exact values, or exact updates of a base.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Values become unsigned words (bytes/update.h), words become small symbols with escapes or, where
@@ -315,7 +315,7 @@ const struct pithi_codec pithi_codec_lossless = {
     .revision = 2,
     .frame_revision = frame_revision,
     .name = "lossless",
-    .summary = "exact: byte planes, or updates of a base, by zstd",
+    .summary = "exact: values, or updates of a base, by rANS and zstd",
     .traits = PITH_TRAIT_LOSSLESS | PITH_TRAIT_BASE,
     .dtypes = 0xFFFEu,
     .keys = keys,

@@ -394,7 +394,8 @@ PITH_NODISCARD PITH_API pith_status pith_plan_layout(const pith_plan *plan, pith
 /* A number that is equal for two plans where each takes the other's frames, on every machine: ranks
  * compare it once, at setup, instead of meeting PITH_ERR_MISMATCH in their first step. What only
  * encoders differ in (rounding, search, effort) does not count; PITH_LAYOUT_CHECKSUMS does, since
- * sizes of frames depend on it, although frames of either kind are decoded. */
+ * sizes of frames depend on it, although frames of either kind are decoded, and so does the
+ * revision of frames, since an older program may not read the newer one. */
 PITH_API uint64_t pith_plan_fingerprint(const pith_plan *plan);
 
 /* ---- Work -----------------------------------------------------------------------------------

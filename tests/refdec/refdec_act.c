@@ -160,6 +160,10 @@ static bool cut(struct ref_frame *f) { return ref_cut_tiles(f, runs); }
 
 static enum ref_status check(const struct ref_frame *f) { return ref_check_bounded(f, 2, 3, 8); }
 
+static unsigned only_revision(const struct ref_frame *f) {
+    return f->parameter[1] == 0 ? 1 : 0; /* mode fast codes no strings */
+}
+
 const struct ref_codec ref_codec_act = {
     .name = "act",
     .revision = 2,
@@ -168,7 +172,7 @@ const struct ref_codec ref_codec_act = {
     .section = BOUND,
     .read_section = ref_read_bound,
     .check = check,
-    .only_revision = ref_any_revision,
+    .only_revision = only_revision,
     .cut = cut,
     .block_bytes = ref_plain_bytes,
     .decode = decode,

@@ -370,6 +370,55 @@ static void coders_forget(void **state) {
     free(used);
 }
 
+/* ---- What a sample of a long string does not say ----------------------------------------------*/
+
+/* Returns the bytes of a piece, 0 when it does not fit. */
+static size_t piece_of(const uint8_t *src, size_t n, size_t cap) {
+    void *const scratch = scratch_of(n);
+    struct pithi_entropy *const coder = coder_of(n, 1);
+    uint8_t *const bytes = allocate(cap);
+    struct pithi_pen pen = {bytes, cap, 1, scratch, coder, pithi_rans_encode_c};
+    const bool fits = pithi_piece_put(&pen, n, src, n);
+    const size_t length = fits ? (size_t)(pen.at - bytes) : 0;
+    free(scratch), free(coder), free(bytes);
+    return length;
+}
+
+/* Noise that comes again after more bytes than a sample has. */
+static void far_repeats_are_found(void **state) {
+    enum { N = 131072 };
+    static uint8_t src[N];
+    (void)state;
+    for (size_t period = 8192; period <= 65536; period *= 2) {
+        for (size_t i = 0; i < N; i++)
+            src[i] = i < period ? (uint8_t)(random_word() >> 3) : src[i - period];
+        const size_t bytes = piece_of(src, N, 2 * N);
+        context("period %zu: %zu bytes", period, bytes);
+        CHECK(bytes && bytes < period + period / 16 + 2000);
+    }
+}
+
+/* Noise in the middle only, and only in the middle none, into as little as it takes. */
+static void the_middle_is_not_all(void **state) {
+    enum { N = 40000, MIDDLE = 10000 };
+    static uint8_t src[N];
+    (void)state;
+    for (int noise_inside = 0; noise_inside < 2; noise_inside++) {
+        for (size_t i = 0; i < N; i++) {
+            const bool inside = i >= (N - MIDDLE) / 2 && i < (N + MIDDLE) / 2;
+            src[i] = inside == noise_inside ? (uint8_t)(random_word() >> 3) : 7;
+        }
+        const size_t noise = noise_inside ? MIDDLE : N - MIDDLE;
+        const size_t bytes = piece_of(src, N, 2 * N);
+        context("noise %s the middle: %zu bytes", noise_inside ? "in" : "around", bytes);
+        CHECK(bytes && bytes < noise + noise / 16 + 2000);
+        CHECK(piece_of(src, N, bytes + 64) == bytes); /* zstd wants some space to end */
+    }
+    memset(src, 7, sizeof src);
+    for (size_t i = 0; i < 50; i++) src[i] = (uint8_t)(random_word() >> 3);
+    CHECK(piece_of(src, N, 400) > 0);
+}
+
 /* ---- Estimates -------------------------------------------------------------------------------*/
 
 static struct pithi_estimate estimate_of(const float *values, const uint32_t extent[4],
@@ -440,6 +489,8 @@ int main(void) {
         cmocka_unit_test(more_than_three_in_five_are_sparse),
         cmocka_unit_test(low_bits_are_the_fewest_that_cost_least),
         cmocka_unit_test(coders_forget),
+        cmocka_unit_test(far_repeats_are_found),
+        cmocka_unit_test(the_middle_is_not_all),
         cmocka_unit_test(estimates_find_the_predictor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
