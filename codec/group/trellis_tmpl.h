@@ -491,7 +491,7 @@ ALWAYS void put16(uint8_t *to, uint32_t dtype, size_t i, v16 x, struct streamer 
 /* Decodes a unit of 64 values to `out` or, with a base of this dtype, to that and to any out. */
 ALWAYS void put_unit(struct pithi_group_job *job, size_t i, const v16 x[4], uint32_t bt,
                      uint32_t ot, struct streamer *stream) {
-    uint8_t *const base = (uint8_t *)job->base + (bt ? i * width(bt) : 0);
+    uint8_t *const base = bt != PITH_NONE ? (uint8_t *)job->base + i * width(bt) : NULL;
     uint8_t *const out = job->out ? (uint8_t *)job->out + i * width(ot) : NULL;
     v16 y[4] = {x[0], x[1], x[2], x[3]};
     if (bt != PITH_NONE) {

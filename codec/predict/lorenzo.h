@@ -126,7 +126,7 @@ PITHI_INLINE void pithi_unpredict_next_row(struct pithi_unpredict *u, size_t at,
         return;
     }
     u->place[2]++;
-    for (unsigned k = 0; k < count; k++) sums[k] += (k ? u->extent[3] : 0) - at;
+    for (unsigned k = 0; k < count; k++) sums[k] = sums[k] - at + (k ? u->extent[3] : 0);
     starts[0] = false;
 }
 
