@@ -116,8 +116,8 @@ bool pithi_top_choose(struct pithi_top *top, const void *words, uint32_t dtype, 
     top->width = (unsigned)pith_dtype_bytes(dtype);
     take_sample(&s, words, top->width, count);
     const uint64_t bytes = bytes_cost(&s);
-    uint64_t least = bytes, cost[TOPS_LOG2 + 1];
-    uint32_t base[TOPS_LOG2 + 1];
+    uint64_t least = bytes, cost[TOPS_LOG2 + 1] = {0};
+    uint32_t base[TOPS_LOG2 + 1] = {0};
     for (unsigned bits = exponent; bits <= s.bits; bits++) {
         cost[bits] = top_cost(&s, bits, &base[bits]);
         if (cost[bits] < least) least = cost[bits];
