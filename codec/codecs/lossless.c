@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Values become unsigned words (bytes/update.h), words become small symbols with escapes or, where
- * most words are large, byte planes; every symbol string and plane is then a piece of its own. */
+ * most words are large, symbols of their tops beside lower bits (bytes/top_symbols.h), or byte
+ * planes; every symbol string and plane is then a piece of its own. */
 #include <string.h>
 
 #include "bytes/byte_planes.h"

@@ -234,7 +234,7 @@ static void encode_piece(const struct pithi_kernels *k, struct pithi_group_job *
         job->value = floats;
         job->value_dtype = PITH_F32;
     }
-    k->codebook_encode(job);
+    pithi_group_encoder(k, &job->set)(job);
 }
 
 static void decode_piece(const struct pithi_kernels *k, struct pithi_group_job *job, bool rotated,
@@ -245,7 +245,7 @@ static void decode_piece(const struct pithi_kernels *k, struct pithi_group_job *
         job->out = floats;
         job->nontemporal = false;
     }
-    k->codebook_decode(job);
+    pithi_group_decoder(k, &job->set)(job);
     if (rotated) k->unrotate_nontemporal(&r, out, PITH_F32, floats, job->count, 0, 1.0f);
 }
 
@@ -281,9 +281,10 @@ static void bench_one(const struct level *level, struct shape s, const struct bu
     struct pithi_kernels scalar;
     double kernel[RUNS], roofline[RUNS];
     const double gb = LARGE * 4e-9;
+    static const char *const names[] = {"uniform", "nf", "lloyd", "trellis"};
     char name[64];
     snprintf(name, sizeof name, "%s %s %u bits%s", decode ? "decode" : "encode",
-             s.set.codebook == 1 ? "nf" : "lloyd", s.set.bits, rotated ? ", rotated" : "");
+             names[s.set.codebook], s.set.bits, rotated ? ", rotated" : "");
     if (!strstr(name, bench_only)) return;
     pithi_kernels_bind(&scalar, 0);
     s.count = LARGE / 64;
@@ -300,28 +301,33 @@ static void bench_one(const struct level *level, struct shape s, const struct bu
     fflush(stdout);
 }
 
-static void bench_all(const struct level *level, const struct buffers *b) {
-    for (unsigned c = 0; c < 24; c++) {
+static void bench_all(const struct level *level, const struct buffers *b, unsigned codebook) {
+    for (unsigned c = 0; c < 12; c++) {
         struct shape s = {.set = {.group = 128, .scale_dtype = PITH_F16}};
         s.dtype = s.out = PITH_F32;
         s.nontemporal = true;
-        s.set.codebook = (uint8_t)(2 - c / 6 % 2);
+        s.set.codebook = (uint8_t)codebook;
         s.set.bits = (uint8_t)(4 - c / 2 % 3);
         fill_values(b->value, PITH_F32, LARGE / 16, FILL_GAUSS, 7);
         for (size_t i = 1; i < 16; i++) memcpy(b->value + i * (LARGE / 4), b->value, LARGE / 4);
-        bench_one(level, s, b, c % 2, c / 12);
+        bench_one(level, s, b, c % 2, c / 6);
     }
 }
 
-void bench_codebook(const struct level *level) {
+void bench_codes(const struct level *level, unsigned codebook) {
     struct buffers b = {malloc(LARGE * 4ul), malloc(LARGE), malloc(LARGE), malloc(PIECE * 4)};
     if (b.value && b.codes && b.scales && b.floats) {
         memset(b.codes, 0x5B, LARGE);
         memset(b.scales, 0x3C, LARGE);
-        bench_all(level, &b);
+        bench_all(level, &b, codebook);
     }
     free(b.value);
     free(b.codes);
     free(b.scales);
     free(b.floats);
+}
+
+void bench_codebook(const struct level *level) {
+    bench_codes(level, PITHI_CODEBOOK_NF);
+    bench_codes(level, PITHI_CODEBOOK_LLOYD);
 }

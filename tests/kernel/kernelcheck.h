@@ -85,7 +85,9 @@ void check_channels(const struct level *level); /* a part of group */
 void check_runs(const struct level *level);     /* likewise */
 void bench_sum(const struct level *level);      /* a part of group */
 void bench_channels(const struct level *level); /* a part of group */
-extern const char *bench_only;                  /* part of the names of the rows to time */
+/* What codes of one codebook take: a part of codebook, and of trellis. */
+void bench_codes(const struct level *level, unsigned codebook);
+extern const char *bench_only; /* part of the names of the rows to time */
 
 /* A host that left its own control word: FTZ, DAZ and a rounding mode, by number 0..3. */
 uint64_t host_fp_set(unsigned mode);
