@@ -77,8 +77,10 @@ def run(*arguments):
     near, far = pty.openpty()
     code = subprocess.run([os.environ['PITH'], *arguments], stdout=subprocess.DEVNULL,
                           stderr=far).returncode
-    os.write(far, b'|') # so that there is something to read
-    got = os.read(near, 1 << 16)
+    os.write(far, b'|') # the end: a terminal hands over what was written in parts
+    got = b''
+    while not got.endswith(b'|'):
+        got += os.read(near, 1 << 16)
     os.close(near)
     os.close(far)
     assert code == 0, (arguments, got)
