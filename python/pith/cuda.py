@@ -33,7 +33,7 @@ from .errors import (
     from_status,
 )
 from .plan import Plan
-from .stream import Stream
+from .stream import SETS, Stream, encode_flags
 from .views import Tensor
 
 _ffi, _lib = _cuda.ffi, _cuda.lib
@@ -45,6 +45,18 @@ class Frames(NamedTuple):
 
     frames: Tensor
     """u8, ``[count, capacity]``: one frame in each row."""
+    lengths: Tensor
+    """i64, ``[count]``: bytes of each; 0 where it failed."""
+    status: Tensor
+    """i32, ``[count]``: 0, or what :func:`check` raises."""
+
+
+class Values(NamedTuple):
+    """Values at the elements of sets, in device memory."""
+
+    values: Tensor
+    """f32, bf16 or f16, ``[count, capacity]``: those of one slot in each row, by ascending
+    elements."""
     lengths: Tensor
     """i64, ``[count]``: bytes of each; 0 where it failed."""
     status: Tensor
@@ -109,6 +121,8 @@ class DevicePlan:
         self.device = _device(device)
         self._stream_bytes = int(sizes.stream_bytes)
         self._workspace_bytes = int(sizes.workspace_bytes)
+        self._sum_bytes = int(sizes.sum_bytes)
+        self._set_bytes = int(sizes.set_bytes)
         self._alignment = int(sizes.alignment)
         self._memory = self._bytes(sizes.plan_bytes)
         self._env = _ffi.new("pith_env *", {"size": _ffi.sizeof("pith_env")})
@@ -316,6 +330,8 @@ class DeviceStream:
         *,
         slots: Iterable[int] | None = None,
         key_frame: bool = False,
+        same_set: bool = False,
+        held_set: bool = False,
         out: Frames | None = None,
     ) -> Frames:
         """Encode slots of a tensor, and advance the stream.
@@ -324,7 +340,10 @@ class DeviceStream:
             x: the whole tensor, of the plan's dtype, or a piece for each slot
             slots: which; None: all
             key_frame: make key frames
-            out: where they go; None: new memory
+            same_set: codec topk: send the values of the sets that the slots hold, without indices
+            held_set: the same with their indices, for receivers that do not hold them
+            out: where they go; None: new memory, which may be too little for the frame of a held
+                set of more elements than the plan's hard limit
 
         Returns:
             The frames; their status is to be looked at with :func:`check` before they are used.
@@ -337,9 +356,11 @@ class DeviceStream:
         items, keep = self._items(x, listed, plan._number, "x")
         key = plan.sizes.key_bytes if key_frame else 0
         out = self._room(len(listed), max(plan.sizes.slot_bytes, key)) if out is None else out
-        keep += self._put(items, out, len(listed), self._plan._workspace_bytes)
+        room = self._plan._workspace_bytes
+        room += self._plan._sum_bytes if same_set or held_set else 0
+        keep += self._put(items, out, len(listed), room)
         if listed:
-            self._do(_lib.pith_cuda_encode, items, int(key_frame))
+            self._do(_lib.pith_cuda_encode, items, encode_flags(key_frame, same_set, held_set))
         del keep
         return out
 
@@ -403,6 +424,7 @@ class DeviceStream:
         per_item = self._per_item(frames, listed)
         items, keep = self._items(out, listed, None, "out")
         room = self._plan._workspace_bytes * per_item
+        room += self._plan._sum_bytes if items.dtype != _lib.PITH_F32 else 0
         keep += self._put(items, frames, len(listed), room, per_item)
         if listed:
             self._do(_lib.pith_cuda_reduce, items, per_item, scale)
@@ -465,6 +487,179 @@ class DeviceStream:
             _raise(status, error)
         del keep
         return out
+
+    # ---- Sets of elements: codec topk ----
+
+    def hold(
+        self, frames: Frames | Tensor, how: str = "union", *, slots: Iterable[int] | None = None
+    ) -> Tensor:
+        """Make slots hold the union or the intersection of the sets of frames.
+
+        Args:
+            frames: those of the first slot, then those of the second, as many for each
+            how: ``"union"`` or ``"intersection"``
+            slots: which; None: all
+
+        Returns:
+            A status for each frame; where one of a slot is not 0 the slot holds what it held.
+
+        Raises:
+            ArgumentError, ShapeError, DtypeError: frames are not that
+            UnsupportedError: another codec
+
+        """
+        if how not in SETS:
+            raise ArgumentError(f"how: expected 'union' or 'intersection', found {how!r}")
+        listed = self._slots(slots)
+        frames = self._given(frames)
+        per_item = self._per_item(frames, listed)
+        items, keep = self._items(None, listed, None, "")
+        intersects = SETS[how] == _lib.PITH_SET_INTERSECTION
+        room = self._plan._workspace_bytes * per_item + self._plan._set_bytes * intersects
+        keep += self._put(items, frames, len(listed), room, per_item)
+        if listed:
+            self._do(_lib.pith_cuda_sparse_hold, items, per_item, SETS[how])
+        del keep
+        return frames.status
+
+    def hold_elements(
+        self,
+        elements: Tensor | Sequence[Tensor],
+        run: int = 1,
+        *,
+        slots: Iterable[int] | None = None,
+    ) -> Tensor:
+        """Make slots hold sets that you chose; ``encode(x, held_set=True)`` sends them.
+
+        Args:
+            elements: i64 on the device, in any order: of the only slot, or a tensor for each; a
+                negative number is outside the slot
+            run: of each number i the elements ``[i * run, (i + 1) * run)``
+            slots: which; None: all
+
+        Returns:
+            A status for each slot; where it is not 0 the slot holds what it held.
+
+        Raises:
+            ArgumentError, ShapeError, DtypeError: elements are not that
+            UnsupportedError: another codec
+
+        """
+        torch, device = _torch(), self._plan.device
+        listed = self._slots(slots)
+        lists = list(elements) if isinstance(elements, (list, tuple)) else [elements]
+        if len(lists) != len(listed):
+            raise ArgumentError(f"elements: found {len(lists)} lists, expected {len(listed)}")
+        for each in lists:
+            self._plan._tensor(each, "elements", _lib.PITH_I64)
+        items, keep = self._items(None, listed, None, "")
+        bytes_ = [8 * each.numel() for each in lists]
+        addresses = torch.tensor([each.data_ptr() for each in lists], dtype=torch.int64)
+        lengths = torch.tensor(bytes_, dtype=torch.int64)
+        keep += [lists, addresses := addresses.to(device), lengths := lengths.to(device)]
+        items.frames = _ffi.cast("void **", addresses.data_ptr())
+        status = torch.zeros(len(listed), dtype=torch.int32, device=device)
+        keep += self._rows(items, lengths, status, max(bytes_, default=0))
+        if listed:
+            self._do(_lib.pith_cuda_sparse_hold_elements, items, run)
+        del keep
+        return status
+
+    def gather(
+        self,
+        x: Tensor | Sequence[Tensor] | None = None,
+        *,
+        capacity: int,
+        slots: Iterable[int] | None = None,
+        dtype: Any = "f32",
+    ) -> Values:
+        """Return values at the elements of the sets that slots hold.
+
+        Args:
+            x: the whole tensor, f32, bf16 or f16, or a piece for each slot; None: the residual
+            capacity: room for so many values in each row, at least 1; a set of more is SpaceError
+            slots: which; None: all
+            dtype: of the values: f32, bf16 or f16
+
+        Returns:
+            The values; their status is to be looked at with :func:`check`.
+
+        Raises:
+            StateError: without x: the stream has no error feedback
+            ArgumentError, ShapeError, DtypeError: x, capacity or dtype is not that
+            UnsupportedError: another codec
+
+        """
+        if capacity < 1:
+            raise ArgumentError(f"capacity: found {capacity}, expected at least 1")
+        torch, device = _torch(), self._plan.device
+        number = dtypes.number_of(dtype)
+        listed = self._slots(slots)
+        items, keep = self._items(x, listed, None, "x")
+        made = Values(
+            torch.empty((len(listed), capacity), dtype=dtypes.torch_dtype(number), device=device),
+            torch.zeros(len(listed), dtype=torch.int64, device=device),
+            torch.zeros(len(listed), dtype=torch.int32, device=device),
+        )
+        keep += self._compact(items, made)
+        if listed:
+            self._do(_lib.pith_cuda_sparse_gather, items, number)
+        del keep
+        return made
+
+    def scatter(
+        self,
+        values: Values,
+        out: Tensor | Sequence[Tensor],
+        *,
+        scale: float = 1.0,
+        slots: Iterable[int] | None = None,
+    ) -> Tensor:
+        """Add ``scale * values`` to a tensor at the elements of the sets that slots hold, in f32.
+
+        Args:
+            values: as :meth:`gather` returns them, of as many slots
+            out: the whole tensor, f32, bf16 or f16, or a piece for each slot
+            scale: rounded to f32
+            slots: which; None: all
+
+        Returns:
+            A status for each slot.
+
+        Raises:
+            ArgumentError, ShapeError, DtypeError: values or out is not that
+            UnsupportedError: another codec
+
+        """
+        listed = self._slots(slots)
+        values = values._replace(status=_torch().zeros_like(values.status))
+        items, keep = self._items(out, listed, None, "out")
+        keep += self._compact(items, values)
+        number = dtypes.number_of(values.values.dtype)
+        if listed:
+            self._do(_lib.pith_cuda_sparse_scatter, items, number, scale)
+        del keep
+        return values.status
+
+    def clear(self, *, slots: Iterable[int] | None = None) -> Tensor:
+        """Set the residual to 0 at the elements of the sets that slots hold (``clear=call``).
+
+        Returns:
+            A status for each slot.
+
+        Raises:
+            StateError: the stream has no error feedback
+            UnsupportedError: another codec
+
+        """
+        listed = self._slots(slots)
+        items, keep = self._items(None, listed, None, "")
+        status = _torch().zeros(len(listed), dtype=_torch().int32, device=self._plan.device)
+        items.status = _ffi.cast("int32_t *", status.data_ptr())
+        if listed:
+            self._do(_lib.pith_cuda_sparse_clear, items)
+        del keep
+        return status
 
     # ---- Items ----
 
@@ -551,23 +746,47 @@ class DeviceStream:
         self, items: Any, frames: Frames, count: int, workspace: int, per_item: int = 1
     ) -> list[Any]:
         """Put frames and workspace into the items; return what must be kept for the call."""
-        plan = self._plan
-        bytes_ = plan._tensor(frames.frames, "frames", _lib.PITH_U8)
-        lengths = plan._tensor(frames.lengths, "lengths", _lib.PITH_I64)
-        status = plan._tensor(frames.status, "status", _lib.PITH_I32)
-        expected = count * per_item
-        for part, what in zip(frames, Frames._fields, strict=True):
-            if part.shape[0] != expected:
-                raise ShapeError(f"{what}: found {part.shape[0]} rows, expected {expected}")
+        bytes_ = self._plan._tensor(frames.frames, "frames", _lib.PITH_U8)
+        _same_rows(frames, count * per_item)
         items.frame, items.frame_stride = bytes_, frames.frames.shape[1]
-        items.capacity = frames.frames.shape[1]
-        items.lengths = _ffi.cast("uint64_t *", lengths)
-        items.status = _ffi.cast("int32_t *", status)
-        if not workspace:
-            return [frames]
-        space = plan._bytes(workspace * count)
-        items.workspace, items.workspace_bytes = _pointer(space), workspace * count
-        return [frames, space]
+        capacity = frames.frames.shape[1]
+        return [frames, *self._rows(items, frames.lengths, frames.status, capacity, workspace)]
+
+    def _compact(self, items: Any, values: Values) -> list[Any]:
+        """Put values in place of frames into the items."""
+        address = self._plan._tensor(values.values, "values")
+        if values.values.dim() != 2:
+            raise ShapeError("values: expected [count, capacity]")
+        _same_rows(values, items.count)
+        stride = values.values.shape[1] * values.values.element_size()
+        items.frame, items.frame_stride = address, stride
+        return [values, *self._rows(items, values.lengths, values.status, stride)]
+
+    def _rows(
+        self,
+        items: Any,
+        lengths: Tensor,
+        status: Tensor,
+        capacity: int,
+        workspace: int | None = None,
+    ) -> list[Any]:
+        """Put lengths, status and workspace (bytes an item) into the items."""
+        plan = self._plan
+        items.capacity = capacity
+        items.lengths = _ffi.cast("uint64_t *", plan._tensor(lengths, "lengths", _lib.PITH_I64))
+        items.status = _ffi.cast("int32_t *", plan._tensor(status, "status", _lib.PITH_I32))
+        bytes_ = (plan._workspace_bytes if workspace is None else workspace) * int(items.count)
+        if not bytes_:
+            return []
+        space = plan._bytes(bytes_)
+        items.workspace, items.workspace_bytes = _pointer(space), bytes_
+        return [space]
+
+
+def _same_rows(parts: Frames | Values, expected: int) -> None:
+    for part, what in zip(parts, parts._fields, strict=True):
+        if part.shape[0] != expected:
+            raise ShapeError(f"{what}: found {part.shape[0]} rows, expected {expected}")
 
 
 # ---- Pages --------------------------------------------------------------------------------------

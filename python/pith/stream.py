@@ -27,7 +27,7 @@ from .views import Buffer, Tensor
 
 _ITEM_BYTES = ffi.sizeof("pith_item")
 _SUM_BYTES = ffi.sizeof("pith_sum")
-_SETS = {"union": lib.PITH_SET_UNION, "intersection": lib.PITH_SET_INTERSECTION}
+SETS = {"union": lib.PITH_SET_UNION, "intersection": lib.PITH_SET_INTERSECTION}
 _encode, _decode, _unpack, _sources = (
     lib.pithpy_encode,
     lib.pithpy_decode,
@@ -327,7 +327,7 @@ class Stream:
             BusyError: another call is using the stream
 
         """
-        flags = _flags(key_frame, same_set, held_set)
+        flags = encode_flags(key_frame, same_set, held_set)
         most = self._capacity_for(slot, flags) if flags else self._capacity
         try:
             call = self._idle.pop()
@@ -714,12 +714,12 @@ class Stream:
             ArgumentError: no frames
 
         """
-        if how not in _SETS:
+        if how not in SETS:
             raise ArgumentError(f"how: expected 'union' or 'intersection', found {how!r}")
         parts = [views.bytes_of(frame, "frame") for frame in frames]
         data = ffi.new("const void *[]", [part[0] for part in parts])
         lengths = ffi.new("size_t[]", [part[1] for part in parts])
-        self._do(lib.pith_sparse_hold, slot, data, lengths, len(parts), _SETS[how])
+        self._do(lib.pith_sparse_hold, slot, data, lengths, len(parts), SETS[how])
 
     def hold_elements(self, elements: Any, run: int = 1, *, slot: int = 0) -> None:
         """Make the slot hold a set that you chose; ``encode(x, held_set=True)`` sends it.
@@ -1037,7 +1037,7 @@ class Stream:
 _KEY_FRAME, _SAME_SET, _HELD_SET = lib.PITH_KEY_FRAME, lib.PITH_SAME_SET, lib.PITH_HELD_SET
 
 
-def _flags(key_frame: bool, same_set: bool, held_set: bool) -> int:
+def encode_flags(key_frame: bool, same_set: bool, held_set: bool) -> int:
     """Return the flags of ``pith_encode``."""
     flags = _KEY_FRAME if key_frame else 0
     if same_set:
@@ -1192,7 +1192,7 @@ class Bucket:
         self._check_bases()
         held = self._items()
         items, _ = held
-        flags = _flags(key_frame, same_set, held_set)
+        flags = encode_flags(key_frame, same_set, held_set)
         offsets, bytes_, offsets_c = self._offsets, self._bytes, self._offsets_c
         if flags and out is None:
             offsets, bytes_ = _offsets_of(s._capacity_for(slot, flags) for s, slot in self._ends)

@@ -196,6 +196,92 @@ def test_sums(cuda, torch, put, zeros):
         receiver.reduce_encode(frames, to, to_slots=[0])
 
 
+def test_sets_of_elements(cuda, torch, put, zeros):
+    host, sender, receiver = ends(cuda, "topk:density=0.1,ef=full,clear=call", slots=2)
+    x = noise(6, 50)
+    made = sender.encode(put(x))
+    cuda.check(made.status)
+    frames = [host.encode(x, slot=i) for i in range(2)]
+    assert rows(made) == frames
+    # The other end holds the sets of these frames, and values follow without their elements.
+    for how in ("union", "intersection"):
+        cuda.check(receiver.hold(made, how))
+    follows = receiver.encode(put(2 * x), same_set=True)
+    cuda.check(follows.status)
+    other = pith.Stream(host.plan)
+    for i, frame in enumerate(frames):
+        other.hold([frame], slot=i)
+    assert rows(follows) == [other.encode(2 * x, slot=i, same_set=True) for i in range(2)]
+    whole = receiver.encode(put(x), held_set=True)
+    assert rows(whole) == [other.encode(x, slot=i, held_set=True) for i in range(2)]
+    # Values on their own: gathered, scattered, cleared.
+    for source, given in ((None, None), (put(x), x)):
+        got = sender.gather(source, capacity=40)
+        cuda.check(got.status)
+        for i in range(2):
+            expected = host.gather(given, slot=i)
+            assert same(got.values[i, : len(expected)].cpu().numpy(), expected)
+            assert got.lengths[i] == 4 * len(expected)
+    out, back = put(x.copy()), x.copy()
+    values = [host.gather(x, slot=i) for i in range(2)]
+    cuda.check(sender.scatter(got, out, scale=0.5))
+    for i in range(2):
+        host.scatter(values[i], back, scale=0.5, slot=i)
+    assert same(out.cpu().numpy(), back)
+    cuda.check(sender.clear())
+    cuda.check(sender.gather(capacity=40).status)
+    assert not sender.gather(capacity=40).values[0, :5].any()
+    halves = sender.gather(put(x), capacity=40, slots=[1], dtype="f16")
+    assert same(halves.values[0, : len(values[1])].cpu().numpy(), values[1].astype("f2"))
+    # Sums to half precision have a room of their own.
+    half = zeros(6, 50, dtype=torch.float16)
+    cuda.check(sender.reduce(made, half))
+    sums = [pith.Stream(host.plan).reduce([f], slot=i) for i, f in enumerate(frames)]
+    flat = half.flatten().cpu().numpy()
+    assert same(flat, torch.tensor([*sums[0], *sums[1]]).half().numpy())
+
+
+def test_sets_that_are_chosen_and_refused(cuda, put, zeros):
+    host, sender, receiver = ends(cuda, "topk:density=0.1", slots=2)
+    x = noise(6, 50)
+    lists = [put([7, 3, 149]), put([0])]
+    cuda.check(sender.hold_elements(lists))
+    for i in range(2):
+        host.hold_elements(lists[i].cpu(), slot=i)
+    made = sender.encode(put(x), held_set=True)
+    assert rows(made) == [host.encode(x, slot=i, held_set=True) for i in range(2)]
+    cuda.check(sender.hold_elements([put([1])], 50, slots=[1]))
+    got = sender.gather(put(x), capacity=50, slots=[1])
+    assert same(got.values[0].cpu().numpy(), x.ravel()[200:250])
+    with pytest.raises(pith.SpaceError):
+        cuda.check(sender.gather(put(x), capacity=49, slots=[1]).status)
+    for wrong in (put([150]), put([-1])):
+        with pytest.raises(pith.ArgumentError):
+            cuda.check(sender.hold_elements([wrong], slots=[0]))
+    with pytest.raises(pith.StateError):
+        cuda.check(receiver.encode(put(x), same_set=True).status)
+    with pytest.raises(pith.StateError):
+        cuda.check(receiver.gather(put(x), capacity=9).status)
+    values = sender.gather(put(x), capacity=60)
+    for call, error in (
+        (lambda: sender.gather(capacity=9), pith.StateError),
+        (lambda: sender.clear(), pith.StateError),
+        (lambda: sender.gather(put(x), capacity=0), pith.ArgumentError),
+        (lambda: sender.gather(put(x), capacity=-1), pith.ArgumentError),
+        (lambda: sender.gather(put(x), capacity=9, dtype="i64"), pith.DtypeError),
+        (lambda: sender.hold(made, "difference"), pith.ArgumentError),
+        (lambda: sender.hold_elements(put([1])), pith.ArgumentError),
+        (lambda: sender.hold_elements([put([0.5]), put([1])]), pith.DtypeError),
+        (lambda: sender.scatter(values, put(x), slots=[0]), pith.ShapeError),
+        (lambda: sender.scatter(values, put(x)[0]), pith.ShapeError),
+        (lambda: ends(cuda, "grad")[1].clear(), pith.UnsupportedError),
+    ):
+        with pytest.raises(error):
+            call()
+    with pytest.raises(pith.ShapeError):
+        cuda.check(sender.scatter(values._replace(lengths=values.lengths + 4), put(x)))
+
+
 def test_random_bits_and_rollback(cuda, put):
     host, sender, _ = ends(cuda, "grad:bits=4,round=stochastic,ef=full")
     x = put(noise(6, 50))
