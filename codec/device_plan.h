@@ -6,6 +6,7 @@
 #include "group/codebook_value.h"
 #include "group/group_value.h"
 #include "group/hadamard.h"
+#include "group/trellis_value.h"
 #include "pith/version.h"
 #include "predict/bound_value.h"
 #include "predict/tile.h"
@@ -62,6 +63,7 @@ struct pithi_device {
     struct pithi_requested requested;
     struct pithi_pages pages;
     struct pithi_sets sets;
+    struct pithi_trellis trellis; /* settings with codebook=trellis */
     uint32_t row;   /* codecs in rows: elements of a row */
     uint32_t decay; /* error feedback: 0 none, 1 full, 1 + thousandths */
     bool base_hash; /* frames carry the hash of their base */

@@ -207,12 +207,17 @@ static pith_status check_first(const pith_cuda_plan *c, struct pithi_gpu_call *a
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
+static bool has_paths(const pith_cuda_plan *c) {
+    return c->table.device.set.codebook == PITHI_CODEBOOK_TRELLIS;
+}
+
 static enum pithi_gpu_kernel encoder(const pith_cuda_plan *c, bool key) {
     const uint32_t kind = c->table.device.kind;
     if (key) return pithi_cuda_is_paged(c) ? PITHI_GPU_paged_encode_key : PITHI_GPU_encode_key;
     if (kind == PITHI_DEVICE_pages)
         return pithi_pages_keep(&c->table) ? PITHI_GPU_paged_encode_kept : PITHI_GPU_paged_encode;
-    return kind == PITHI_DEVICE_groups ? PITHI_GPU_encode : PITHI_GPU_encode_raw;
+    if (kind != PITHI_DEVICE_groups) return PITHI_GPU_encode_raw;
+    return has_paths(c) ? PITHI_GPU_trellis_encode : PITHI_GPU_encode;
 }
 
 pith_status pith_cuda_encode(const pith_cuda_plan *c, pith_cuda_stream *stream,
@@ -254,6 +259,7 @@ pith_status pith_cuda_encode(const pith_cuda_plan *c, pith_cuda_stream *stream,
 static enum pithi_gpu_kernel decoder(const pith_cuda_plan *c, const struct pithi_gpu_call *a) {
     const bool copied = c->table.device.kind == PITHI_DEVICE_raw && !a->add;
     if (pithi_cuda_is_paged(c)) return PITHI_GPU_paged_decode;
+    if (has_paths(c)) return PITHI_GPU_trellis_decode;
     return copied ? PITHI_GPU_decode_raw : PITHI_GPU_decode;
 }
 
@@ -346,7 +352,14 @@ pith_status pith_cuda_reduce(const pith_cuda_plan *c, pith_cuda_stream *stream,
     pithi_cuda_divide(&a, c, items.count, c->table.most);
     if (needs_check(c)) status = check_first(c, &a, &items, cuda_stream, error);
     if (status != PITH_OK) return status;
-    return pithi_cuda_launch(c, PITHI_GPU_reduce, &a, items.count, cuda_stream, error);
+    return pithi_cuda_launch(c, has_paths(c) ? PITHI_GPU_trellis_reduce : PITHI_GPU_reduce, &a,
+                             items.count, cuda_stream, error);
+}
+
+static enum pithi_gpu_kernel recoder(const pith_cuda_plan *c, const pith_cuda_plan *out) {
+    if (out->table.device.kind != PITHI_DEVICE_groups)
+        return has_paths(c) ? PITHI_GPU_trellis_recode_raw : PITHI_GPU_recode_raw;
+    return has_paths(c) || has_paths(out) ? PITHI_GPU_trellis_recode : PITHI_GPU_recode;
 }
 
 /* Opens what the sums are encoded to, and checks that item i of one plan can become item i of the
@@ -392,9 +405,7 @@ pith_status pith_cuda_reduce_encode(const pith_cuda_plan *c, pith_cuda_stream *s
     if (needs_check(c)) status = check_first(c, &a, &items, cuda_stream, error);
     if (status != PITH_OK) return status;
     pithi_cuda_divide(&a, out, items.count, c->table.most);
-    const bool groups = out->table.device.kind == PITHI_DEVICE_groups;
-    return pithi_cuda_launch(c, groups ? PITHI_GPU_recode : PITHI_GPU_recode_raw, &a, items.count,
-                             cuda_stream, error);
+    return pithi_cuda_launch(c, recoder(c, out), &a, items.count, cuda_stream, error);
 }
 
 /* ---- Verify ----------------------------------------------------------------------------------*/

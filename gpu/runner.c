@@ -16,6 +16,7 @@
 #define PITHI_GPU_common
 #define PITHI_GPU_group_encode
 #define PITHI_GPU_group_decode
+#define PITHI_GPU_trellis
 #define PITHI_GPU_predict
 #define PITHI_GPU_sparse
 #define PITHI_GPU_kv_encode

@@ -332,13 +332,13 @@ static struct pithi_memory remember(const struct pithi_params *p) {
 
 static uint8_t frame_revision(const struct pithi_params *p) { return p->value[CODEBOOK] ? 2 : 1; }
 
-/* Devices have no kernels for trellises. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     d->kind = PITHI_DEVICE_groups;
     d->set = setting(p);
     d->rotation = rotation(p);
     d->antithetic = p->value[ROUND] == ANTITHETIC;
-    return !p->value[CODEBOOK];
+    if (d->set.codebook) pithi_trellis_init(&d->trellis, d->set.bits);
+    return true;
 }
 
 static const struct pithi_former former[] = {

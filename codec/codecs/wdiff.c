@@ -277,11 +277,12 @@ static struct pithi_memory remember(const struct pithi_params *p) {
 static uint8_t frame_revision(const struct pithi_params *p) { return p->value[CODEBOOK] ? 2 : 1; }
 
 /* Devices take no setting with key_every: the host does not know the step that a device is at, nor
- * so which steps are key frames. They have no kernels for trellises. */
+ * so which steps are key frames. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     d->kind = PITHI_DEVICE_groups;
     d->set = setting(p);
-    return !p->value[ENTROPY] && !p->value[KEY_EVERY] && !p->value[CODEBOOK];
+    if (d->set.codebook) pithi_trellis_init(&d->trellis, d->set.bits);
+    return !p->value[ENTROPY] && !p->value[KEY_EVERY];
 }
 
 const struct pithi_codec pithi_codec_wdiff = {

@@ -31,6 +31,13 @@
 #define PITHI_IF_group_decode(x)
 #endif
 
+#ifdef PITHI_GPU_trellis
+#include "device/group/trellis.h"
+#define PITHI_IF_trellis(x) x
+#else
+#define PITHI_IF_trellis(x)
+#endif
+
 #ifdef PITHI_GPU_predict
 #include "device/predict/decode.h"
 #include "device/predict/encode.h"

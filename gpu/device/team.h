@@ -5,6 +5,7 @@
 #define PITHI_GPU_DEVICE_TEAM_H
 
 #include "device/group/memory.h"
+#include "device/group/trellis_memory.h"
 #include "device/item.h"
 #include "device/kv/memory.h"
 #include "device/predict/memory.h"
@@ -28,6 +29,7 @@ struct pithi_gpu_thread {
     uint32_t base[PITHI_UNITS][PITHI_UNIT];
     struct pithi_gpu_results read, made; /* of the sides from and to */
     struct pithi_group_thread group;
+    struct pithi_trellis_thread trellis;
     struct pithi_predict_thread predict;
     struct pithi_kv_thread kv;
 };
@@ -46,9 +48,11 @@ struct pithi_gpu_shared {
     /* Frames of a sum: the lowest whose status is not PITH_OK; whether there are more than are kept
      * here, or one is not aligned. */
     uint32_t bad, apart;
-    uint64_t sums[PITHI_TEAM]; /* of the blocks that are being hashed */
+    uint64_t sums[PITHI_TEAM];            /* of the blocks that are being hashed */
+    float level[2][PITHI_TRELLIS_LEVELS]; /* of trellises, in scales: read and made */
     union {
         struct pithi_group_shared group;
+        struct pithi_trellis_shared trellis;
         struct pithi_gpu_strip strip; /* codecs with a bound */
         struct pithi_gpu_paged paged; /* codecs in pages */
     };
@@ -59,6 +63,8 @@ static inline size_t pithi_shared_bytes(const struct pithi_gpu_call *a) {
     const size_t all = offsetof(struct pithi_gpu_shared, group);
     if (a->workspace) return all + sizeof(struct pithi_gpu_strip);
     if (a->paging.parts) return all + pithi_paged_bytes(to);
+    if (to->device.set.codebook == PITHI_CODEBOOK_TRELLIS)
+        return all + sizeof(struct pithi_trellis_shared);
     return all + (to->device.set.search ? sizeof(struct pithi_group_shared)
                                         : offsetof(struct pithi_group_shared, values));
 }

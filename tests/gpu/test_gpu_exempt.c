@@ -25,6 +25,7 @@ static const char *const specs[] = {
     "grad:group=32,block=64,sign_seed=3",  "grad:rotate=0,group=64,bits=8",
     "grad:group=256,rotate=256,block=512", "grad:ef=full,bits=3",
     "grad:search=mse,bits=3,group=64",     "grad:round=stochastic",
+    "grad:codebook=trellis,ef=full",
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 

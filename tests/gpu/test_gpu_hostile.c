@@ -26,6 +26,8 @@ static const struct target targets[] = {
     {"grad:group=32,block=64", PITH_BF16, PITH_NONE, 100, PITH_LAYOUT_CHECKSUMS, false, 0},
     {"grad:group=32,scale_dtype=e8m0,bits=5", PITH_F32, PITH_NONE, 100, 0, false, 0},
     {"grad:group=32", PITH_F32, PITH_NONE, 40, 0, false, sizeof source},
+    {"grad:codebook=trellis,group=32", PITH_F32, PITH_NONE, 100, 0, false, 0},
+    {"wdiff:codebook=trellis,bits=3,group=16,block=32", PITH_F32, PITH_BF16, 75, 0, false, 0},
     {"raw", PITH_F32, PITH_NONE, 20, 0, false, 0},
     {"raw:block=16", PITH_U8, PITH_NONE, 75, PITH_LAYOUT_CHECKSUMS, false, 20},
 };

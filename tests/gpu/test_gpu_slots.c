@@ -13,6 +13,7 @@ static const struct {
     {"wdiff:group=64,block=256", PITH_BF16, 0},
     {"grad", PITH_F32, PITH_LAYOUT_CHECKSUMS},
     {"grad:bits=3,group=64,rotate=64", PITH_F16, 0},
+    {"grad:codebook=trellis,bits=2", PITH_F16, 0},
 };
 enum { CODECS = sizeof codecs / sizeof codecs[0] };
 

@@ -23,6 +23,7 @@ static const struct {
     {"kv:group=16,page=16,scale_dtype=f32", PITH_F16, PITH_BF16, 0, 1, {3, 40, 25, 5}},
     {"kv:bits=2,page=16", PITH_F32, PITH_BF16, PITH_LAYOUT_CHECKSUMS, 1, {2, 200, 25}},
     {"kv:page=64", PITH_F32, PITH_BF16, PITH_LAYOUT_EXTERNAL_BASE, 1, {3, 125, 5, 8}},
+    {"wdiff:codebook=trellis,bits=3,group=8192", PITH_F32, PITH_F32, 0, 1, {0}},
 };
 enum { STREAMS = sizeof streams / sizeof streams[0] };
 

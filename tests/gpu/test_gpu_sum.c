@@ -19,6 +19,10 @@ static const struct setting settings[] = {
     {"grad:bits=2,group=32,block=64,scale_dtype=bf16", PITH_F32, 0, 33, 5},
     {"wdiff:bits=8,group=16,block=64", PITH_F32, PITH_LAYOUT_CHECKSUMS, 1001, 1},
     {"wdiff:bits=3,group=32,scale_dtype=bf16", PITH_BF16, 0, 300, 2},
+    {"grad:codebook=trellis", PITH_F32, 0, 4099, 2},
+    {"grad:codebook=trellis,bits=2,group=512,rotate=0,block=512", PITH_BF16, PITH_LAYOUT_CHECKSUMS,
+     1777, 1},
+    {"wdiff:codebook=trellis,bits=3,group=16,block=32", PITH_F32, 0, 333, 2},
     {"raw:block=64", PITH_F32, 0, 1000, 3},
     {"raw", PITH_BF16, PITH_LAYOUT_CHECKSUMS, 333, 1},
     {"raw", PITH_F16, 0, 0, 1},
@@ -36,6 +40,9 @@ static const char *const outs[] = {
     "grad:search=mse,block=1024",
     "wdiff:group=128,block=256",
     "wdiff:bits=8,group=16384",
+    "grad:codebook=trellis",
+    "grad:codebook=trellis,bits=2,group=4096,ef=full",
+    "wdiff:codebook=trellis,bits=3,group=16384",
     "raw:block=256",
 };
 enum { OUTS = sizeof outs / sizeof outs[0] };
@@ -198,6 +205,8 @@ static void test_alike(void **state) {
          "grad:rotate=64,group=256,sign_seed=3,round=stochastic"},
         {"grad:rotate=128,sign_seed=1", "grad:rotate=128,sign_seed=1,scale_dtype=bf16,ef=ema:0.5"},
         {"grad:rotate=256,group=4096", "grad:rotate=256,group=256"},
+        {"grad:preset=intra", "grad:codebook=trellis"},
+        {"grad:codebook=trellis,bits=2", "grad:codebook=trellis,bits=3"},
         {"grad:rotate=256,group=256,sign_seed=7", "grad:rotate=256,group=256,sign_seed=8"},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)

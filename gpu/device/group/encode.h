@@ -153,31 +153,36 @@ PITHI_DEVICE void pithi_encode_decoded(const float codes[8], float scale, float 
                  : pithi_group_decoded((int)pithi_lower(codes[k]), scale, 0, false, &ignored));
 }
 
-/* The new base of one unit, from its codes; hashed and stored. */
-PITHI_DEVICE void pithi_encode_update(const struct pithi_device_plan *p,
+/* The new base of one unit, from what its codes decode to; hashed and stored. */
+PITHI_DEVICE void pithi_encode_rebase(const struct pithi_device_plan *p,
                                       const struct pithi_gpu_item *it, struct pithi_gpu_thread *t,
-                                      uint32_t u, uint64_t e, uint32_t n, const float codes[8],
-                                      float scale) {
+                                      uint32_t u, uint64_t e, uint32_t n, const float x[8]) {
     const uint32_t dtype = p->base_dtype, width = pithi_width(dtype);
-    float x[PITHI_UNIT];
     uint32_t raw[PITHI_UNIT];
-    pithi_encode_decoded(codes, scale, x);
     pithi_unit_update(dtype, t->base[u], x, n, &t->made.saturated, raw);
     pithi_unit_put_raw(pithi_tile_place(t, it->base + e * width, 16), width, n, raw);
     if (p->device.base_hash) t->made.hash += pithi_unit_hash(width, e, n, raw);
 }
 
-/* What encoding x as q loses, faded into what was lost before. */
-PITHI_DEVICE void pithi_encode_keep(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
-                                    uint64_t e, uint32_t n, const float codes[8], const float x[8],
-                                    float scale) {
+/* The same, from its codes. */
+PITHI_DEVICE void pithi_encode_update(const struct pithi_device_plan *p,
+                                      const struct pithi_gpu_item *it, struct pithi_gpu_thread *t,
+                                      uint32_t u, uint64_t e, uint32_t n, const float codes[8],
+                                      float scale) {
+    float x[PITHI_UNIT];
+    pithi_encode_decoded(codes, scale, x);
+    pithi_encode_rebase(p, it, t, u, e, n, x);
+}
+
+/* What encoding x loses, faded into what was lost before. */
+PITHI_DEVICE void pithi_encode_fade(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
+                                    uint64_t e, uint32_t n, const float x[8],
+                                    const float decoded[8]) {
     const uint8_t *const before = (const uint8_t *)(pithi_residual(a, it, 0) + e);
     uint8_t *const after = (uint8_t *)(pithi_residual(a, it, 1) + e);
     const uint32_t ef = a->to.plan.device.decay;
     const float decay = (float)(ef - 1) / 1000.0f, gain = (float)(1001 - ef) / 1000.0f;
-    float decoded[PITHI_UNIT];
     uint32_t faded[PITHI_UNIT];
-    pithi_encode_decoded(codes, scale, decoded);
     pithi_unit_get(before, 4, n, faded);
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
         const float lost = x[k] - decoded[k], held = pithi_float(faded[k]);
@@ -228,7 +233,10 @@ PITHI_PHASE(pithi_encode_codes, uint64_t segment, uint64_t tile) {
         pithi_unit_put_codes(to, bits, n, word);
         if (p->base_dtype != PITH_NONE)
             pithi_encode_update(p, it, t, u, e, n, codes, s->group.scale[g]);
-        if (p->device.decay) pithi_encode_keep(a, it, e, n, codes, t->x[u], s->group.scale[g]);
+        if (!p->device.decay) continue;
+        float decoded[PITHI_UNIT];
+        pithi_encode_decoded(codes, s->group.scale[g], decoded);
+        pithi_encode_fade(a, it, e, n, t->x[u], decoded);
     }
 }
 

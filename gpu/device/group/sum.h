@@ -215,13 +215,22 @@ PITHI_LOCAL(pithi_sum_groups, uint64_t tile, bool again, bool sums) {
     t->read.poisoned += seen.poisoned;
 }
 
+/* Of trellis-coded groups, for kernels of their own: see trellis_sum.h. */
+#if !defined __CUDACC__ || defined PITHI_GPU_trellis
+#define PITHI_SUM_PATHS(tile, again, sums) PITHI_STEP(pithi_trellis_sum, tile, again, (sums))
+#else
+#define PITHI_SUM_PATHS(tile, again, sums) PITHI_ASSUME(false)
+#endif
+
 /* Part of a body: t->x := the sum of the item's frames. */
-#define PITHI_SUM(tile, again, sums)                           \
-    do {                                                       \
-        if (a->from.plan.device.kind == PITHI_DEVICE_raw)      \
-            PITHI_STEP(pithi_sum_raw, tile);                   \
-        else                                                   \
-            PITHI_STEP(pithi_sum_groups, tile, again, (sums)); \
+#define PITHI_SUM(tile, again, sums)                                         \
+    do {                                                                     \
+        if (a->from.plan.device.kind == PITHI_DEVICE_raw)                    \
+            PITHI_STEP(pithi_sum_raw, tile);                                 \
+        else if (a->from.plan.device.set.codebook == PITHI_CODEBOOK_TRELLIS) \
+            PITHI_SUM_PATHS(tile, again, sums);                              \
+        else                                                                 \
+            PITHI_STEP(pithi_sum_groups, tile, again, (sums));               \
     } while (0)
 
 /* ---- Out of the rotated domain, and the factor -----------------------------------------------*/
@@ -259,5 +268,7 @@ PITHI_LOCAL(pithi_scale_sum, uint64_t tile) {
             if (a->from.plan.device.rotation.signs) PITHI_STEP(pithi_unrotate_signs, tile);  \
         }                                                                                    \
     } while (0)
+
+#include "device/group/trellis_sum.h"
 
 #endif

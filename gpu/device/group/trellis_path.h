@@ -1,0 +1,209 @@
+/* trellis_path.h - the best path through a trellis, by one thread.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A value in units of levels, y, is a word of 16 bits: 128 y, and 4 times the number of its cell,
+ * which tables are looked up by. A state's metric is a number whose low byte is the way to it: bit
+ * k says whether step k of a unit came from the upper one of two states. So the least of two is
+ * found with one comparison, equal ones by the newest bit, and a unit's last metrics say how every
+ * state was reached in eight steps. As it says what was the lowest bit of a code three steps before,
+ * the way is the codes' lowest bits.
+ *
+ * Metrics stay comparable when the same is taken off all: here the distance from the level of
+ * subset 0 in each step, so that they need not be lowered. Only where a metric may get to the limit
+ * of doc/FORMAT.md, A.4, must all be as there. */
+#ifndef PITHI_GPU_DEVICE_GROUP_TRELLIS_PATH_H
+#define PITHI_GPU_DEVICE_GROUP_TRELLIS_PATH_H
+
+#include "device/group/trellis_sum.h"
+
+/* ---- Tables ----------------------------------------------------------------------------------*/
+
+PITHI_DEVICE void pithi_trellis_cell(const struct pithi_trellis *of, uint32_t cell,
+                                     struct pithi_trellis_shared *to) {
+    const int below = of->first[cell % PITHI_TRELLIS_CELLS];
+    const int first = cell < PITHI_TRELLIS_CELLS ? below : of->levels - 4 - below;
+    const int origin = of->level[pithi_trellis_of_subset(first, 0)];
+    to->first[cell] = first;
+    to->origin[cell] = origin;
+    PITHI_UNROLL for (int k = 1; k < 4; k++) {
+        const int level = of->level[pithi_trellis_of_subset(first, k)], step = level - origin;
+        to->lean[k - 1][cell] = 256 * (level * level - origin * origin) + 16 * (int)cell * step;
+        to->slope[k - 1][cell] = -4 * step;
+    }
+}
+
+PITHI_PHASE(pithi_trellis_tables, const struct pithi_gpu_side *side) {
+    const struct pithi_trellis *const of = pithi_trellis_of(side);
+    (void)a;
+    if (t->tid < PITHI_TRELLIS_ALL_CELLS) pithi_trellis_cell(of, t->tid, &s->trellis);
+    if (t->tid >= 8) return;
+    uint32_t marks = 0;
+    for (int k = 0; k < of->levels; k++)
+        if (of->level[k] > 0 && (uint32_t)of->level[k] / 32 == t->tid)
+            marks |= 1u << of->level[k] % 32;
+    s->trellis.marks[t->tid] = marks;
+}
+
+/* ---- Words -----------------------------------------------------------------------------------*/
+
+/* The words of a unit's values times `unit`, in pairs. */
+PITHI_DEVICE struct pithi_quad pithi_trellis_words(int most, const float x[8], float unit) {
+    struct pithi_quad q;
+    uint32_t word[PITHI_UNIT];
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        const float v = pithi_within(x[k] * unit, -(float)most, (float)most);
+        const int32_t y = (int32_t)(pithi_bits(pithi_lift(v)) - pithi_bits(PITHI_LIFT));
+        const uint32_t size = (uint32_t)(y < 0 ? -y : y);
+        word[k] = (uint32_t)y * 128 + (size >> 2 & 60) + ((uint32_t)y >> 25 & 64);
+    }
+    PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) q.word[k] =
+        (word[2 * k] & 0xFFFFu) | word[2 * k + 1] << 16;
+    return q;
+}
+PITHI_DEVICE int32_t pithi_trellis_word(struct pithi_quad q, uint32_t k) {
+    return (int16_t)(q.word[k / 2] >> k % 2 * 16);
+}
+
+/* Where unit j of sequence number `path` of a segment is. Threads that write have neighbouring
+ * units, those that find paths neighbouring sequences: both are in different banks. */
+PITHI_DEVICE struct pithi_quad *pithi_trellis_slot(struct pithi_trellis_shared *g, uint32_t paths,
+                                                   uint32_t path, uint32_t j) {
+    return g->slot + j * (paths + 1) + path;
+}
+
+/* ---- Steps -----------------------------------------------------------------------------------*/
+
+PITHI_DEVICE int32_t pithi_lesser(int32_t x, int32_t y) { return x < y ? x : y; }
+
+PITHI_DEVICE void pithi_trellis_step(const struct pithi_trellis_shared *g, int32_t word,
+                                     int32_t bit, int32_t m[8]) {
+    const uint32_t cell = (uint32_t)word >> 2 & (PITHI_TRELLIS_ALL_CELLS - 1);
+    const int32_t d1 = g->lean[0][cell] + g->slope[0][cell] * word;
+    const int32_t d2 = g->lean[1][cell] + g->slope[1][cell] * word;
+    const int32_t d3 = g->lean[2][cell] + g->slope[2][cell] * word;
+    const int32_t m0 = m[0], m1 = m[1], m2 = m[2], m3 = m[3], crossed = d2 + bit;
+    m[0] = pithi_lesser(m0, m[4] + crossed);
+    m[1] = pithi_lesser(m0 + d2, m[4] + bit);
+    m[2] = pithi_lesser(m1 + d2, m[5] + bit);
+    m[3] = pithi_lesser(m1, m[5] + crossed);
+    m[4] = pithi_lesser(m2 + d1, m[6] + d3 + bit);
+    m[5] = pithi_lesser(m2 + d3, m[6] + d1 + bit);
+    m[6] = pithi_lesser(m3 + d3, m[7] + d1 + bit);
+    m[7] = pithi_lesser(m3 + d1, m[7] + d3 + bit);
+}
+
+/* What is at the limit stays there, with its way. */
+PITHI_DEVICE int32_t pithi_trellis_limited(int32_t metric) {
+    return metric >> 8 < PITHI_TRELLIS_WORST ? metric : PITHI_TRELLIS_WORST << 8 | (metric & 255);
+}
+PITHI_DEVICE int32_t pithi_least_metric(const int32_t m[8]) {
+    return pithi_lesser(pithi_lesser(pithi_lesser(m[0], m[1]), pithi_lesser(m[2], m[3])),
+                        pithi_lesser(pithi_lesser(m[4], m[5]), pithi_lesser(m[6], m[7])));
+}
+
+/* The same, of metrics as they are; lower: then the least of them becomes 0. */
+PITHI_DEVICE void pithi_trellis_limited_step(const struct pithi_trellis_shared *g, int32_t word,
+                                             int32_t bit, bool lower, int32_t m[8]) {
+    const uint32_t cell = (uint32_t)word >> 2 & (PITHI_TRELLIS_ALL_CELLS - 1);
+    const int32_t off = (word >> 7) - g->origin[cell], origin = off * off * 256;
+    int32_t d[4] = {origin, origin, origin, origin}, to[PITHI_TRELLIS_STATES];
+    PITHI_UNROLL for (int k = 1; k < 4; k++) d[k] +=
+        g->lean[k - 1][cell] + g->slope[k - 1][cell] * word;
+    PITHI_UNROLL for (int z = 0; z < PITHI_TRELLIS_STATES; z++) {
+        const int32_t x = pithi_trellis_limited(m[z >> 1] + d[pithi_trellis_subset(z, 0)]);
+        const int32_t y = pithi_trellis_limited(m[z >> 1 | 4] + d[pithi_trellis_subset(z, 1)]);
+        to[z] = pithi_lesser(x, y + bit);
+    }
+    const int32_t least = lower ? pithi_least_metric(to) & ~255 : 0;
+    PITHI_UNROLL for (int z = 0; z < PITHI_TRELLIS_STATES; z++) m[z] = to[z] - least;
+}
+
+/* The lowest bytes of four numbers. */
+PITHI_DEVICE uint32_t pithi_bytes_of(int32_t x0, int32_t x1, int32_t x2, int32_t x3) {
+#ifdef __CUDACC__
+    return __byte_perm(__byte_perm((uint32_t)x0, (uint32_t)x1, 0x40),
+                       __byte_perm((uint32_t)x2, (uint32_t)x3, 0x40), 0x5410);
+#else
+    return ((uint32_t)x0 & 255) | ((uint32_t)x1 & 255) << 8 | ((uint32_t)x2 & 255) << 16 |
+           (uint32_t)x3 << 24;
+#endif
+}
+
+/* Into a slot: the ways, by states whose bits are turned round; metrics lose them. */
+PITHI_DEVICE void pithi_trellis_keep(int32_t m[8], struct pithi_quad *to) {
+    to->word[0] = pithi_bytes_of(m[0], m[4], m[2], m[6]);
+    to->word[1] = pithi_bytes_of(m[1], m[5], m[3], m[7]);
+    PITHI_UNROLL for (int z = 0; z < PITHI_TRELLIS_STATES; z++) m[z] &= ~255;
+}
+
+/* ---- Paths -----------------------------------------------------------------------------------*/
+
+/* Whether metrics may get to their limit in groups of this setting. Those that come first in a step
+ * are no further from the least before three steps than three distances, and that is 0 or what one
+ * step adds at most: with a value of at most R the outermost of four levels is 16 R + ... from it.
+ */
+PITHI_DEVICE bool pithi_trellis_limits(const struct pithi_group_setting *set) {
+    return set->bits == 2 ? set->group >= 4096 : set->bits == 3 && set->group >= 1024;
+}
+
+/* A sequence of `count` values. */
+struct pithi_trellis_path {
+    uint32_t paths, path, count;
+    bool mirrored, limits;
+};
+
+/* Forwards; returns the last state, its bits turned round. */
+PITHI_DEVICE uint32_t pithi_trellis_forward(struct pithi_trellis_shared *g,
+                                            const struct pithi_trellis_path *p) {
+    int32_t m[PITHI_TRELLIS_STATES];
+    PITHI_UNROLL for (int z = 0; z < PITHI_TRELLIS_STATES; z++) m[z] = PITHI_TRELLIS_WORST << 8;
+    m[0] = 0;
+    if (p->mirrored) m[PITHI_TRELLIS_STATES - 1] = 0;
+    const uint32_t units = p->count / PITHI_UNIT, rest = p->count % PITHI_UNIT;
+    for (uint32_t j = 0; j < units; j++) {
+        struct pithi_quad *const at = pithi_trellis_slot(g, p->paths, p->path, j);
+        const struct pithi_quad q = pithi_get_quad(at);
+        if (p->limits) {
+            PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++)
+                pithi_trellis_limited_step(g, pithi_trellis_word(q, k), 1 << k, k % 4 == 3, m);
+        } else {
+            PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++)
+                pithi_trellis_step(g, pithi_trellis_word(q, k), 1 << k, m);
+        }
+        pithi_trellis_keep(m, at);
+    }
+    if (rest) {
+        struct pithi_quad *const at = pithi_trellis_slot(g, p->paths, p->path, units);
+        const uint16_t *const word = (const uint16_t *)(const void *)at;
+        for (uint32_t k = 0; k < rest; k++) {
+            const int32_t w = (int16_t)pithi_get_aligned16(word + k);
+            if (p->limits)
+                pithi_trellis_limited_step(g, w, 1 << k, k % 4 == 3, m);
+            else
+                pithi_trellis_step(g, w, 1 << k, m);
+        }
+        pithi_trellis_keep(m, at);
+    }
+    PITHI_UNROLL for (int z = 0; z < PITHI_TRELLIS_STATES; z++) m[z] |= z;
+    const uint32_t state = (uint32_t)pithi_least_metric(m) & 7;
+    return state >> 2 | (state & 2) | (state & 1) << 2;
+}
+
+/* Backwards from a state: the lowest bits of codes. Returns the state that the path begins in. */
+PITHI_DEVICE uint32_t pithi_trellis_backward(struct pithi_trellis_shared *g,
+                                             const struct pithi_trellis_path *p, uint32_t state,
+                                             uint8_t *chosen) {
+    const uint32_t units = (p->count + PITHI_UNIT - 1) / PITHI_UNIT;
+    uint32_t steps = p->count - (units - 1) * PITHI_UNIT;
+    for (uint32_t j = units; j-- > 0;) {
+        const struct pithi_quad *const at = pithi_trellis_slot(g, p->paths, p->path, j);
+        const uint32_t ways = state & 4 ? at->word[1] : at->word[0];
+        const uint32_t bits = (ways >> (state & 3) * 8 & 255) | state << steps;
+        chosen[j] = (uint8_t)(bits >> 3);
+        state = bits & 7;
+        steps = PITHI_UNIT;
+    }
+    return state;
+}
+
+#endif
