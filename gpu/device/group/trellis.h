@@ -33,9 +33,13 @@ PITHI_DEVICE uint32_t pithi_trellis_left(const struct pithi_gpu_item *it, uint64
 }
 
 /* What the group's values are multiplied by: 0 where all codes are 0. */
-PITHI_DEVICE float pithi_trellis_unit(const struct pithi_trellis_shared *g, uint32_t i) {
-    const uint32_t unit = g->unit[i];
-    return unit >> 31 ? g->other[i] : pithi_float(unit);
+PITHI_DEVICE float pithi_trellis_unit_of(const struct pithi_trellis_shared *g, uint32_t i) {
+    return pithi_trellis_unit(g->unit[i], g->other[i]);
+}
+
+PITHI_PHASE(pithi_trellis_open, const struct pithi_gpu_side *side) {
+    (void)a;
+    pithi_trellis_table(pithi_trellis_of(side), t->tid, &s->trellis.tables);
 }
 
 /* ---- Words -----------------------------------------------------------------------------------*/
@@ -56,13 +60,6 @@ PITHI_PHASE(pithi_trellis_publish, uint64_t segment, uint64_t tile) {
     }
 }
 
-/* The scale with which the last level reaches the largest value. */
-PITHI_DEVICE float pithi_trellis_utmost(const struct pithi_group_setting *set, int top,
-                                        uint32_t dtype, uint32_t largest) {
-    return pithi_codebook_reach((float)top / PITHI_TRELLIS_UNIT, set,
-                                pithi_trellis_dtype(set, dtype), largest);
-}
-
 /* Units of groups [from, to) of a segment. */
 PITHI_PHASE(pithi_trellis_scales, uint64_t segment, uint32_t from, uint32_t to) {
     const struct pithi_group_setting *const set = &a->to.plan.device.set;
@@ -71,33 +68,23 @@ PITHI_PHASE(pithi_trellis_scales, uint64_t segment, uint32_t from, uint32_t to) 
         const uint32_t count =
             pithi_trellis_left(&s->to, segment + (uint64_t)i * set->group, set->group);
         if (!count) break;
-        const float m = pithi_float(s->trellis.largest[i]);
-        const float utmost = pithi_trellis_utmost(set, top, PITH_F32, s->trellis.largest[i]);
-        const bool coded = !pithi_nonfinite(pithi_bits(utmost)) && utmost != 0;
-        s->trellis.unit[i] = coded ? pithi_bits((float)top / m) : 0;
-        s->trellis.other[i] = coded ? (float)pithi_trellis_reach(set->bits, count) / m : 0;
+        pithi_trellis_units(set, top, PITH_F32, s->trellis.largest[i], count, &s->trellis.unit[i],
+                            &s->trellis.other[i]);
     }
-}
-
-PITHI_DEVICE bool pithi_trellis_marked(const struct pithi_trellis_shared *g, int most, float v) {
-    const float y = pithi_lower(pithi_lift(pithi_within(v, -(float)most, (float)most)));
-    const uint32_t size = (uint32_t)pithi_size(y);
-    return g->marks[size / 32] >> size % 32 & 1;
 }
 
 /* Groups whose first values are no levels. */
 PITHI_PHASE(pithi_trellis_look, uint64_t segment, uint64_t tile) {
     const uint32_t group = a->to.plan.device.set.group, log2 = pithi_trellis_log2(group);
-    const int most = pithi_trellis_of(&a->to)->most;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         const uint32_t n = pithi_unit_left(e, s->to.slot->count), at = (uint32_t)(e - segment);
         const uint32_t i = at >> log2;
-        if (!n || (at & (group - 1)) >= PITHI_TRELLIS_LOOK || !s->trellis.other[i]) continue;
+        if (!n || (at & (group - 1)) >= PITHI_TRELLIS_LOOK || !s->trellis.unit[i]) continue;
         const float unit = pithi_float(s->trellis.unit[i] & 0x7FFFFFFFu);
         bool levels = true;
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) levels =
-            levels && (k >= n || pithi_trellis_marked(&s->trellis, most, t->x[u][k] * unit));
+            levels && (k >= n || pithi_trellis_marked(&s->trellis.tables, t->x[u][k] * unit));
         if (!levels) pithi_atomic_or32(&s->trellis.unit[i], 0x80000000u);
     }
 }
@@ -106,15 +93,15 @@ PITHI_PHASE(pithi_trellis_put_words, uint64_t segment, uint64_t tile) {
     const struct pithi_group_setting *const set = &a->to.plan.device.set;
     const uint32_t group = pithi_trellis_log2(set->group), each = pithi_trellis_sequence(set);
     const uint32_t log2 = pithi_trellis_log2(each), paths = pithi_trellis_segment(set) >> log2;
-    const int most = pithi_trellis_of(&a->to)->most;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint32_t at = (uint32_t)(pithi_unit_at(t, tile, u) - segment);
         if (segment + at >= s->to.slot->count) continue;
-        const float unit = pithi_trellis_unit(&s->trellis, at >> group);
+        const float unit = pithi_trellis_unit_of(&s->trellis, at >> group);
         const struct pithi_quad none = {{0, 0, 0, 0}};
-        const struct pithi_quad words = unit == 0 ? none : pithi_trellis_words(most, t->x[u], unit);
+        const struct pithi_quad words =
+            unit == 0 ? none : pithi_trellis_words(s->trellis.tables.most, t->x[u], unit);
         pithi_put_quad(
-            pithi_trellis_slot(&s->trellis, paths, at >> log2, (at & (each - 1)) / PITHI_UNIT),
+            pithi_trellis_slot(s->trellis.slot, paths, at >> log2, (at & (each - 1)) / PITHI_UNIT),
             words);
     }
 }
@@ -127,6 +114,7 @@ PITHI_PHASE(pithi_trellis_paths, uint64_t segment) {
     const uint32_t size = pithi_trellis_segment(set);
     const uint64_t left = s->to.end - segment;
     struct pithi_trellis_path p;
+    p.slot = s->trellis.slot;
     p.paths = size >> log2;
     p.limits = pithi_trellis_limits(set);
     for (p.path = t->tid; p.path << log2 < size && p.path << log2 < left; p.path += PITHI_TEAM) {
@@ -134,38 +122,14 @@ PITHI_PHASE(pithi_trellis_paths, uint64_t segment) {
         p.count = pithi_trellis_left(&s->to, segment + at, each);
         p.mirrored =
             pithi_trellis_left(&s->to, segment + first, set->group) <= PITHI_TRELLIS_SEQUENCE;
-        if (pithi_trellis_unit(&s->trellis, at >> pithi_trellis_log2(set->group)) == 0) continue;
-        const uint32_t last = pithi_trellis_forward(&s->trellis, &p);
-        s->trellis.begin[p.path] = (uint8_t)pithi_trellis_backward(
-            &s->trellis, &p, last, s->trellis.chosen + at / PITHI_UNIT);
+        if (pithi_trellis_unit_of(&s->trellis, at >> pithi_trellis_log2(set->group)) == 0) continue;
+        const uint32_t last = pithi_trellis_forward(&s->trellis.tables, &p);
+        s->trellis.begin[p.path] =
+            (uint8_t)pithi_trellis_backward(&p, last, s->trellis.chosen + at / PITHI_UNIT);
     }
 }
 
 /* ---- Codes -----------------------------------------------------------------------------------*/
-
-/* A unit's lowest bits of codes, from bit 3 on, and those of the three codes before it. */
-PITHI_DEVICE uint32_t pithi_trellis_lows(const struct pithi_trellis_shared *g, uint32_t unit,
-                                         uint32_t begin, bool begins) {
-    const uint32_t before = begins ? begin : (uint32_t)g->chosen[unit - 1] >> 5;
-    return (uint32_t)g->chosen[unit] << 3 | before;
-}
-
-/* Codes of a unit with the words q: returns them, and x := their levels, in scales. */
-PITHI_DEVICE uint32_t pithi_trellis_codes(const struct pithi_trellis_shared *g, const float *level,
-                                          struct pithi_quad q, uint32_t lows, uint32_t bits,
-                                          float x[8]) {
-    const uint32_t parity = lows ^ lows >> 2 ^ lows >> 3;
-    uint32_t codes = 0;
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-        const uint32_t word = q.word[k / 2] >> k % 2 * 16;
-        const uint32_t first = (uint32_t)g->first[word >> 2 & (PITHI_TRELLIS_ALL_CELLS - 1)];
-        const uint32_t subset = (parity >> k & 1) << 1 | (lows >> (k + 1) & 1);
-        const uint32_t number = first + ((subset - first) & 3);
-        x[k] = level[number];
-        codes |= (number >> 2 << 1 | (lows >> (k + 3) & 1)) << k * bits;
-    }
-    return codes;
-}
 
 /* Into the frame the codes of a tile; what sums are formed of to the team's memory; t->y := levels,
  * in scales. */
@@ -175,7 +139,6 @@ PITHI_PHASE(pithi_trellis_put_codes, uint64_t segment, uint64_t tile) {
     const struct pithi_gpu_item *const it = &s->to;
     const uint32_t group = pithi_trellis_log2(set->group), each = pithi_trellis_sequence(set);
     const uint32_t log2 = pithi_trellis_log2(each);
-    const int most = pithi_trellis_of(&a->to)->most;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         const uint32_t at = (uint32_t)(e - segment), in_tile = (uint32_t)(e - tile);
@@ -184,14 +147,17 @@ PITHI_PHASE(pithi_trellis_put_codes, uint64_t segment, uint64_t tile) {
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->y[u][k] = 0;
         if (!n) continue;
         pithi_unit_end(n, t->x[u]);
-        const float unit = pithi_trellis_unit(&s->trellis, at >> group);
+        const float unit = pithi_trellis_unit_of(&s->trellis, at >> group);
         if (unit != 0) {
             const uint32_t begin = s->trellis.begin[at >> log2];
-            const uint32_t lows =
-                pithi_trellis_lows(&s->trellis, at / PITHI_UNIT, begin, (at & (each - 1)) == 0);
-            codes = pithi_trellis_codes(&s->trellis, s->level[1],
-                                        pithi_trellis_words(most, t->x[u], unit), lows, set->bits,
-                                        t->y[u]);
+            const uint32_t lows = pithi_trellis_lows(s->trellis.chosen, at / PITHI_UNIT, begin,
+                                                     (at & (each - 1)) == 0);
+            uint32_t code[PITHI_UNIT];
+            pithi_trellis_codes(&s->trellis.tables, s->level[1],
+                                pithi_trellis_words(s->trellis.tables.most, t->x[u], unit), lows,
+                                code, t->y[u]);
+            PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) codes |= code[k]
+                                                                            << k * set->bits;
             codes ^= begin ? 0xFFFFFFFFu : 0;
             codes &= 0xFFFFFFFFu >> (32 - n * set->bits);
         }
@@ -256,13 +222,11 @@ PITHI_PHASE(pithi_trellis_finish, uint64_t segment, uint64_t tile, uint32_t from
     const uint32_t largest = s->trellis.largest[i];
     float scale = pithi_trellis_utmost(set, of->top, PITH_F32, largest);
     uint32_t sign = 0;
-    if (s->trellis.other[i] != 0) {
+    if (s->trellis.unit[i]) {
         const uint32_t count = pithi_trellis_left(&s->to, e, set->group);
-        const bool before = !(s->trellis.unit[i] >> 31);
-        const int reach = before ? of->top : pithi_trellis_reach(set->bits, count);
-        scale = pithi_trellis_scale(set, of, PITH_F32, reach, pithi_float(largest), scale,
-                                    t->trellis.sum[0], t->trellis.sum[1]);
         const uint32_t path = (uint32_t)(e - segment) / pithi_trellis_sequence(set);
+        scale = pithi_trellis_fitted(set, of, PITH_F32, largest, count, s->trellis.unit[i],
+                                     t->trellis.sum);
         sign = s->trellis.begin[path] ? 0x80000000u : 0;
     }
     s->trellis.largest[i] = pithi_bits(scale);
@@ -391,7 +355,7 @@ PITHI_DEVICE void pithi_trellis_groups(const struct pithi_gpu_call *a, struct pi
                                        int of) {
     const uint32_t size = pithi_trellis_segment(&a->to.plan.device.set);
     PITHI_RUN(pithi_trellis_levels, &a->to, 1);
-    PITHI_RUN(pithi_trellis_tables, &a->to);
+    PITHI_RUN(pithi_trellis_open, &a->to);
     for (uint64_t at = s->to.begin; at < s->to.end; at += size) {
         const uint64_t end = s->to.end - at < size ? s->to.end : at + size;
         pithi_trellis_encode_segment(a, s, t, team, of, at, end);

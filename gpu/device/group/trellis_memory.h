@@ -14,21 +14,24 @@
 enum {
     PITHI_TRELLIS_ALL_CELLS = 2 * PITHI_TRELLIS_CELLS,
     PITHI_TRELLIS_SEGMENT = 4 * PITHI_TILE,
-    PITHI_TRELLIS_PATHS = 512,
-    /* A slot for each unit, and one more for each of a sequence: see pithi_trellis_slot. */
-    PITHI_TRELLIS_SLOTS = (PITHI_TRELLIS_SEGMENT + PITHI_TRELLIS_SEQUENCE) / PITHI_UNIT
+    PITHI_TRELLIS_PATHS = 512
 };
 
 struct pithi_trellis_thread {
     float sum[2], sum_other[2]; /* over a lane of a group: with its values, and with itself */
 };
 
-struct pithi_trellis_shared {
-    /* By cell: distances from the levels of subsets 1 to 3 less that of subset 0, as `lean` + word
-     * * `slope`; that level; and the number of the first level. */
+/* By cell: distances from the levels of subsets 1 to 3 less that of subset 0, as `lean` + word *
+ * `slope`; that level; and the number of the first level. */
+struct pithi_trellis_tables {
     int32_t lean[3][PITHI_TRELLIS_ALL_CELLS], slope[3][PITHI_TRELLIS_ALL_CELLS];
     int32_t origin[PITHI_TRELLIS_ALL_CELLS], first[PITHI_TRELLIS_ALL_CELLS];
     uint32_t marks[8]; /* a bit for each magnitude of a level */
+    int32_t most;      /* values are clamped to it */
+};
+
+struct pithi_trellis_shared {
+    struct pithi_trellis_tables tables;
     /* Of groups. largest: bits, in the end those of the scale. unit: what values are multiplied by
      * if the group was decoded before, negative where it was not; then it is `other`. Both are 0
      * where all codes are. */
@@ -40,7 +43,7 @@ struct pithi_trellis_shared {
     /* A unit's words, then how each state is reached best at its end; in the end, of a tile, what
      * sums are formed of. */
     union {
-        alignas(16) struct pithi_quad slot[PITHI_TRELLIS_SLOTS];
+        alignas(16) struct pithi_quad slot[PITHI_TRELLIS_SEGMENT / PITHI_UNIT];
         struct {
             alignas(16) float product[PITHI_TILE];
             alignas(16) int16_t level[PITHI_TILE];

@@ -19,7 +19,7 @@
 /* ---- Tables ----------------------------------------------------------------------------------*/
 
 PITHI_DEVICE void pithi_trellis_cell(const struct pithi_trellis *of, uint32_t cell,
-                                     struct pithi_trellis_shared *to) {
+                                     struct pithi_trellis_tables *to) {
     const int below = of->first[cell % PITHI_TRELLIS_CELLS];
     const int first = cell < PITHI_TRELLIS_CELLS ? below : of->levels - 4 - below;
     const int origin = of->level[pithi_trellis_of_subset(first, 0)];
@@ -32,22 +32,29 @@ PITHI_DEVICE void pithi_trellis_cell(const struct pithi_trellis *of, uint32_t ce
     }
 }
 
-PITHI_PHASE(pithi_trellis_tables, const struct pithi_gpu_side *side) {
-    const struct pithi_trellis *const of = pithi_trellis_of(side);
-    (void)a;
-    if (t->tid < PITHI_TRELLIS_ALL_CELLS) pithi_trellis_cell(of, t->tid, &s->trellis);
-    if (t->tid >= 8) return;
+PITHI_DEVICE void pithi_trellis_table(const struct pithi_trellis *of, uint32_t tid,
+                                      struct pithi_trellis_tables *to) {
+    if (tid < PITHI_TRELLIS_ALL_CELLS) pithi_trellis_cell(of, tid, to);
+    if (tid == 0) to->most = of->most;
+    if (tid >= 8) return;
     uint32_t marks = 0;
     for (int k = 0; k < of->levels; k++)
-        if (of->level[k] > 0 && (uint32_t)of->level[k] / 32 == t->tid)
+        if (of->level[k] > 0 && (uint32_t)of->level[k] / 32 == tid)
             marks |= 1u << of->level[k] % 32;
-    s->trellis.marks[t->tid] = marks;
+    to->marks[tid] = marks;
+}
+
+/* Whether a value in units of levels is one, when rounded. */
+PITHI_DEVICE bool pithi_trellis_marked(const struct pithi_trellis_tables *g, float v) {
+    const float y = pithi_lower(pithi_lift(pithi_within(v, -(float)g->most, (float)g->most)));
+    const uint32_t size = (uint32_t)pithi_size(y);
+    return g->marks[size / 32] >> size % 32 & 1;
 }
 
 /* ---- Words -----------------------------------------------------------------------------------*/
 
 /* The words of a unit's values times `unit`, in pairs. */
-PITHI_DEVICE struct pithi_quad pithi_trellis_words(int most, const float x[8], float unit) {
+PITHI_DEVICE struct pithi_quad pithi_trellis_words(int32_t most, const float x[8], float unit) {
     struct pithi_quad q;
     uint32_t word[PITHI_UNIT];
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
@@ -64,18 +71,19 @@ PITHI_DEVICE int32_t pithi_trellis_word(struct pithi_quad q, uint32_t k) {
     return (int16_t)(q.word[k / 2] >> k % 2 * 16);
 }
 
-/* Where unit j of sequence number `path` of a segment is. Threads that write have neighbouring
- * units, those that find paths neighbouring sequences: both are in different banks. */
-PITHI_DEVICE struct pithi_quad *pithi_trellis_slot(struct pithi_trellis_shared *g, uint32_t paths,
+/* Where unit j of sequence number `path` is, `paths` of them, a power of two. Threads that write
+ * have neighbouring units, those that find paths neighbouring sequences: both are in different
+ * banks. */
+PITHI_DEVICE struct pithi_quad *pithi_trellis_slot(struct pithi_quad *slot, uint32_t paths,
                                                    uint32_t path, uint32_t j) {
-    return g->slot + j * (paths + 1) + path;
+    return slot + j * paths + (path ^ (j & (paths - 1)));
 }
 
 /* ---- Steps -----------------------------------------------------------------------------------*/
 
 PITHI_DEVICE int32_t pithi_lesser(int32_t x, int32_t y) { return x < y ? x : y; }
 
-PITHI_DEVICE void pithi_trellis_step(const struct pithi_trellis_shared *g, int32_t word,
+PITHI_DEVICE void pithi_trellis_step(const struct pithi_trellis_tables *g, int32_t word,
                                      int32_t bit, int32_t m[8]) {
     const uint32_t cell = (uint32_t)word >> 2 & (PITHI_TRELLIS_ALL_CELLS - 1);
     const int32_t d1 = g->lean[0][cell] + g->slope[0][cell] * word;
@@ -102,7 +110,7 @@ PITHI_DEVICE int32_t pithi_least_metric(const int32_t m[8]) {
 }
 
 /* The same, of metrics as they are; lower: then the least of them becomes 0. */
-PITHI_DEVICE void pithi_trellis_limited_step(const struct pithi_trellis_shared *g, int32_t word,
+PITHI_DEVICE void pithi_trellis_limited_step(const struct pithi_trellis_tables *g, int32_t word,
                                              int32_t bit, bool lower, int32_t m[8]) {
     const uint32_t cell = (uint32_t)word >> 2 & (PITHI_TRELLIS_ALL_CELLS - 1);
     const int32_t off = (word >> 7) - g->origin[cell], origin = off * off * 256;
@@ -138,22 +146,24 @@ PITHI_DEVICE void pithi_trellis_keep(int32_t m[8], struct pithi_quad *to) {
 
 /* ---- Paths -----------------------------------------------------------------------------------*/
 
-/* Whether metrics may get to their limit in groups of this setting. Those that come first in a step
- * are no further from the least before three steps than three distances, and that is 0 or what one
- * step adds at most: with a value of at most R the outermost of four levels is 16 R + ... from it.
- */
+/* Whether metrics may get to their limit in groups of this setting. A state is reached from the
+ * best one of three steps before by three distances at most, and the least metric was 0 then, or
+ * what one step can add to it. With values of R or less, the largest magnitude, and the level l
+ * farthest from it of the four, that is 3 (R - l)^2 and the square of what is third: above the limit
+ * from R = 144 (2 bits) and 204 (3 bits) on, never with 4 bits. */
 PITHI_DEVICE bool pithi_trellis_limits(const struct pithi_group_setting *set) {
     return set->bits == 2 ? set->group >= 4096 : set->bits == 3 && set->group >= 1024;
 }
 
 /* A sequence of `count` values. */
 struct pithi_trellis_path {
+    struct pithi_quad *slot;
     uint32_t paths, path, count;
     bool mirrored, limits;
 };
 
 /* Forwards; returns the last state, its bits turned round. */
-PITHI_DEVICE uint32_t pithi_trellis_forward(struct pithi_trellis_shared *g,
+PITHI_DEVICE uint32_t pithi_trellis_forward(const struct pithi_trellis_tables *g,
                                             const struct pithi_trellis_path *p) {
     int32_t m[PITHI_TRELLIS_STATES];
     PITHI_UNROLL for (int z = 0; z < PITHI_TRELLIS_STATES; z++) m[z] = PITHI_TRELLIS_WORST << 8;
@@ -161,7 +171,7 @@ PITHI_DEVICE uint32_t pithi_trellis_forward(struct pithi_trellis_shared *g,
     if (p->mirrored) m[PITHI_TRELLIS_STATES - 1] = 0;
     const uint32_t units = p->count / PITHI_UNIT, rest = p->count % PITHI_UNIT;
     for (uint32_t j = 0; j < units; j++) {
-        struct pithi_quad *const at = pithi_trellis_slot(g, p->paths, p->path, j);
+        struct pithi_quad *const at = pithi_trellis_slot(p->slot, p->paths, p->path, j);
         const struct pithi_quad q = pithi_get_quad(at);
         if (p->limits) {
             PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++)
@@ -173,7 +183,7 @@ PITHI_DEVICE uint32_t pithi_trellis_forward(struct pithi_trellis_shared *g,
         pithi_trellis_keep(m, at);
     }
     if (rest) {
-        struct pithi_quad *const at = pithi_trellis_slot(g, p->paths, p->path, units);
+        struct pithi_quad *const at = pithi_trellis_slot(p->slot, p->paths, p->path, units);
         const uint16_t *const word = (const uint16_t *)(const void *)at;
         for (uint32_t k = 0; k < rest; k++) {
             const int32_t w = (int16_t)pithi_get_aligned16(word + k);
@@ -190,13 +200,12 @@ PITHI_DEVICE uint32_t pithi_trellis_forward(struct pithi_trellis_shared *g,
 }
 
 /* Backwards from a state: the lowest bits of codes. Returns the state that the path begins in. */
-PITHI_DEVICE uint32_t pithi_trellis_backward(struct pithi_trellis_shared *g,
-                                             const struct pithi_trellis_path *p, uint32_t state,
+PITHI_DEVICE uint32_t pithi_trellis_backward(const struct pithi_trellis_path *p, uint32_t state,
                                              uint8_t *chosen) {
     const uint32_t units = (p->count + PITHI_UNIT - 1) / PITHI_UNIT;
     uint32_t steps = p->count - (units - 1) * PITHI_UNIT;
     for (uint32_t j = units; j-- > 0;) {
-        const struct pithi_quad *const at = pithi_trellis_slot(g, p->paths, p->path, j);
+        const struct pithi_quad *const at = pithi_trellis_slot(p->slot, p->paths, p->path, j);
         const uint32_t ways = state & 4 ? at->word[1] : at->word[0];
         const uint32_t bits = (ways >> (state & 3) * 8 & 255) | state << steps;
         chosen[j] = (uint8_t)(bits >> 3);
@@ -204,6 +213,60 @@ PITHI_DEVICE uint32_t pithi_trellis_backward(struct pithi_trellis_shared *g,
         steps = PITHI_UNIT;
     }
     return state;
+}
+
+/* ---- Codes -----------------------------------------------------------------------------------*/
+
+/* A unit's lowest bits of codes, from bit 3 on, and those of the three codes before it. */
+PITHI_DEVICE uint32_t pithi_trellis_lows(const uint8_t *chosen, uint32_t unit, uint32_t begin,
+                                         bool begins) {
+    return (uint32_t)chosen[unit] << 3 | (begins ? begin : (uint32_t)chosen[unit - 1] >> 5);
+}
+
+/* code, x := codes of a unit with the words q, and their levels, in scales. */
+PITHI_DEVICE void pithi_trellis_codes(const struct pithi_trellis_tables *g, const float *level,
+                                      struct pithi_quad q, uint32_t lows, uint32_t code[8],
+                                      float x[8]) {
+    const uint32_t parity = lows ^ lows >> 2 ^ lows >> 3;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        const uint32_t word = q.word[k / 2] >> k % 2 * 16;
+        const uint32_t first = (uint32_t)g->first[word >> 2 & (PITHI_TRELLIS_ALL_CELLS - 1)];
+        const uint32_t subset = (parity >> k & 1) << 1 | (lows >> (k + 1) & 1);
+        const uint32_t number = first + ((subset - first) & 3);
+        x[k] = level[number];
+        code[k] = number >> 2 << 1 | (lows >> (k + 3) & 1);
+    }
+}
+
+/* The scale with which the last level reaches the largest value. */
+PITHI_DEVICE float pithi_trellis_utmost(const struct pithi_group_setting *set, int top,
+                                        uint32_t dtype, uint32_t largest) {
+    return pithi_codebook_reach((float)top / PITHI_TRELLIS_UNIT, set,
+                                pithi_trellis_dtype(set, dtype), largest);
+}
+
+/* unit, other := as in the team's memory, of a group with this largest value. */
+PITHI_DEVICE void pithi_trellis_units(const struct pithi_group_setting *set, int top,
+                                      uint32_t dtype, uint32_t largest, uint32_t count,
+                                      uint32_t *unit, float *other) {
+    const float m = pithi_float(largest), utmost = pithi_trellis_utmost(set, top, dtype, largest);
+    const bool coded = count && !pithi_nonfinite(pithi_bits(utmost)) && utmost != 0;
+    *unit = coded ? pithi_bits((float)top / m) : 0;
+    *other = coded ? (float)pithi_trellis_reach(set->bits, count) / m : 0;
+}
+PITHI_DEVICE float pithi_trellis_unit(uint32_t unit, float other) {
+    return unit >> 31 ? other : pithi_float(unit);
+}
+
+/* The scale of a group, from its sums. */
+PITHI_DEVICE float pithi_trellis_fitted(const struct pithi_group_setting *set,
+                                        const struct pithi_trellis *of, uint32_t dtype,
+                                        uint32_t largest, uint32_t count, uint32_t unit,
+                                        const float sum[2]) {
+    const int reach = unit >> 31 ? pithi_trellis_reach(set->bits, count) : of->top;
+    return pithi_trellis_scale(set, of, pithi_trellis_dtype(set, dtype), reach,
+                               pithi_float(largest),
+                               pithi_trellis_utmost(set, of->top, dtype, largest), sum[0], sum[1]);
 }
 
 #endif
