@@ -214,6 +214,7 @@ static bool has_paths(const pith_cuda_plan *c) {
 static enum pithi_gpu_kernel encoder(const pith_cuda_plan *c, bool key) {
     const uint32_t kind = c->table.device.kind;
     if (key) return pithi_cuda_is_paged(c) ? PITHI_GPU_paged_encode_key : PITHI_GPU_encode_key;
+    if (kind == PITHI_DEVICE_pages && has_paths(c)) return PITHI_GPU_trellis_paged_encode;
     if (kind == PITHI_DEVICE_pages)
         return pithi_pages_keep(&c->table) ? PITHI_GPU_paged_encode_kept : PITHI_GPU_paged_encode;
     if (kind != PITHI_DEVICE_groups) return PITHI_GPU_encode_raw;
@@ -258,7 +259,8 @@ pith_status pith_cuda_encode(const pith_cuda_plan *c, pith_cuda_stream *stream,
 
 static enum pithi_gpu_kernel decoder(const pith_cuda_plan *c, const struct pithi_gpu_call *a) {
     const bool copied = c->table.device.kind == PITHI_DEVICE_raw && !a->add;
-    if (pithi_cuda_is_paged(c)) return PITHI_GPU_paged_decode;
+    if (pithi_cuda_is_paged(c))
+        return has_paths(c) ? PITHI_GPU_trellis_paged_decode : PITHI_GPU_paged_decode;
     if (has_paths(c)) return PITHI_GPU_trellis_decode;
     return copied ? PITHI_GPU_decode_raw : PITHI_GPU_decode;
 }

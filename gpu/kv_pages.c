@@ -50,13 +50,16 @@ static pith_status check_pages(const pith_cuda_plan *c, const pith_view *like, c
     return check_strides(like, output, error);
 }
 
-static pith_status run_pages(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
+static bool has_paths(const pith_cuda_plan *c) {
+    return c && c->table.device.set.codebook == PITHI_CODEBOOK_TRELLIS;
+}
+
+static pith_status run_pages(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel, bool output,
                              const pith_view *like, const pith_kv_pair *pairs, int32_t *status,
                              uint64_t count, void *cuda_stream, pith_error *error) {
     pithi_clear(error);
     if (!c) return pithi_cuda_null("cuda", error);
-    const pith_status checked =
-        check_pages(c, like, pairs, status, count, kernel == PITHI_GPU_pairs_decode, error);
+    const pith_status checked = check_pages(c, like, pairs, status, count, output, error);
     if (checked != PITH_OK || !count) return checked;
     const struct pithi_gpu_side side = {
         .plan = c->table,
@@ -76,12 +79,16 @@ pith_status pith_cuda_kv_encode_pages(const pith_cuda_plan *cuda, const pith_vie
                                       const pith_kv_pair *pairs, uint64_t count, int32_t *status,
                                       void *cuda_stream, pith_error *error) {
     const bool kept = cuda && pithi_pages_keep(&cuda->table);
-    return run_pages(cuda, kept ? PITHI_GPU_pairs_encode_kept : PITHI_GPU_pairs_encode, like, pairs,
-                     status, count, cuda_stream, error);
+    const enum pithi_gpu_kernel kernel =
+        kept ? PITHI_GPU_pairs_encode_kept : PITHI_GPU_pairs_encode;
+    return run_pages(cuda, has_paths(cuda) ? PITHI_GPU_trellis_pairs_encode : kernel, false, like,
+                     pairs, status, count, cuda_stream, error);
 }
 
 pith_status pith_cuda_kv_decode_pages(const pith_cuda_plan *cuda, const pith_view *like,
                                       const pith_kv_pair *pairs, uint64_t count, int32_t *status,
                                       void *cuda_stream, pith_error *error) {
-    return run_pages(cuda, PITHI_GPU_pairs_decode, like, pairs, status, count, cuda_stream, error);
+    return run_pages(cuda,
+                     has_paths(cuda) ? PITHI_GPU_trellis_pairs_decode : PITHI_GPU_pairs_decode,
+                     true, like, pairs, status, count, cuda_stream, error);
 }

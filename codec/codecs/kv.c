@@ -484,8 +484,10 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
                                     .channel = k.channel,
                                     .rotated = k.order != 0,
                                     .outliers = p->value[PITHI_KV_OUTLIERS] != 0};
-    if (d->set.codebook == PITHI_CODEBOOK_TRELLIS) return false; /* devices have no kernels */
-    if (d->set.codebook) pithi_codebook_init(&d->pages.book, &d->set);
+    if (d->set.codebook == PITHI_CODEBOOK_TRELLIS)
+        pithi_trellis_init(&d->trellis, d->set.bits);
+    else if (d->set.codebook)
+        pithi_codebook_init(&d->pages.book, &d->set);
     return !p->value[PITHI_KV_ENTROPY];
 }
 

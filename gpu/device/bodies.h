@@ -33,6 +33,7 @@
 
 #ifdef PITHI_GPU_trellis
 #include "device/group/trellis.h"
+#include "device/kv/trellis.h"
 #define PITHI_IF_trellis(x) x
 #else
 #define PITHI_IF_trellis(x)

@@ -27,6 +27,11 @@ static const char *const specs[] = {
     "kv:preset=kvquant-lite,codebook=lloyd,page=128",
     "kv:outliers=0.04,group=32,page=32,symmetric=on,scale_dtype=bf16",
     "kv:preset=kvquant-lite,page=128",
+    "kv:codebook=trellis",
+    "kv:codebook=trellis,bits=2,group=16,page=16,scale_dtype=f32",
+    "kv:codebook=trellis,bits=2,group=32,page=64,axis=channel",
+    "kv:codebook=trellis,group=32,page=32,outliers=0.1",
+    "kv:codebook=trellis,bits=3,group=64,page=64,axis=channel,outliers=0.04,scale_dtype=bf16",
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 
@@ -59,6 +64,8 @@ static const char *const rotating[] = {
     "kv:rotate_heads=on,codebook=lloyd,bits=3,group=64,page=16",
     "kv:rotate_heads=on,codebook=lloyd,bits=2,group=128,axis=channel,scale_dtype=bf16",
     "kv:rotate_heads=on,search=mse,bits=2,group=32,page=32,axis=channel",
+    "kv:rotate_heads=on,codebook=trellis,bits=2,group=64,page=16",
+    "kv:rotate_heads=on,codebook=trellis,group=128,page=128,axis=channel",
 };
 static const uint64_t heads[][5] = {
     {2, 19, 32}, {3, 18, 2, 64}, {3, 33, 3, 128}, {3, 17, 1, 256}, {4, 2, 40, 5, 32},
@@ -185,7 +192,7 @@ static void test_refused(void **state) {
     struct rig r;
     struct job j;
     refuses("kv:entropy=zstd");
-    refuses("kv:codebook=trellis");
+    refuses("kv:codebook=trellis,entropy=zstd");
     context("sums");
     const pith_layout layout = shape_layout(shapes[5], PITH_F32, 0);
     CHECK(rig_open(&r, "kv", &layout));
@@ -222,6 +229,8 @@ static void test_hostile(void **state) {
         {"kv:order=heads,bits=3,group=16,page=16,symmetric=on", 10},
         {"kv:outliers=0.1,group=16,page=16,codebook=lloyd", 6},
         {"kv:outliers=0.1,group=16,page=16,axis=channel", 10},
+        {"kv:codebook=trellis,group=32,page=16,bits=2", 6},
+        {"kv:codebook=trellis,group=16,page=16,axis=channel,bits=3", 10},
     };
     for (size_t i = 0; i < 2 * sizeof targets / sizeof targets[0]; i++) {
         struct trip t;

@@ -137,6 +137,8 @@ static void test_pages(void **state) {
                      number + 3);
             one_pool("kv:page=32,search=mse,group=64,bits=2", h, dims[d], number + 4);
             one_pool("kv:page=32,outliers=0.1,group=32", h, dims[d], number + 6);
+            one_pool("kv:page=32,codebook=trellis,bits=2,group=32", h, dims[d], number + 7);
+            one_pool("kv:page=32,axis=channel,group=16,codebook=trellis", h, dims[d], number + 8);
             if (dims[d] & (dims[d] - 1)) continue;
             one_pool("kv:page=32,rotate_heads=on", h, dims[d], number + 5);
         }

@@ -48,21 +48,22 @@ PITHI_DEVICE void pithi_trellis_means(const float *level, uint32_t word, uint32_
     }
 }
 
-/* x := what a level means with a scale; of n overflows are counted. */
+/* What a product is where the scale is large, or no number; overflows are counted. */
+PITHI_DEVICE float pithi_trellis_far(uint32_t scale, float x, uint64_t *saturated) {
+    const uint32_t u = pithi_bits(x);
+    if (pithi_nonfinite(scale)) return pithi_float(PITHI_F32_NAN);
+    if (pithi_magnitude(u) != PITHI_F32_INF) return x;
+    ++*saturated;
+    return pithi_float((u & 0x80000000u) | PITHI_F32_MAX);
+}
+/* x := what levels mean with a scale; of n overflows are counted. */
 PITHI_DEVICE void pithi_trellis_scaled(uint32_t scale, uint32_t n, float x[8],
                                        uint64_t *saturated) {
     const float by = pithi_float(scale);
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] = x[k] * by + 0.0f;
     if (pithi_magnitude(scale) < PITHI_SCALE_LIMIT) return;
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-        const uint32_t u = pithi_bits(x[k]);
-        if (pithi_nonfinite(scale)) {
-            x[k] = pithi_float(PITHI_F32_NAN);
-        } else if (pithi_magnitude(u) == PITHI_F32_INF) {
-            x[k] = pithi_float((u & 0x80000000u) | PITHI_F32_MAX);
-            *saturated += k < n;
-        }
-    }
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k < n) x[k] =
+        pithi_trellis_far(scale, x[k], saturated);
 }
 
 /* t->x := (more: t->x +) the values of one frame. */

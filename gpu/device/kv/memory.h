@@ -6,6 +6,7 @@
 
 #include <stdalign.h>
 
+#include "device/group/trellis_memory.h"
 #include "device/kv/setting.h"
 #include "device/phase.h"
 #include "group/outliers_value.h"
@@ -72,7 +73,12 @@ struct pithi_gpu_page {
 struct pithi_gpu_paged {
     struct pithi_gpu_page page;
     struct pithi_codebook book;
-    struct pithi_grid grid[PITHI_UNITS * PITHI_TEAM];
+    union {
+        struct pithi_grid grid[PITHI_UNITS * PITHI_TEAM];
+        /* Trellises, a slot a unit; in the end 16 times the levels, and below them codes. */
+        alignas(16) struct pithi_quad slot[PITHI_UNITS * PITHI_TEAM];
+        alignas(16) int16_t both[PITHI_TILE];
+    };
     alignas(16) uint32_t up[PITHI_UNITS * PITHI_TEAM];
     alignas(16) uint32_t down[PITHI_UNITS * PITHI_TEAM];
     uint32_t rough; /* one more than the last full tile whose codes need limits */
@@ -80,11 +86,18 @@ struct pithi_gpu_paged {
     alignas(16) float values[PITHI_TILE];
     /* Of groups with outliers, at once: the words that come first from below, and from above. */
     uint64_t first[PITHI_TEAM / PITHI_LANES][2][PITHI_OUTLIERS_MOST + 1];
+    /* Trellises: as pithi_trellis_shared has it, of the groups of a tile. */
+    struct {
+        struct pithi_trellis_tables tables;
+        float other[PITHI_UNITS * PITHI_TEAM];
+        uint8_t begin[PITHI_UNITS * PITHI_TEAM], chosen[PITHI_TILE / PITHI_UNIT];
+    } paths;
 };
 
 /* Bytes of it that a launch needs. */
 static inline size_t pithi_paged_bytes(const struct pithi_device_plan *to) {
-    if (to->device.pages.outliers) return sizeof(struct pithi_gpu_paged);
+    if (to->device.set.codebook == PITHI_CODEBOOK_TRELLIS) return sizeof(struct pithi_gpu_paged);
+    if (to->device.pages.outliers) return offsetof(struct pithi_gpu_paged, paths);
     return pithi_pages_keep(to) || to->device.pages.channel
                ? offsetof(struct pithi_gpu_paged, first)
                : offsetof(struct pithi_gpu_paged, values);

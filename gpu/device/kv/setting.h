@@ -10,7 +10,8 @@ PITHI_INLINE bool pithi_pages_search(const struct pithi_device_plan *p) {
     return p->device.set.shrink || p->device.set.codebook == PITHI_CODEBOOK_LLOYD;
 }
 PITHI_INLINE bool pithi_pages_keep(const struct pithi_device_plan *p) {
-    return pithi_pages_search(p) || p->device.pages.outliers;
+    return pithi_pages_search(p) || p->device.pages.outliers ||
+           p->device.set.codebook == PITHI_CODEBOOK_TRELLIS;
 }
 
 /* The most threads that share a page's columns, or a group: those whose tile the team's memory has
