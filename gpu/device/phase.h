@@ -294,6 +294,16 @@ PITHI_DEVICE float pithi_smaller(float x, float y) {
 #endif
 }
 
+/* The largest integer that is not above x, |x| < 2^31. */
+PITHI_DEVICE int32_t pithi_floor(float x) {
+#ifdef __CUDACC__
+    return __float2int_rd(x);
+#else
+    const int32_t t = (int32_t)x;
+    return t - ((float)t > x);
+#endif
+}
+
 /* Two numbers that are finite, and stay so, as bf16: to nearest even, x in the low half. */
 PITHI_DEVICE uint32_t pithi_bf16_pair(float x, float y) {
 #if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 800

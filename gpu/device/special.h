@@ -11,7 +11,7 @@
 #include "device/call.h"
 
 /* What tells the settings apart; any: nothing is known. form: what a codec's frames are like. add:
- * of the call, what is read is added to the tensor. */
+ * of the call, what is read is added to the tensor. random: encodes round at random. */
 enum pithi_known_form {
     PITHI_KNOWN_WDIFF,
     PITHI_KNOWN_GRAD,
@@ -22,7 +22,7 @@ struct pithi_known {
     bool any;
     enum pithi_known_form form;
     uint32_t dtype, base_dtype, bits, group, order;
-    bool add;
+    bool add, random;
 };
 
 #define PITHI_KNOWN(name, ...)                                 \
@@ -30,27 +30,37 @@ struct pithi_known {
         const struct pithi_known k = {__VA_ARGS__};            \
         return k;                                              \
     }
-PITHI_KNOWN(any, true, PITHI_KNOWN_WDIFF, PITH_NONE, PITH_NONE, 0, 0, 0, false)
-PITHI_KNOWN(wdiff_ff, false, PITHI_KNOWN_WDIFF, PITH_F32, PITH_F32, 4, 2048, 0, false)
-PITHI_KNOWN(wdiff_fb, false, PITHI_KNOWN_WDIFF, PITH_F32, PITH_BF16, 4, 2048, 0, false)
-PITHI_KNOWN(wdiff_bb, false, PITHI_KNOWN_WDIFF, PITH_BF16, PITH_BF16, 4, 2048, 0, false)
-PITHI_KNOWN(wdiff_to_f, false, PITHI_KNOWN_WDIFF, PITH_F32, PITH_F32, 4, 2048, 0, true)
-PITHI_KNOWN(wdiff_to_b, false, PITHI_KNOWN_WDIFF, PITH_BF16, PITH_BF16, 4, 2048, 0, true)
-PITHI_KNOWN(inter_f, false, PITHI_KNOWN_GRAD, PITH_F32, PITH_NONE, 4, 128, 32, false)
-PITHI_KNOWN(inter_b, false, PITHI_KNOWN_GRAD, PITH_BF16, PITH_NONE, 4, 128, 32, false)
-PITHI_KNOWN(intra_f, false, PITHI_KNOWN_GRAD, PITH_F32, PITH_NONE, 8, 128, 32, false)
-PITHI_KNOWN(plain_f, false, PITHI_KNOWN_GRAD, PITH_F32, PITH_NONE, 8, 128, 0, false)
-PITHI_KNOWN(heads_b, false, PITHI_KNOWN_HEADS, PITH_BF16, PITH_NONE, 4, 128, 0, false)
-PITHI_KNOWN(heads_h, false, PITHI_KNOWN_HEADS, PITH_F16, PITH_NONE, 4, 128, 0, false)
-PITHI_KNOWN(columns_b, false, PITHI_KNOWN_COLUMNS, PITH_BF16, PITH_NONE, 4, 32, 0, false)
-PITHI_KNOWN(columns_h, false, PITHI_KNOWN_COLUMNS, PITH_F16, PITH_NONE, 4, 32, 0, false)
+PITHI_KNOWN(any, true, PITHI_KNOWN_WDIFF, PITH_NONE, PITH_NONE, 0, 0, 0, false, false)
+PITHI_KNOWN(wdiff_ff, false, PITHI_KNOWN_WDIFF, PITH_F32, PITH_F32, 4, 2048, 0, false, false)
+PITHI_KNOWN(wdiff_fb, false, PITHI_KNOWN_WDIFF, PITH_F32, PITH_BF16, 4, 2048, 0, false, false)
+PITHI_KNOWN(wdiff_bb, false, PITHI_KNOWN_WDIFF, PITH_BF16, PITH_BF16, 4, 2048, 0, false, false)
+PITHI_KNOWN(wdiff_ff_random, false, PITHI_KNOWN_WDIFF, PITH_F32, PITH_F32, 4, 2048, 0, false, true)
+PITHI_KNOWN(wdiff_fb_random, false, PITHI_KNOWN_WDIFF, PITH_F32, PITH_BF16, 4, 2048, 0, false, true)
+PITHI_KNOWN(wdiff_bb_random, false, PITHI_KNOWN_WDIFF, PITH_BF16, PITH_BF16, 4, 2048, 0, false,
+            true)
+PITHI_KNOWN(wdiff_to_f, false, PITHI_KNOWN_WDIFF, PITH_F32, PITH_F32, 4, 2048, 0, true, false)
+PITHI_KNOWN(wdiff_to_b, false, PITHI_KNOWN_WDIFF, PITH_BF16, PITH_BF16, 4, 2048, 0, true, false)
+PITHI_KNOWN(inter_f, false, PITHI_KNOWN_GRAD, PITH_F32, PITH_NONE, 4, 128, 32, false, false)
+PITHI_KNOWN(inter_b, false, PITHI_KNOWN_GRAD, PITH_BF16, PITH_NONE, 4, 128, 32, false, false)
+PITHI_KNOWN(inter_f_random, false, PITHI_KNOWN_GRAD, PITH_F32, PITH_NONE, 4, 128, 32, false, true)
+PITHI_KNOWN(inter_b_random, false, PITHI_KNOWN_GRAD, PITH_BF16, PITH_NONE, 4, 128, 32, false, true)
+PITHI_KNOWN(inter_to_f, false, PITHI_KNOWN_GRAD, PITH_F32, PITH_NONE, 4, 128, 32, true, false)
+PITHI_KNOWN(intra_f, false, PITHI_KNOWN_GRAD, PITH_F32, PITH_NONE, 8, 128, 32, false, false)
+PITHI_KNOWN(plain_f, false, PITHI_KNOWN_GRAD, PITH_F32, PITH_NONE, 8, 128, 0, false, false)
+PITHI_KNOWN(intra_to_f, false, PITHI_KNOWN_GRAD, PITH_F32, PITH_NONE, 8, 128, 32, true, false)
+PITHI_KNOWN(plain_to_f, false, PITHI_KNOWN_GRAD, PITH_F32, PITH_NONE, 8, 128, 0, true, false)
+PITHI_KNOWN(heads_b, false, PITHI_KNOWN_HEADS, PITH_BF16, PITH_NONE, 4, 128, 0, false, false)
+PITHI_KNOWN(heads_h, false, PITHI_KNOWN_HEADS, PITH_F16, PITH_NONE, 4, 128, 0, false, false)
+PITHI_KNOWN(columns_b, false, PITHI_KNOWN_COLUMNS, PITH_BF16, PITH_NONE, 4, 32, 0, false, false)
+PITHI_KNOWN(columns_h, false, PITHI_KNOWN_COLUMNS, PITH_F16, PITH_NONE, 4, 32, 0, false, false)
 #undef PITHI_KNOWN
 
 PITHI_INLINE bool pithi_known_pages(const struct pithi_known *k) {
     return k->form == PITHI_KNOWN_HEADS || k->form == PITHI_KNOWN_COLUMNS;
 }
 
-/* EACH(field of the plan p, its value) */
+/* EACH(field of the plan p, its value). reads: of the side that is read, where how frames are made
+ * does not matter. */
 #define PITHI_KNOWN_FIELDS(EACH, k)                                                            \
     EACH(dtype, (k)->dtype)                                                                    \
     EACH(base_dtype, (k)->base_dtype)                                                          \
@@ -62,10 +72,10 @@ PITHI_INLINE bool pithi_known_pages(const struct pithi_known *k) {
     EACH(device.set.bits, (uint8_t)(k)->bits)                                                  \
     EACH(device.set.scale_dtype, pithi_known_pages(k) ? (uint8_t)PITH_F16 : (uint8_t)PITH_F32) \
     EACH(device.set.asymmetric, pithi_known_pages(k))                                          \
-    EACH(device.set.stochastic, false)                                                         \
-    EACH(device.set.search, false)                                                             \
-    EACH(device.set.shrink, false)                                                             \
-    EACH(device.set.short_zero, false)                                                         \
+    EACH(device.set.stochastic, reads ? p->device.set.stochastic : (k)->random)                \
+    EACH(device.set.search, reads ? p->device.set.search : false)                              \
+    EACH(device.set.shrink, reads ? p->device.set.shrink : false)                              \
+    EACH(device.set.short_zero, reads ? p->device.set.short_zero : false)                      \
     EACH(device.set.codebook, 0)                                                               \
     EACH(device.rotation.order, (k)->order)                                                    \
     EACH(device.rotation.signs, 0)                                                             \
@@ -73,13 +83,14 @@ PITHI_INLINE bool pithi_known_pages(const struct pithi_known *k) {
     EACH(device.pages.rotated, false)                                                          \
     EACH(device.pages.outliers, false)                                                         \
     EACH(device.domain, (k)->form == PITHI_KNOWN_GRAD)                                         \
-    EACH(device.decay, 0)                                                                      \
-    EACH(device.antithetic, false)
+    EACH(device.decay, reads ? p->device.decay : 0)                                            \
+    EACH(device.antithetic, reads ? p->device.antithetic : false)
 
 /* Whether it holds of this side of the call. A tensor has the plan's dtype, if there is one. */
 PITHI_INLINE bool pithi_known_fits(const struct pithi_known *k, const struct pithi_gpu_call *a,
                                    const struct pithi_gpu_side *side) {
     const struct pithi_device_plan *const p = &side->plan;
+    const bool reads = side == &a->from;
     if (k->any) return true;
     if (k->add != a->add) return false;
     if ((side->items.tensor || side->items.tensors || a->paging.pairs) &&
@@ -95,6 +106,7 @@ PITHI_INLINE bool pithi_known_fits(const struct pithi_known *k, const struct pit
 PITHI_INLINE void pithi_known_put(const struct pithi_known *k, struct pithi_gpu_call *a,
                                   struct pithi_gpu_side *side) {
     struct pithi_device_plan *const p = &side->plan;
+    const bool reads = side == &a->from;
     if (k->any) return;
     a->add = k->add;
     side->items.dtype = k->dtype;

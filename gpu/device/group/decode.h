@@ -99,12 +99,21 @@ PITHI_LOCAL(pithi_decode_base, uint64_t tile) {
     }
 }
 
+/* t->base := the tensor as it lies there, which is to be added to. */
+PITHI_LOCAL(pithi_decode_held, uint64_t tile) {
+    const struct pithi_gpu_item *const it = &s->from;
+    const uint32_t width = pithi_width(a->from.items.dtype);
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const uint64_t e = pithi_unit_at(t, tile, u);
+        pithi_unit_fetch(pithi_tile_place(t, it->tensor + e * width, 16), width,
+                         pithi_tile_left(t, e, it->slot->count), t->base[u]);
+    }
+}
+
 /* v := what the tensor holds, plus v. */
-PITHI_DEVICE void pithi_decode_plus(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
-                                    uint64_t e, uint32_t n, uint32_t v[8]) {
-    const uint32_t dtype = a->from.items.dtype;
+PITHI_DEVICE void pithi_decode_plus(uint32_t dtype, const uint32_t raw[8], uint32_t v[8]) {
     uint32_t held[PITHI_UNIT];
-    pithi_unit_load(it->tensor + e * pithi_width(dtype), dtype, n, held);
+    pithi_unit_read(dtype, raw, held);
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
         const uint32_t x = pithi_unit_round(PITH_F32, v[k]);
         v[k] = pithi_bits(pithi_float(held[k]) + pithi_float(x));
@@ -137,7 +146,7 @@ PITHI_LOCAL(pithi_decode_values, uint64_t tile, bool sums) {
         }
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) v[k] = pithi_bits(t->x[u][k]);
         if (a->from.plan.ranges && (sums || a->add)) pithi_exempt_sum(a, it, e, n, v);
-        if (a->add) pithi_decode_plus(a, it, e, n, v);
+        if (a->add) pithi_decode_plus(a->from.items.dtype, t->base[u], v);
         pithi_decode_store(a, it, t, e, v);
         if (a->from.plan.ranges && !sums && !a->add) pithi_decode_exempt(a, it, e);
     }
@@ -234,6 +243,7 @@ PITHI_DEVICE void pithi_decode_tile(const struct pithi_gpu_call *a, struct pithi
     const bool early = a->from.plan.base_dtype != PITH_F32; /* else registers do not suffice */
     PITHI_STEP(pithi_tile_whole, whole);
     if (based && early) PITHI_STEP(pithi_decode_base, tile);
+    if (!based && a->add) PITHI_STEP(pithi_decode_held, tile);
     PITHI_SUM(tile, false, sums);
     PITHI_UNROTATE(tile);
     if (a->scale != 1.0f) PITHI_STEP(pithi_scale_sum, tile);

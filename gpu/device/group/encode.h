@@ -192,23 +192,37 @@ PITHI_DEVICE void pithi_encode_fade(const struct pithi_gpu_call *a, const struct
     pithi_unit_put(after, 4, n, faded);
 }
 
+/* The code of x by 16 random bits, lifted; of a group without codes any. As pithi_group_quantize,
+ * which clamps last: these bits given, rounding is monotone and leaves integers as they are. */
+PITHI_DEVICE float pithi_encode_randomly(const struct pithi_group_setting *set, float x,
+                                         float reciprocal, uint32_t random16) {
+    const float most = (float)pithi_group_levels(set);
+    const float v = pithi_smaller(pithi_larger(x * reciprocal, -most), most); /* NaN: -most */
+    const uint32_t t = (uint32_t)pithi_floor(v * 65536.0f) + (1u << 25) + 65535u - random16;
+    return pithi_float(pithi_bits(PITHI_LIFT) + (t >> 16) - (1u << 9));
+}
+
+/* codes := those of the unit x at e, rounded at random. */
+PITHI_DEVICE void pithi_encode_draw(const struct pithi_group_setting *set,
+                                    const struct pithi_random *random, uint64_t e, float reciprocal,
+                                    const float x[8], float codes[8]) {
+    uint32_t words[4];
+    pithi_philox(random, e / 8, words);
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) codes[k] =
+        pithi_encode_randomly(set, x[k], reciprocal, pithi_random_pick(random, words, k));
+}
+
 /* codes := those of x, each lifted; of groups without codes anything. */
 PITHI_DEVICE void pithi_encode_quantize(const struct pithi_device_plan *p,
                                         const struct pithi_random *random, uint64_t e,
                                         float reciprocal, const float x[8], float codes[8]) {
     const struct pithi_group_setting *const set = &p->device.set;
-    uint32_t words[4];
-    if (!set->stochastic) {
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) codes[k] =
-            pithi_group_lifted(set, x[k], reciprocal);
+    if (set->stochastic) {
+        pithi_encode_draw(set, random, e, reciprocal, x, codes);
         return;
     }
-    pithi_philox(random, e / 8, words);
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-        const uint32_t r = pithi_random_pick(random, words, k);
-        codes[k] =
-            pithi_lift(reciprocal == 0 ? 0 : (float)pithi_group_quantize(set, x[k], reciprocal, r));
-    }
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) codes[k] =
+        pithi_group_lifted(set, x[k], reciprocal);
 }
 
 PITHI_PHASE(pithi_encode_codes, uint64_t segment, uint64_t tile) {
@@ -244,11 +258,18 @@ PITHI_PHASE(pithi_encode_codes, uint64_t segment, uint64_t tile) {
 PITHI_LOCAL(pithi_whole_codes, uint64_t tile) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const uint32_t bits = p->device.set.bits;
+    struct pithi_random random = {0, 0, 0, 0};
+    if (p->device.set.stochastic) random = pithi_item_random(a, &s->to);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const float reciprocal = pithi_whole_step(t, u, 0);
         float codes[PITHI_UNIT];
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) codes[k] =
-            pithi_whole_lifted(t->x[u][k], reciprocal);
+        if (p->device.set.stochastic) {
+            pithi_encode_draw(&p->device.set, &random, pithi_unit_at(t, tile, u), reciprocal,
+                              t->x[u], codes);
+        } else {
+            PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) codes[k] =
+                pithi_whole_lifted(t->x[u][k], reciprocal);
+        }
         const uint64_t word =
             reciprocal == 0 ? 0 : pithi_unit_pack(codes, bits, pithi_unit_half(&p->device.set));
         pithi_unit_put_codes(
