@@ -30,7 +30,8 @@ static uint32_t probe(void) {
         features |= PITH_CPU_AVX2;
     if (features && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni"))
+        __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2") &&
+        __builtin_cpu_supports("avx512bitalg") && __builtin_cpu_supports("gfni"))
         features |= PITH_CPU_AVX512;
 #elif defined(__aarch64__)
     features |= PITH_CPU_NEON;

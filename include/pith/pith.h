@@ -235,7 +235,7 @@ typedef struct pith_env {
 
 enum {
     PITH_CPU_AVX2 = 0x1,   /* AVX2, BMI2, F16C */
-    PITH_CPU_AVX512 = 0x2, /* AVX-512 F, BW, VL, DQ, VBMI, GFNI; implies AVX2 */
+    PITH_CPU_AVX512 = 0x2, /* AVX-512 F, BW, VL, DQ, VBMI, VBMI2, BITALG, GFNI; implies AVX2 */
     PITH_CPU_NEON = 0x4,
     PITH_CPU_SCALAR = 0x40000000 /* no feature at all */
 };

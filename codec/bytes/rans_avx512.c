@@ -1,0 +1,474 @@
+/* rans_avx512.c - rANS strings for AVX-512 (VBMI, VBMI2, BITALG): all tables in registers.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <immintrin.h>
+#include <string.h>
+
+#include "codec.h"
+
+/* 32 states are two vectors of 16-bit lanes, the low and the high halves, and lane j belongs to
+ * state j. Vectors of 8 or 16 states leave lanes unused. */
+enum { LANES = 32, VECTORS_MOST = PITHI_RANS_STATES_MOST / LANES };
+
+struct states {
+    __m512i low[VECTORS_MOST], high[VECTORS_MOST];
+};
+
+static inline __m512i all(unsigned x) { return _mm512_set1_epi16((short)x); }
+
+static inline __m512i load(const void *from) { return _mm512_loadu_si512(from); }
+
+static void states_load(struct states *x, const uint32_t *state, unsigned count) {
+    uint16_t low[PITHI_RANS_STATES_MOST] = {0}, high[PITHI_RANS_STATES_MOST] = {0};
+    for (unsigned j = 0; j < count; j++) {
+        low[j] = (uint16_t)state[j];
+        high[j] = (uint16_t)(state[j] >> 16);
+    }
+    for (unsigned v = 0; v < VECTORS_MOST; v++) {
+        x->low[v] = load(low + LANES * v);
+        x->high[v] = load(high + LANES * v);
+    }
+}
+
+static void states_store(const struct states *x, uint32_t *state, unsigned count) {
+    uint16_t low[PITHI_RANS_STATES_MOST], high[PITHI_RANS_STATES_MOST];
+    for (unsigned v = 0; v < VECTORS_MOST; v++) {
+        _mm512_storeu_si512(low + LANES * v, x->low[v]);
+        _mm512_storeu_si512(high + LANES * v, x->high[v]);
+    }
+    for (unsigned j = 0; j < count; j++) state[j] = low[j] | (uint32_t)high[j] << 16;
+}
+
+/* ---- Tables of bytes -------------------------------------------------------------------------
+ * Tables of 64 to 512 bytes, looked up by 64 lanes at once. */
+
+struct bytes {
+    __m512i part[8];
+};
+
+static inline struct bytes bytes_of(const uint8_t *from, unsigned size) {
+    struct bytes t;
+    for (unsigned k = 0; k < size / 64; k++) t.part[k] = load(from + 64 * k);
+    return t;
+}
+
+/* An index has as many bits as the table needs; higher ones are ignored, but bit 8 is a lane of
+ * `above`. */
+static inline __m512i look_up(const struct bytes *t, unsigned size, __m512i index,
+                              __mmask64 above) {
+    if (size == 64) return _mm512_permutexvar_epi8(index, t->part[0]);
+    if (size == 128) return _mm512_permutex2var_epi8(t->part[0], index, t->part[1]);
+    const __mmask64 upper = _mm512_movepi8_mask(index);
+    __m512i x =
+        _mm512_mask_blend_epi8(upper, _mm512_permutex2var_epi8(t->part[0], index, t->part[1]),
+                               _mm512_permutex2var_epi8(t->part[2], index, t->part[3]));
+    if (size == 256) return x;
+    return _mm512_mask_blend_epi8(
+        above, x,
+        _mm512_mask_blend_epi8(upper, _mm512_permutex2var_epi8(t->part[4], index, t->part[5]),
+                               _mm512_permutex2var_epi8(t->part[6], index, t->part[7])));
+}
+
+/* Two vectors of 16-bit lanes below 256 become one of bytes, and back; in each 128 bits lie eight
+ * of either. */
+static inline __m512i narrow(__m512i a, __m512i b) { return _mm512_packus_epi16(a, b); }
+
+static inline __m512i in_order(__m512i bytes) {
+    return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), bytes);
+}
+
+static inline __m512i out_of_order(__m512i bytes) {
+    return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), bytes);
+}
+
+static inline void widen(__m512i to[2], __m512i low, __m512i high) {
+    to[0] = _mm512_unpacklo_epi8(low, high);
+    to[1] = _mm512_unpackhi_epi8(low, high);
+}
+
+/* ---- Decode ----------------------------------------------------------------------------------
+ * A state 2^16 high + low becomes f floor(x / 2^12) + k = F high + c, F being 16 f and
+ * c = f floor(low / 2^12) + k below 2^16. */
+
+enum { F_SHIFT = 4, BUCKETS_MOST = 256 };
+
+/* Tables of 32 buckets are of 16-bit lanes; else those of the second symbol follow. `end` is the
+ * first slot of the second symbol, counted in 1/16, and 2^16-1 for 2^16. */
+struct buckets {
+    __m512i end, factor[2], bias[2];
+    struct bytes split, symbol, factors[2], biases[2];
+};
+
+static void buckets_of(struct buckets *b, const struct pithi_rans_decoder *t) {
+    const unsigned count = PITHI_RANS_SLOTS >> t->log2_width;
+    uint8_t split[BUCKETS_MOST] = {0}, symbol[2 * BUCKETS_MOST] = {0};
+    uint8_t factors[2][2 * BUCKETS_MOST] = {{0}}, biases[2][2 * BUCKETS_MOST] = {{0}};
+    uint16_t end[LANES] = {0}, factor[2][LANES] = {{0}}, bias[2][LANES] = {{0}};
+    for (unsigned j = 0; j < count; j++) {
+        const struct pithi_rans_bucket *const from = &t->bucket[j];
+        split[j] = (uint8_t)from->split;
+        for (unsigned k = 0; k < 2; k++) {
+            const unsigned f = (unsigned)from->frequency[k] << F_SHIFT;
+            symbol[j + k * count] = from->symbol[k];
+            factors[0][j + k * count] = (uint8_t)f;
+            factors[1][j + k * count] = (uint8_t)(f >> 8);
+            biases[0][j + k * count] = (uint8_t)from->bias[k];
+            biases[1][j + k * count] = (uint8_t)(from->bias[k] >> 8);
+            if (count > LANES) continue;
+            factor[k][j] = (uint16_t)f;
+            bias[k][j] = from->bias[k];
+        }
+        if (count > LANES) continue;
+        const unsigned at = ((j << t->log2_width) + from->split) << F_SHIFT;
+        end[j] = (uint16_t)(at < 65536 ? at : 65535);
+    }
+    b->split = bytes_of(split, BUCKETS_MOST);
+    b->symbol = bytes_of(symbol, 2 * BUCKETS_MOST);
+    for (unsigned k = 0; k < 2; k++) {
+        b->factors[k] = bytes_of(factors[k], 2 * BUCKETS_MOST);
+        b->biases[k] = bytes_of(biases[k], 2 * BUCKETS_MOST);
+    }
+    b->end = load(end);
+    for (unsigned k = 0; k < 2; k++) {
+        b->factor[k] = load(factor[k]);
+        b->bias[k] = load(bias[k]);
+    }
+}
+
+/* What 64 states look up: their symbols, F, and the bias. */
+struct found {
+    __m512i symbol, factor[2], bias[2];
+};
+
+static inline struct found find_in_32(const struct buckets *b, const __m512i low[2],
+                                      unsigned vectors) {
+    struct found found;
+    __m512i index[2];
+    for (unsigned h = 0; h < vectors; h++) {
+        const __m512i slot = _mm512_slli_epi16(low[h], 4);
+        const __m512i bucket = _mm512_srli_epi16(slot, 11);
+        const __mmask32 second =
+            _mm512_cmpge_epu16_mask(slot, _mm512_permutexvar_epi16(bucket, b->end));
+        index[h] = _mm512_mask_add_epi16(bucket, second, bucket, all(LANES));
+        found.factor[h] = _mm512_permutex2var_epi16(b->factor[0], index[h], b->factor[1]);
+        found.bias[h] = _mm512_permutex2var_epi16(b->bias[0], index[h], b->bias[1]);
+    }
+    const __m512i bytes = narrow(index[0], index[vectors - 1]);
+    found.symbol = in_order(look_up(&b->symbol, 64, bytes, 0));
+    return found;
+}
+
+static inline struct found find_in(const struct buckets *b, unsigned log2_buckets,
+                                   const __m512i low[2]) {
+    struct found found;
+    __m512i at[2], inside[2];
+    const unsigned log2_width = PITHI_RANS_LOG2_SLOTS - log2_buckets, buckets = 1u << log2_buckets;
+    for (unsigned h = 0; h < 2; h++) {
+        at[h] = _mm512_and_si512(_mm512_srli_epi32(low[h], log2_width), all(buckets - 1));
+        inside[h] = _mm512_and_si512(low[h], all((1u << log2_width) - 1));
+    }
+    __m512i index = narrow(at[0], at[1]);
+    const __mmask64 second =
+        _mm512_cmpge_epu8_mask(narrow(inside[0], inside[1]), look_up(&b->split, buckets, index, 0));
+    if (buckets < 256)
+        index = _mm512_mask_add_epi8(index, second, index, _mm512_set1_epi8((char)buckets));
+    found.symbol = in_order(look_up(&b->symbol, 2 * buckets, index, second));
+    widen(found.factor, look_up(&b->factors[0], 2 * buckets, index, second),
+          look_up(&b->factors[1], 2 * buckets, index, second));
+    widen(found.bias, look_up(&b->biases[0], 2 * buckets, index, second),
+          look_up(&b->biases[1], 2 * buckets, index, second));
+    return found;
+}
+
+/* Takes the next words for those of the lanes `used` whose state is below 2^16. */
+static inline void advance(__m512i *low, __m512i *high, __m512i factor, __m512i bias,
+                           __mmask32 used, const uint8_t **words) {
+    const __m512i slot = _mm512_and_si512(*low, all(PITHI_RANS_SLOTS - 1));
+    const __m512i rest = _mm512_andnot_si512(all(PITHI_RANS_SLOTS - 1), *low);
+    const __m512i c =
+        _mm512_add_epi16(_mm512_mulhi_epu16(factor, rest), _mm512_add_epi16(slot, bias));
+    const __m512i top = _mm512_mulhi_epu16(factor, *high);
+    const __m512i sum = _mm512_add_epi16(_mm512_mullo_epi16(factor, *high), c);
+    const __mmask32 carry = _mm512_cmplt_epu16_mask(sum, c);
+    const __mmask32 below =
+        _mm512_mask_cmpge_epu16_mask(_mm512_mask_testn_epi16_mask(used, top, top), sum, c);
+    *high = _mm512_mask_mov_epi16(_mm512_mask_add_epi16(top, carry, top, all(1)), below, sum);
+    *low = _mm512_mask_expand_epi16(sum, below, load(*words));
+    *words += 2 * (size_t)_mm_popcnt_u32(below);
+}
+
+/* Rows of symbols, one of each state, while there are words for all. Returns how many symbols. */
+static inline size_t decode_rows(const struct buckets *b, unsigned log2_buckets, unsigned vectors,
+                                 unsigned row, struct states *x, const uint8_t **words,
+                                 const uint8_t *end, uint8_t *dst, size_t n) {
+    const __mmask32 used = row < LANES ? (1u << row) - 1 : UINT32_MAX;
+    const size_t words_least = 2 * LANES * (size_t)vectors;
+    const unsigned pair = vectors < 2 ? 1 : 2;
+    size_t i = 0;
+    for (; n - i >= row && (size_t)(end - *words) >= words_least; i += row) {
+        for (unsigned v = 0; v < vectors; v += 2) {
+            const __m512i low[2] = {x->low[v], x->low[v + pair - 1]};
+            const struct found found =
+                log2_buckets == 5 ? find_in_32(b, low, pair) : find_in(b, log2_buckets, low);
+            if (row >= 64)
+                _mm512_storeu_si512(dst + i + LANES * v, found.symbol);
+            else
+                _mm512_mask_storeu_epi8(dst + i, used, found.symbol);
+            for (unsigned h = 0; h < pair; h++)
+                advance(&x->low[v + h], &x->high[v + h], found.factor[h], found.bias[h], used,
+                        words);
+        }
+    }
+    return i;
+}
+
+#define DECODE_ROWS(log2_buckets)                                                                \
+    static size_t decode_##log2_buckets(const struct buckets *b, unsigned row, struct states *x, \
+                                        const uint8_t **words, const uint8_t *end, uint8_t *dst, \
+                                        size_t n) {                                              \
+        if (row == 128) return decode_rows(b, log2_buckets, 4, 128, x, words, end, dst, n);      \
+        if (row == 64) return decode_rows(b, log2_buckets, 2, 64, x, words, end, dst, n);        \
+        return decode_rows(b, log2_buckets, 1, row, x, words, end, dst, n);                      \
+    }
+DECODE_ROWS(5)
+DECODE_ROWS(6)
+DECODE_ROWS(7)
+DECODE_ROWS(8)
+
+static const uint8_t *decode(const struct pithi_rans_decoder *t, uint32_t *state,
+                             unsigned log2_states, const uint8_t *words, const uint8_t *end,
+                             uint8_t *dst, size_t n) {
+    size_t done = 0;
+    if (log2_states >= 3 && n >= PITHI_RANS_SLOTS) { /* else making tables takes longer */
+        struct buckets b;
+        struct states x;
+        const unsigned row = 1u << log2_states;
+        buckets_of(&b, t);
+        states_load(&x, state, row);
+        switch (t->log2_width) {
+        case 7: done = decode_5(&b, row, &x, &words, end, dst, n); break;
+        case 6: done = decode_6(&b, row, &x, &words, end, dst, n); break;
+        case 5: done = decode_7(&b, row, &x, &words, end, dst, n); break;
+        default: done = decode_8(&b, row, &x, &words, end, dst, n);
+        }
+        states_store(&x, state, row);
+    }
+    return pithi_rans_decode_c(t, state, log2_states, words, end, dst + done, n - done);
+}
+
+/* ---- Encode ----------------------------------------------------------------------------------
+ * The slots of a symbol that fills no bucket are neighbours: slot k is its first slot + k. Those of
+ * the other, main symbols together are slots 0 .. 4095 less those of rare symbols. So number P of
+ * main symbols' slots is slot P + the slots of the rare symbols before, which a bit for each rare
+ * symbol tells, at the first P after it. */
+
+enum { BLOCK = 16, BLOCKS = PITHI_RANS_SLOTS / BLOCK, RARE = PITHI_RANS_SLOTS };
+
+/* By symbol: F, and its first P or RARE + its first slot. In 16-bit lanes for at most 64 symbols,
+ * else in bytes. By block of P: its bits, and how many there are before. By number of rare
+ * symbols: their slots. */
+struct symbols {
+    bool few;
+    __m512i factor[2], first[2];
+    struct bytes factors[2], firsts[2];
+    struct bytes bits[2], before, passed[2];
+};
+
+static void symbols_of(struct symbols *t, const struct pithi_rans_encoder *from) {
+    uint16_t factor[64] = {0}, first[64] = {0}, bits[BLOCKS] = {0};
+    uint8_t factors[2][256], firsts[2][256], block[2][BLOCKS], before[BLOCKS], passed[2][256];
+    unsigned least = 255, most = 0, kinds = 0, main = 0, rares = 0, slots = 0;
+    for (unsigned s = 0; s < 256; s++) {
+        if (!from->frequency[s]) continue;
+        kinds++;
+        most = s;
+        if (s < least) least = s;
+    }
+    unsigned width = PITHI_RANS_SLOTS / 32;
+    while (kinds > PITHI_RANS_SLOTS / width) width /= 2;
+    t->few = most - least < 64;
+    passed[0][0] = passed[1][0] = 0;
+    for (unsigned s = 0; s < 256; s++) {
+        const unsigned f = from->frequency[s];
+        unsigned at = main;
+        if (f >= width) {
+            main += f;
+        } else if (f) {
+            const unsigned slot = from->slot[from->start[s]], p = slot - slots;
+            at = RARE + slot;
+            bits[p / BLOCK] |= (uint16_t)(1u << p % BLOCK);
+            slots += f;
+            rares++;
+            passed[0][rares] = (uint8_t)slots;
+            passed[1][rares] = (uint8_t)(slots >> 8);
+        }
+        factors[0][s] = (uint8_t)(f << F_SHIFT);
+        factors[1][s] = (uint8_t)(f << F_SHIFT >> 8);
+        firsts[0][s] = (uint8_t)at;
+        firsts[1][s] = (uint8_t)(at >> 8);
+        if (!f) continue;
+        factor[s % 64] = (uint16_t)(f << F_SHIFT);
+        first[s % 64] = (uint16_t)at;
+    }
+    memset(passed[0] + rares + 1, 0, 255 - rares);
+    memset(passed[1] + rares + 1, 0, 255 - rares);
+    for (unsigned k = 0, count = 0; k < BLOCKS; k++) {
+        before[k] = (uint8_t)count;
+        block[0][k] = (uint8_t)bits[k];
+        block[1][k] = (uint8_t)(bits[k] >> 8);
+        count += (unsigned)_mm_popcnt_u32(bits[k]);
+    }
+    t->before = bytes_of(before, BLOCKS);
+    for (unsigned k = 0; k < 2; k++) {
+        t->factor[k] = load(factor + LANES * k);
+        t->first[k] = load(first + LANES * k);
+        t->factors[k] = bytes_of(factors[k], 256);
+        t->firsts[k] = bytes_of(firsts[k], 256);
+        t->bits[k] = bytes_of(block[k], BLOCKS);
+        t->passed[k] = bytes_of(passed[k], 256);
+    }
+}
+
+/* Looks up F and the first P of the symbols of 64 states. */
+static inline void find_64(const struct symbols *t, bool few, unsigned vectors, __mmask32 used,
+                           const uint8_t *src, __m512i factor[2], __m512i first[2]) {
+    if (few) {
+        for (unsigned h = 0; h < vectors; h++) {
+            const __m512i s = _mm512_cvtepu8_epi16(_mm256_maskz_loadu_epi8(used, src + LANES * h));
+            factor[h] = _mm512_permutex2var_epi16(t->factor[0], s, t->factor[1]);
+            first[h] = _mm512_permutex2var_epi16(t->first[0], s, t->first[1]);
+        }
+        return;
+    }
+    const __m512i s = out_of_order(
+        vectors == 2 ? load(src) : _mm512_zextsi256_si512(_mm256_maskz_loadu_epi8(used, src)));
+    widen(factor, look_up(&t->factors[0], 256, s, 0), look_up(&t->factors[1], 256, s, 0));
+    widen(first, look_up(&t->firsts[0], 256, s, 0), look_up(&t->firsts[1], 256, s, 0));
+}
+
+/* Stores the lanes of the mask, the last lane's last. */
+static inline uint8_t *store_words(__m512i x, __mmask32 mask, uint8_t *end) {
+    static const uint16_t turn[2 * LANES] = {
+        0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
+        22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11,
+        12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
+    const size_t count = (size_t)_mm_popcnt_u32(mask);
+    x = _mm512_permutexvar_epi16(load(turn + count), _mm512_maskz_compress_epi16(mask, x));
+    _mm512_storeu_si512(end - 2 * LANES, x);
+    return end - 2 * count;
+}
+
+/* Makes of states x, below 2^20 f, 2^12 floor(x / f), and returns x % f. A quotient rounded down
+ * twice is at most 1 too small, since it is below 2^20. */
+static inline __m512i divide(__m512i *low, __m512i *high, __m512i f) {
+    enum { DOWN = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC };
+    const __mmask32 odd = 0xAAAAAAAA;
+    const __m512i even_x = _mm512_mask_mov_epi16(*low, odd, _mm512_slli_epi32(*high, 16));
+    const __m512i odd_x = _mm512_mask_mov_epi16(_mm512_srli_epi32(*low, 16), odd, *high);
+    const __m512 even_f = _mm512_cvtepi32_ps(_mm512_and_si512(f, _mm512_set1_epi32(0xFFFF)));
+    const __m512 odd_f = _mm512_cvtepi32_ps(_mm512_srli_epi32(f, 16));
+    const __m512i even_q = _mm512_cvttps_epu32(
+        _mm512_div_round_ps(_mm512_cvt_roundepu32_ps(even_x, DOWN), even_f, DOWN));
+    const __m512i odd_q = _mm512_cvttps_epu32(
+        _mm512_div_round_ps(_mm512_cvt_roundepu32_ps(odd_x, DOWN), odd_f, DOWN));
+    const __m512i q = _mm512_mask_mov_epi16(even_q, odd, _mm512_slli_epi32(odd_q, 16));
+    const __m512i k = _mm512_sub_epi16(*low, _mm512_mullo_epi16(q, f));
+    const __mmask32 above = _mm512_cmpge_epu16_mask(k, f);
+    *low = _mm512_mask_mov_epi16(_mm512_slli_epi32(even_q, 12), odd, _mm512_slli_epi32(odd_q, 28));
+    *high = _mm512_mask_mov_epi16(_mm512_srli_epi32(even_q, 4), odd, _mm512_slli_epi32(odd_q, 12));
+    *low = _mm512_mask_add_epi16(*low, above, *low, all(PITHI_RANS_SLOTS));
+    const __mmask32 carry = _mm512_mask_testn_epi16_mask(above, *low, *low);
+    *high = _mm512_mask_add_epi16(*high, carry, *high, all(1));
+    return _mm512_min_epu16(k, _mm512_sub_epi16(k, f));
+}
+
+/* Makes slots of numbers P. */
+static inline void slots_of(const struct symbols *t, unsigned passed, __m512i p[2],
+                            const __m512i first[2]) {
+    const __m512i block = narrow(_mm512_srli_epi16(p[0], 4), _mm512_srli_epi16(p[1], 4));
+    const __m512i inside =
+        narrow(_mm512_and_si512(p[0], all(BLOCK - 1)), _mm512_and_si512(p[1], all(BLOCK - 1)));
+    const __m512i up_to[2] = {_mm512_broadcast_i32x4(_mm_setr_epi8(1, 3, 7, 15, 31, 63, 127, -1, -1,
+                                                                   -1, -1, -1, -1, -1, -1, -1)),
+                              _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 3, 7,
+                                                                   15, 31, 63, 127, -1))};
+    __m512i rares = look_up(&t->before, BLOCKS, block, 0);
+    for (unsigned k = 0; k < 2; k++) {
+        const __m512i bits = look_up(&t->bits[k], BLOCKS, block, 0);
+        rares = _mm512_add_epi8(rares, _mm512_popcnt_epi8(_mm512_and_si512(
+                                           bits, _mm512_shuffle_epi8(up_to[k], inside))));
+    }
+    __m512i slots[2];
+    widen(slots, look_up(&t->passed[0], passed, rares, 0),
+          look_up(&t->passed[1], passed, rares, 0));
+    for (unsigned h = 0; h < 2; h++)
+        p[h] = _mm512_mask_add_epi16(p[h], _mm512_cmplt_epu16_mask(first[h], all(RARE)), p[h],
+                                     slots[h]);
+}
+
+/* Encodes a row, one symbol of each state, in passes whose operations do not wait for each other.
+ */
+static inline uint8_t *encode_row(const struct symbols *t, bool few, unsigned passed,
+                                  unsigned vectors, __mmask32 used, struct states *x,
+                                  const uint8_t *src, uint8_t *end) {
+    __m512i factor[VECTORS_MOST], first[VECTORS_MOST], p[VECTORS_MOST];
+    for (unsigned v = 0; v < vectors; v += 2)
+        find_64(t, few, vectors < 2 ? 1 : 2, used, src + LANES * v, factor + v, first + v);
+    for (unsigned v = vectors; v--;) {
+        const __mmask32 full = _mm512_mask_cmpge_epu16_mask(used, x->high[v], factor[v]);
+        end = store_words(x->low[v], full, end);
+        x->low[v] = _mm512_mask_mov_epi16(x->low[v], full, x->high[v]);
+        x->high[v] = _mm512_mask_mov_epi16(x->high[v], full, _mm512_setzero_si512());
+    }
+    for (unsigned v = 0; v < vectors; v++) {
+        const __m512i f = _mm512_srli_epi16(factor[v], F_SHIFT);
+        p[v] = _mm512_add_epi16(first[v], divide(&x->low[v], &x->high[v], f));
+    }
+    if (vectors < 2) p[1] = first[1] = p[0];
+    for (unsigned v = 0; v < vectors; v += 2) slots_of(t, passed, p + v, first + v);
+    for (unsigned v = 0; v < vectors; v++)
+        x->low[v] = _mm512_or_si512(x->low[v], _mm512_and_si512(p[v], all(PITHI_RANS_SLOTS - 1)));
+    return end;
+}
+
+/* Rows of symbols, the last first, while there is space for a word of each. Returns how many
+ * symbols are left. */
+static inline size_t encode_rows(const struct symbols *t, bool few, unsigned passed,
+                                 unsigned vectors, unsigned row, struct states *x,
+                                 const uint8_t *src, size_t n, uint8_t *begin, uint8_t **end) {
+    const __mmask32 used = row < LANES ? (1u << row) - 1 : UINT32_MAX;
+    const size_t space_least = 2 * LANES * (size_t)vectors;
+    for (; n >= row && (size_t)(*end - begin) >= space_least; n -= row)
+        *end = encode_row(t, few, passed, vectors, used, x, src + n - row, *end);
+    return n;
+}
+
+static uint8_t *encode(const struct pithi_rans_encoder *from, const uint8_t *src, size_t n,
+                       unsigned log2_states, uint32_t *state, uint8_t *begin, uint8_t *end) {
+    if (log2_states >= 3) {
+        struct symbols t;
+        struct states x;
+        const unsigned row = 1u << log2_states;
+        const size_t last = n & (row - 1);
+        end = pithi_rans_encode_c(from, src + n - last, last, log2_states, state, begin, end);
+        if (!end) return NULL;
+        n -= last;
+        symbols_of(&t, from);
+        states_load(&x, state, row);
+        if (row == 64 && t.few)
+            n = encode_rows(&t, true, 64, 2, 64, &x, src, n, begin, &end);
+        else if (row == 64)
+            n = encode_rows(&t, false, 256, 2, 64, &x, src, n, begin, &end);
+        else if (row == 128)
+            n = encode_rows(&t, false, 256, 4, 128, &x, src, n, begin, &end);
+        else
+            n = encode_rows(&t, false, 256, 1, row, &x, src, n, begin, &end);
+        states_store(&x, state, row);
+    }
+    return pithi_rans_encode_c(from, src, n, log2_states, state, begin, end);
+}
+
+void pithi_rans_bind_avx512(struct pithi_kernels *k);
+void pithi_rans_bind_avx512(struct pithi_kernels *k) {
+    k->rans_encode = encode;
+    k->rans_decode = decode;
+}
