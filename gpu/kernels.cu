@@ -16,14 +16,21 @@
 /* Returns the teams of a processor: without a number ptxas aims at one of its own, and spills for
  * it. */
 static constexpr int teams_of(int kernel) {
+    if (kernel >= PITHI_GPU_trellis_paged_encode && kernel <= PITHI_GPU_trellis_pairs_decode)
+        return 3;
     return kernel == PITHI_GPU_encode_raw || kernel == PITHI_GPU_decode_raw ? 4 : 2;
 }
 #define PITH_GPU_KERNEL(family, name) \
     PITHI_IF_##family(KERNEL(name, false, teams_of(PITHI_GPU_##name)))
 /* Special kernels fit into the registers of three teams a processor, the number that hides the
  * latency of memory. General ones would not. */
+#ifdef PITHI_GPU_trellis
+static constexpr int special_teams = 4; /* these need few */
+#else
+static constexpr int special_teams = 3;
+#endif
 #define PITH_GPU_SPECIAL(family, body, from, to) \
-    PITHI_IF_##family(KERNEL(body##_##from##_##to, true, 3))
+    PITHI_IF_##family(KERNEL(body##_##from##_##to, true, special_teams))
 #include "kernels.def"
 #undef PITH_GPU_KERNEL
 

@@ -15,6 +15,7 @@
 enum pithi_known_form {
     PITHI_KNOWN_WDIFF,
     PITHI_KNOWN_GRAD,
+    PITHI_KNOWN_PATHS, /* of grad, through trellises */
     PITHI_KNOWN_HEADS,
     PITHI_KNOWN_COLUMNS
 };
@@ -49,6 +50,8 @@ PITHI_KNOWN(intra_f, false, PITHI_KNOWN_GRAD, PITH_F32, PITH_NONE, 8, 128, 32, f
 PITHI_KNOWN(plain_f, false, PITHI_KNOWN_GRAD, PITH_F32, PITH_NONE, 8, 128, 0, false, false)
 PITHI_KNOWN(intra_to_f, false, PITHI_KNOWN_GRAD, PITH_F32, PITH_NONE, 8, 128, 32, true, false)
 PITHI_KNOWN(plain_to_f, false, PITHI_KNOWN_GRAD, PITH_F32, PITH_NONE, 8, 128, 0, true, false)
+PITHI_KNOWN(paths_f, false, PITHI_KNOWN_PATHS, PITH_F32, PITH_NONE, 4, 128, 32, false, false)
+PITHI_KNOWN(paths2_f, false, PITHI_KNOWN_PATHS, PITH_F32, PITH_NONE, 2, 128, 32, false, false)
 PITHI_KNOWN(heads_b, false, PITHI_KNOWN_HEADS, PITH_BF16, PITH_NONE, 4, 128, 0, false, false)
 PITHI_KNOWN(heads_h, false, PITHI_KNOWN_HEADS, PITH_F16, PITH_NONE, 4, 128, 0, false, false)
 PITHI_KNOWN(columns_b, false, PITHI_KNOWN_COLUMNS, PITH_BF16, PITH_NONE, 4, 32, 0, false, false)
@@ -76,13 +79,13 @@ PITHI_INLINE bool pithi_known_pages(const struct pithi_known *k) {
     EACH(device.set.search, reads ? p->device.set.search : false)                              \
     EACH(device.set.shrink, reads ? p->device.set.shrink : false)                              \
     EACH(device.set.short_zero, reads ? p->device.set.short_zero : false)                      \
-    EACH(device.set.codebook, 0)                                                               \
+    EACH(device.set.codebook, (k)->form == PITHI_KNOWN_PATHS ? PITHI_CODEBOOK_TRELLIS : 0)     \
     EACH(device.rotation.order, (k)->order)                                                    \
     EACH(device.rotation.signs, 0)                                                             \
     EACH(device.pages.channel, (k)->form == PITHI_KNOWN_COLUMNS)                               \
     EACH(device.pages.rotated, false)                                                          \
     EACH(device.pages.outliers, false)                                                         \
-    EACH(device.domain, (k)->form == PITHI_KNOWN_GRAD)                                         \
+    EACH(device.domain, (k)->form == PITHI_KNOWN_GRAD || (k)->form == PITHI_KNOWN_PATHS)       \
     EACH(device.decay, reads ? p->device.decay : 0)                                            \
     EACH(device.antithetic, reads ? p->device.antithetic : false)
 

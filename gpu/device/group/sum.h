@@ -83,7 +83,8 @@ PITHI_DEVICE bool pithi_frames_aligned(const struct pithi_gpu_call *a,
                                        const struct pithi_gpu_shared *s, bool sums) {
     const struct pithi_device_plan *const p = &a->from.plan;
     const uint32_t bits = p->device.set.bits;
-    if (p->device.kind != PITHI_DEVICE_groups || (bits != 4 && bits != 8)) return false;
+    const bool words = bits == 4 || bits == 8 || (bits == 2 && p->device.set.codebook);
+    if (p->device.kind != PITHI_DEVICE_groups || !words) return false;
     if (p->device.set.scale_dtype != PITH_F32 || 1u << p->block_log2 < PITHI_TILE) return false;
     return sums ? !s->apart : pithi_is_aligned(s->from.payload, 8);
 }

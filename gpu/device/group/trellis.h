@@ -173,7 +173,7 @@ PITHI_PHASE(pithi_trellis_put_codes, uint64_t segment, uint64_t tile) {
         pithi_put_quad(s->trellis.product + in_tile + 4, product[1]);
         pithi_put_quad(s->trellis.level + in_tile, levels);
         const struct pithi_gpu_spot spot = pithi_spot(p, it->form, it->slot->count, e);
-        pithi_unit_put_codes(it->payload + pithi_spot_codes(p, &spot), set->bits, n, codes);
+        pithi_trellis_put(it->payload + pithi_spot_codes(p, &spot), set->bits, n, codes);
     }
 }
 

@@ -27,6 +27,20 @@ PITHI_DEVICE bool pithi_trellis_begins(const struct pithi_group_setting *set, ui
     return !((uint32_t)e & (set->group - 1) & (PITHI_TRELLIS_SEQUENCE - 1));
 }
 
+/* A unit's codes. */
+PITHI_DEVICE uint32_t pithi_trellis_get(const uint8_t *codes, uint32_t bits, uint32_t n) {
+    if (n == PITHI_UNIT && bits == 2 && pithi_is_aligned(codes, 2))
+        return pithi_get_aligned16(codes);
+    return (uint32_t)pithi_unit_get_codes(codes, bits, n);
+}
+
+PITHI_DEVICE void pithi_trellis_put(uint8_t *codes, uint32_t bits, uint32_t n, uint32_t word) {
+    if (n == PITHI_UNIT && bits == 2 && pithi_is_aligned(codes, 2))
+        pithi_put_aligned16(codes, (uint16_t)word);
+    else
+        pithi_unit_put_codes(codes, bits, n, word);
+}
+
 /* The two bytes before a unit's codes; 0 where there are none in the sequence. */
 PITHI_DEVICE uint32_t pithi_trellis_before(const uint8_t *codes, bool begins) {
     if (begins) return 0;
@@ -77,9 +91,9 @@ PITHI_DEVICE void pithi_trellis_take(const struct pithi_gpu_call *a,
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         scale[u] = word[u] = before[u] = 0;
         if (!at[u].n) continue;
-        uint8_t *const codes = payload + at[u].codes;
+        uint8_t *const codes = pithi_tile_place(t, payload + at[u].codes, set->bits);
         scale[u] = pithi_unit_scale(payload + at[u].scale, set->scale_dtype);
-        word[u] = (uint32_t)pithi_unit_get_codes(codes, set->bits, at[u].n);
+        word[u] = pithi_trellis_get(codes, set->bits, at[u].n);
         before[u] = pithi_trellis_before(codes, begins[u]);
     }
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {

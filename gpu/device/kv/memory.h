@@ -90,6 +90,7 @@ struct pithi_gpu_paged {
     struct {
         struct pithi_trellis_tables tables;
         float other[PITHI_UNITS * PITHI_TEAM];
+        uint16_t count[PITHI_UNITS * PITHI_TEAM]; /* elements */
         uint8_t begin[PITHI_UNITS * PITHI_TEAM], chosen[PITHI_TILE / PITHI_UNIT];
     } paths;
 };

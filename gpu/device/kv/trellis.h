@@ -24,22 +24,35 @@ PITHI_DEVICE uint32_t pithi_paths_log2(const struct pithi_device_plan *p,
     return p->device.pages.channel ? pithi_trellis_log2(p->device.set.group) : g->log2 + 3;
 }
 
-/* A thread's unit of the groups in memory, of which the first is number `first` of the tile: number
- * of the group there; of the unit in the group; elements. */
+/* Room for groups. */
+PITHI_DEVICE uint32_t pithi_paths_most(const struct pithi_device_plan *p,
+                                       const struct pithi_gpu_page *g) {
+    return (uint32_t)PITHI_TILE >> pithi_paths_log2(p, g);
+}
+
+/* Elements of the groups in memory, of which the first is number `first` of the tile. */
+PITHI_PHASE(pithi_paths_count, uint32_t tile, uint32_t first) {
+    const struct pithi_device_plan *const p = &a->to.plan;
+    const struct pithi_gpu_page *const g = &s->paged.page;
+    const uint32_t groups = pithi_sought_groups(p, g);
+    for (uint32_t i = t->tid; i < pithi_paths_most(p, g); i += PITHI_TEAM)
+        s->paged.paths.count[i] =
+            (uint16_t)(i < groups ? pithi_sought_count(p, g, tile, first + i) : 0);
+}
+
+/* A thread's unit of the groups in memory: number of the group there; of the unit in the group;
+ * elements. */
 struct pithi_path_unit {
     uint32_t group, j, n;
 };
 PITHI_DEVICE struct pithi_path_unit pithi_paths_unit(const struct pithi_device_plan *p,
-                                                     const struct pithi_gpu_page *g,
-                                                     const struct pithi_gpu_thread *t,
-                                                     uint32_t tile, uint32_t first, uint32_t u) {
-    const uint32_t unit = u * PITHI_TEAM + t->tid, log2 = pithi_paths_log2(p, g) - 3;
+                                                     const struct pithi_gpu_paged *g,
+                                                     const struct pithi_gpu_thread *t, uint32_t u) {
+    const uint32_t unit = u * PITHI_TEAM + t->tid, log2 = pithi_paths_log2(p, &g->page) - 3;
     struct pithi_path_unit w;
     w.group = unit >> log2;
     w.j = unit & ((1u << log2) - 1);
-    const uint32_t count =
-        w.group < pithi_sought_groups(p, g) ? pithi_sought_count(p, g, tile, first + w.group) : 0;
-    w.n = pithi_unit_left(w.j * PITHI_UNIT, count);
+    w.n = pithi_unit_left(w.j * PITHI_UNIT, g->paths.count[w.group]);
     return w;
 }
 
@@ -49,9 +62,10 @@ PITHI_DEVICE float *pithi_paths_values(struct pithi_gpu_paged *g, const struct p
 }
 
 /* t->x := values in the team's memory, 0 behind a group's last. */
-PITHI_LOCAL(pithi_paths_load, uint32_t tile, uint32_t first) {
+PITHI_LOCAL(pithi_paths_load, uint32_t tile) {
+    (void)tile;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        const uint32_t n = pithi_paths_unit(&a->to.plan, &s->paged.page, t, tile, first, u).n;
+        const uint32_t n = pithi_paths_unit(&a->to.plan, &s->paged, t, u).n;
         const float *const from = s->paged.values + (u * PITHI_TEAM + t->tid) * PITHI_UNIT;
         const struct pithi_quad q[2] = {pithi_get_quad(from), pithi_get_quad(from + 4)};
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] =
@@ -80,20 +94,20 @@ PITHI_PHASE(pithi_paths_publish, uint32_t tile) {
 }
 
 /* s->paged.down := units, negative where groups were not decoded before. */
-PITHI_PHASE(pithi_paths_scales, uint32_t tile, uint32_t first) {
+PITHI_PHASE(pithi_paths_scales, uint32_t tile) {
+    (void)tile;
     const struct pithi_device_plan *const p = &a->to.plan;
     const uint32_t groups = pithi_sought_groups(p, &s->paged.page);
     const int top = pithi_trellis_of(&a->to)->top;
     for (uint32_t i = t->tid; i < groups; i += PITHI_TEAM)
         pithi_trellis_units(&p->device.set, top, pithi_page_dtype(p), s->paged.up[i],
-                            pithi_sought_count(p, &s->paged.page, tile, first + i),
-                            &s->paged.down[i], &s->paged.paths.other[i]);
+                            s->paged.paths.count[i], &s->paged.down[i], &s->paged.paths.other[i]);
 }
 
-PITHI_PHASE(pithi_paths_look, uint32_t tile, uint32_t first) {
+PITHI_PHASE(pithi_paths_look, uint32_t tile) {
+    (void)tile;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        const struct pithi_path_unit w =
-            pithi_paths_unit(&a->to.plan, &s->paged.page, t, tile, first, u);
+        const struct pithi_path_unit w = pithi_paths_unit(&a->to.plan, &s->paged, t, u);
         if (!w.n || w.j * PITHI_UNIT >= PITHI_TRELLIS_LOOK || !s->paged.down[w.group]) continue;
         const float unit = pithi_float(pithi_magnitude(s->paged.down[w.group]));
         bool levels = true;
@@ -109,16 +123,12 @@ PITHI_DEVICE float pithi_paths_by(const struct pithi_gpu_paged *g,
                                   const struct pithi_path_unit *w) {
     return w->n ? pithi_trellis_unit(g->down[w->group], g->paths.other[w->group]) : 0;
 }
-PITHI_DEVICE uint32_t pithi_paths_count(const struct pithi_device_plan *p,
-                                        const struct pithi_gpu_page *g) {
-    return PITHI_TILE >> pithi_paths_log2(p, g);
-}
-
-PITHI_PHASE(pithi_paths_put_words, uint32_t tile, uint32_t first) {
+PITHI_PHASE(pithi_paths_put_words, uint32_t tile) {
+    (void)tile;
     const struct pithi_device_plan *const p = &a->to.plan;
-    const uint32_t paths = pithi_paths_count(p, &s->paged.page);
+    const uint32_t paths = pithi_paths_most(p, &s->paged.page);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        const struct pithi_path_unit w = pithi_paths_unit(p, &s->paged.page, t, tile, first, u);
+        const struct pithi_path_unit w = pithi_paths_unit(p, &s->paged, t, u);
         const float unit = pithi_paths_by(&s->paged, &w);
         if (unit == 0) continue;
         pithi_put_quad(pithi_trellis_slot(s->paged.slot, paths, w.group, w.j),
@@ -126,17 +136,18 @@ PITHI_PHASE(pithi_paths_put_words, uint32_t tile, uint32_t first) {
     }
 }
 
-PITHI_PHASE(pithi_paths_find, uint32_t tile, uint32_t first) {
+PITHI_PHASE(pithi_paths_find, uint32_t tile) {
+    (void)tile;
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
     const uint32_t groups = pithi_sought_groups(p, g), log2 = pithi_paths_log2(p, g) - 3;
     struct pithi_trellis_path path;
     path.slot = s->paged.slot;
-    path.paths = pithi_paths_count(p, g);
+    path.paths = pithi_paths_most(p, g);
     path.mirrored = true;
     path.limits = false;
     for (path.path = t->tid; path.path < groups; path.path += PITHI_TEAM) {
-        path.count = pithi_sought_count(p, g, tile, first + path.path);
+        path.count = s->paged.paths.count[path.path];
         if (!path.count || !s->paged.down[path.path]) continue;
         const uint32_t last = pithi_trellis_forward(&s->paged.paths.tables, &path);
         s->paged.paths.begin[path.path] = (uint8_t)pithi_trellis_backward(
@@ -147,11 +158,12 @@ PITHI_PHASE(pithi_paths_find, uint32_t tile, uint32_t first) {
 /* ---- Codes -----------------------------------------------------------------------------------*/
 
 /* In place of values what sums are formed of; beside them levels, and codes below these. */
-PITHI_PHASE(pithi_paths_code, uint32_t tile, uint32_t first) {
+PITHI_PHASE(pithi_paths_code, uint32_t tile) {
+    (void)tile;
     const struct pithi_device_plan *const p = &a->to.plan;
     const uint32_t mask = (1u << p->device.set.bits) - 1;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        const struct pithi_path_unit w = pithi_paths_unit(p, &s->paged.page, t, tile, first, u);
+        const struct pithi_path_unit w = pithi_paths_unit(p, &s->paged, t, u);
         const float unit = pithi_paths_by(&s->paged, &w);
         struct pithi_quad product[2] = {{{0, 0, 0, 0}}, {{0, 0, 0, 0}}}, both = {{0, 0, 0, 0}};
         if (unit != 0) {
@@ -231,7 +243,7 @@ PITHI_LOCAL(pithi_heads_path_codes, uint32_t tile) {
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) word |=
             (both.word[k / 2] >> k % 2 * 16 & 15) << k * bits;
         word &= 0xFFFFFFFFu >> (32 - piece.n * bits);
-        pithi_unit_put_codes(g->codes + piece.codes, bits, piece.n, word);
+        pithi_trellis_put(g->codes + piece.codes, bits, piece.n, word);
     }
 }
 
@@ -248,7 +260,7 @@ PITHI_LOCAL(pithi_channels_path_codes, uint32_t row, uint32_t first) {
         if (!piece.n || column >= PITHI_TILE / group) continue;
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k < piece.n) word |=
             ((uint32_t)s->paged.both[(column + k) * group + token] & 15) << k * bits;
-        pithi_unit_put_codes(g->codes + piece.codes, bits, piece.n, word);
+        pithi_trellis_put(g->codes + piece.codes, bits, piece.n, word);
     }
 }
 
@@ -260,16 +272,16 @@ PITHI_DEVICE void pithi_paths_encode(const struct pithi_gpu_call *a, struct pith
                                      struct pithi_gpu_thread *t, struct pithi_team *team,
                                      uint32_t tile, uint32_t first) {
     const uint32_t end = first + pithi_sought_groups(&a->to.plan, &s->paged.page);
-    PITHI_STEP(pithi_paths_load, tile, first);
+    PITHI_STEP(pithi_paths_load, tile);
     PITHI_STEP(pithi_paths_largest, tile);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++)
         PITHI_WARP_MAX(kv.up[u], 1u << (pithi_paths_log2(&a->to.plan, &s->paged.page) - 3));
     PITHI_RUN(pithi_paths_publish, tile);
-    PITHI_RUN(pithi_paths_scales, tile, first);
-    PITHI_RUN(pithi_paths_look, tile, first);
-    PITHI_RUN(pithi_paths_put_words, tile, first);
-    PITHI_RUN(pithi_paths_find, tile, first);
-    PITHI_RUN(pithi_paths_code, tile, first);
+    PITHI_RUN(pithi_paths_scales, tile);
+    PITHI_RUN(pithi_paths_look, tile);
+    PITHI_RUN(pithi_paths_put_words, tile);
+    PITHI_RUN(pithi_paths_find, tile);
+    PITHI_RUN(pithi_paths_code, tile);
     for (uint32_t from = first; from < end; from += PITHI_TEAM / PITHI_LANES) {
         PITHI_STEP(pithi_sought_open, tile, first, from);
         PITHI_STEP(pithi_paths_add, tile);
@@ -286,6 +298,7 @@ PITHI_DEVICE void pithi_heads_paths(const struct pithi_gpu_call *a, struct pithi
                                     uint32_t tile) {
     PITHI_STEP(pithi_heads_load, tile);
     PITHI_PAGE_ROTATE(&a->to.plan, tile);
+    PITHI_STEP(pithi_paths_count, tile, 0);
     PITHI_RUN(pithi_heads_keep, tile);
     if (s->paged.page.outliers) pithi_page_outliers(a, s, t, team, tile);
     pithi_paths_encode(a, s, t, team, tile, 0);
@@ -300,6 +313,7 @@ PITHI_DEVICE void pithi_channels_paths(const struct pithi_gpu_call *a, struct pi
     const uint32_t step = PITHI_UNITS * s->paged.page.rows;
     PITHI_STEP(pithi_channels_open, &a->to.plan, tile);
     for (uint32_t first = 0; first < s->paged.page.lanes * PITHI_UNIT; first += band) {
+        PITHI_STEP(pithi_paths_count, tile, first);
         pithi_channels_fill(a, s, t, team, tokens, first);
         if (s->paged.page.outliers) pithi_page_outliers(a, s, t, team, tile);
         pithi_paths_encode(a, s, t, team, tile, first);
@@ -359,7 +373,7 @@ PITHI_LOCAL(pithi_heads_path_take, uint32_t tile) {
         if (!piece.n) continue;
         scale[u] = pithi_load(g->bytes + (uint64_t)(unit >> g->log2) * pithi_entry_bytes(set),
                               set->scale_dtype, 0);
-        word[u] = (uint32_t)pithi_unit_get_codes(codes, set->bits, piece.n);
+        word[u] = pithi_trellis_get(codes, set->bits, piece.n);
         before[u] = pithi_trellis_before(codes, !(unit & (g->lanes - 1)));
         t->read.poisoned += !(unit & (g->lanes - 1)) && pithi_nonfinite(scale[u]);
     }
@@ -385,7 +399,7 @@ PITHI_LOCAL(pithi_channels_path_take, uint32_t row) {
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] = 0;
         if (!piece.n) continue;
         PITHI_UNROLL for (uint32_t i = 0; i < 4; i++) if (i <= token) word[i] =
-            (uint32_t)pithi_unit_get_codes(codes - i * string, set->bits, piece.n);
+            pithi_trellis_get(codes - i * string, set->bits, piece.n);
         const uint32_t parity = word[0] ^ word[1] ^ word[3];
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
             const uint32_t at = k * set->bits;
