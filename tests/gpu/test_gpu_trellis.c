@@ -6,7 +6,7 @@
 
 static const char *const specs[] = {
     "wdiff:codebook=trellis,bits=2,group=16,block=16",
-    "wdiff:codebook=trellis,bits=2,group=4096",
+    "wdiff:codebook=trellis,bits=2,group=2048",
     "wdiff:codebook=trellis,bits=2,group=16384,scale_dtype=bf16",
     "wdiff:codebook=trellis,bits=3,group=512,block=512",
     "wdiff:codebook=trellis,bits=3,group=1024",

@@ -152,7 +152,8 @@ PITHI_DEVICE void pithi_trellis_keep(int32_t m[8], struct pithi_quad *to) {
  * farthest from it of the four, that is 3 (R - l)^2 and the square of what is third: above the limit
  * from R = 144 (2 bits) and 204 (3 bits) on, never with 4 bits. */
 PITHI_DEVICE bool pithi_trellis_limits(const struct pithi_group_setting *set) {
-    return set->bits == 2 ? set->group >= 4096 : set->bits == 3 && set->group >= 1024;
+    const int reach = pithi_trellis_reach(set->bits, set->group);
+    return (set->bits == 2 && reach >= 144) || (set->bits == 3 && reach >= 204);
 }
 
 /* A sequence of `count` values. */
