@@ -1,5 +1,5 @@
-/* test_gpu_trellis.c - trellis-coded groups on the device where paths are hard to find: long groups,
- * metrics at their limit, values that were decoded before.
+/* test_gpu_trellis.c - trellis-coded groups on the device where paths are hard to find: long
+ * groups, metrics at their limit, values that were decoded before.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "gen.h"
 #include "trip.h"

@@ -5,8 +5,8 @@
  * which tables are looked up by. A state's metric is a number whose low byte is the way to it: bit
  * k says whether step k of a unit came from the upper one of two states. So the least of two is
  * found with one comparison, equal ones by the newest bit, and a unit's last metrics say how every
- * state was reached in eight steps. As it says what was the lowest bit of a code three steps before,
- * the way is the codes' lowest bits.
+ * state was reached in eight steps. A bit of it is the lowest one of the code three steps before, so
+ * that the way is all that codes need besides their values.
  *
  * Metrics stay comparable when the same is taken off all: here the distance from the level of
  * subset 0 in each step, so that they need not be lowered. Only where a metric may get to the limit
@@ -148,9 +148,9 @@ PITHI_DEVICE void pithi_trellis_keep(int32_t m[8], struct pithi_quad *to) {
 
 /* Whether metrics may get to their limit in groups of this setting. A state is reached from the
  * best one of three steps before by three distances at most, and the least metric was 0 then, or
- * what one step can add to it. With values of R or less, the largest magnitude, and the level l
- * farthest from it of the four, that is 3 (R - l)^2 and the square of what is third: above the limit
- * from R = 144 (2 bits) and 204 (3 bits) on, never with 4 bits. */
+ * what one step can add to it. With values of R or less, what the largest magnitude becomes, and
+ * levels l and k for the first and the third of its four, that is 3 (R - l)^2 + (R - k)^2: above
+ * the limit from R = 144 (2 bits) and 204 (3 bits) on, never with 4 bits. */
 PITHI_DEVICE bool pithi_trellis_limits(const struct pithi_group_setting *set) {
     const int reach = pithi_trellis_reach(set->bits, set->group);
     return (set->bits == 2 && reach >= 144) || (set->bits == 3 && reach >= 204);
