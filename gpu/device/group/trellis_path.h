@@ -5,8 +5,8 @@
  * which tables are looked up by. A state's metric is a number whose low byte is the way to it: bit
  * k says whether step k of a unit came from the upper one of two states. So the least of two is
  * found with one comparison, equal ones by the newest bit, and a unit's last metrics say how every
- * state was reached in eight steps. A bit of it is the lowest one of the code three steps before, so
- * that the way is all that codes need besides their values.
+ * state was reached in eight steps. A bit of it is the lowest one of the code three steps before:
+ * the way is all that codes need besides their values.
  *
  * Metrics stay comparable when the same is taken off all: here the distance from the level of
  * subset 0 in each step, so that they need not be lowered. Only where a metric may get to the limit
