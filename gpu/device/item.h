@@ -206,6 +206,14 @@ PITHI_DEVICE uint8_t *pithi_item_stream(const struct pithi_gpu_item *it) {
 /* How the bytes of a header differ from the table's. */
 enum { PITHI_HEADER_SAME, PITHI_HEADER_FREE, PITHI_HEADER_OTHER }; /* FREE: where frames may */
 
+/* Of a frame whose header is whole, and of the plan's codec: whether its revision is known. */
+PITHI_DEVICE int32_t pithi_header_revision(const struct pithi_device_plan *p, const uint8_t *head,
+                                           const uint8_t *mine) {
+    if (head[PITHI_AT_CODEC] != mine[PITHI_AT_CODEC]) return PITH_OK;
+    if (head[PITHI_AT_REVISION] > p->device.free_keys.revision) return PITH_ERR_NEWER;
+    return head[PITHI_AT_REVISION] == 0 ? PITH_ERR_CORRUPT : PITH_OK;
+}
+
 /* The check of the header of a located item's frame, but for its stream; sets kind, form and
  * payload. head: the frame's first bytes, wherever they are. differs: how they differ from those of
  * both forms, 0 behind the frame's end; NULL: not known yet. The table's own headers are right. */
@@ -217,7 +225,8 @@ PITHI_DEVICE int32_t pithi_header_judge(const struct pithi_device_plan *p, uint6
         if (differs[it->kind] == PITHI_HEADER_SAME && length >= it->form->header_bytes)
             return PITH_OK;
     }
-    const int32_t start = pithi_header_start(head, it->table + it->slot->form[0].header, length);
+    const uint8_t *const mine = it->table + it->slot->form[0].header;
+    const int32_t start = pithi_header_start(head, mine, length);
     if (start != PITH_OK) return start;
     pithi_item_kind(p, it, head);
     const bool wide = head[PITHI_AT_FLAGS] & PITHI_FLAG_WIDE;
@@ -227,13 +236,13 @@ PITHI_DEVICE int32_t pithi_header_judge(const struct pithi_device_plan *p, uint6
     if (length < fixed + sections) return PITH_ERR_TRUNCATED;
     if (pithi_header_hash(head, fixed, fixed + sections) != pithi_get64(head + fixed - 8))
         return PITH_ERR_CHECKSUM;
+    const int32_t revision = pithi_header_revision(p, head, mine);
+    if (revision != PITH_OK) return revision;
     if (fixed != it->slot->fixed_bytes) return PITH_ERR_MISMATCH;
     if (differs ? differs[it->kind] == PITHI_HEADER_OTHER
                 : !pithi_header_mine(head, it->table + it->form->header, bytes))
         return PITH_ERR_MISMATCH;
-    if (pithi_keys_legal(&p->device.free_keys, head)) return PITH_OK;
-    return head[PITHI_AT_REVISION] > p->device.free_keys.revision ? PITH_ERR_NEWER
-                                                                  : PITH_ERR_CORRUPT;
+    return pithi_keys_legal(&p->device.free_keys, head) ? PITH_OK : PITH_ERR_CORRUPT;
 }
 
 /* The same, and of what a frame of fixed size has besides blocks and their checksums. */

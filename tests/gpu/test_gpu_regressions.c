@@ -103,12 +103,35 @@ static void test_wide_header(void **state) {
     close_filled(&r, &f);
 }
 
+/* A revision that this library does not know was MISMATCH where it stands among the bytes that all
+ * frames of a plan share; the CPU says NEWER, and CORRUPT of revision 0. */
+static void test_revisions(void **state) {
+    (void)state;
+    static const char *const specs[] = {
+        "raw", "wdiff", "grad", "kv", "topk:k=10", "eb:abs=0.001", "embed:mode=fast,abs=0.001",
+    };
+    static const uint8_t revisions[] = {0, 3, 4, 255};
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
+        for (size_t k = 0; k < sizeof revisions; k++) {
+            struct rig r;
+            struct frame f;
+            context("%s, revision %u", specs[i], revisions[k]);
+            open_filled(&r, specs[i], PITH_NONE, &f);
+            f.bytes[6] = revisions[k];
+            bad_seal(&f);
+            CHECK_STATUS(revisions[k] ? PITH_ERR_NEWER : PITH_ERR_CORRUPT,
+                         rig_try(&r, f.bytes, f.length, 0));
+            close_filled(&r, &f);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_step_without_residual),
         cmocka_unit_test(test_forged_keys),
         cmocka_unit_test(test_hash_not_declared),
         cmocka_unit_test(test_wide_header),
+        cmocka_unit_test(test_revisions),
     };
     return cmocka_run_group_tests_name("gpu_regressions", tests, NULL, NULL);
 }
