@@ -17,7 +17,8 @@ enum pithi_known_form {
     PITHI_KNOWN_GRAD,
     PITHI_KNOWN_PATHS, /* of grad, through trellises */
     PITHI_KNOWN_HEADS,
-    PITHI_KNOWN_COLUMNS
+    PITHI_KNOWN_COLUMNS,
+    PITHI_KNOWN_TURNED /* rotated heads */
 };
 struct pithi_known {
     bool any;
@@ -54,39 +55,46 @@ PITHI_KNOWN(paths_f, false, PITHI_KNOWN_PATHS, PITH_F32, PITH_NONE, 4, 128, 32, 
 PITHI_KNOWN(paths2_f, false, PITHI_KNOWN_PATHS, PITH_F32, PITH_NONE, 2, 128, 32, false, false)
 PITHI_KNOWN(heads_b, false, PITHI_KNOWN_HEADS, PITH_BF16, PITH_NONE, 4, 128, 0, false, false)
 PITHI_KNOWN(heads_h, false, PITHI_KNOWN_HEADS, PITH_F16, PITH_NONE, 4, 128, 0, false, false)
+PITHI_KNOWN(heads_bb, false, PITHI_KNOWN_HEADS, PITH_BF16, PITH_BF16, 4, 128, 0, false, false)
+PITHI_KNOWN(turned_b, false, PITHI_KNOWN_TURNED, PITH_BF16, PITH_NONE, 4, 128, 0, false, false)
 PITHI_KNOWN(columns_b, false, PITHI_KNOWN_COLUMNS, PITH_BF16, PITH_NONE, 4, 32, 0, false, false)
 PITHI_KNOWN(columns_h, false, PITHI_KNOWN_COLUMNS, PITH_F16, PITH_NONE, 4, 32, 0, false, false)
 #undef PITHI_KNOWN
 
 PITHI_INLINE bool pithi_known_pages(const struct pithi_known *k) {
-    return k->form == PITHI_KNOWN_HEADS || k->form == PITHI_KNOWN_COLUMNS;
+    return k->form >= PITHI_KNOWN_HEADS;
+}
+PITHI_INLINE uint8_t pithi_known_scales(const struct pithi_known *k) {
+    if (!pithi_known_pages(k)) return PITH_F32;
+    return k->form == PITHI_KNOWN_TURNED ? PITH_BF16 : PITH_F16;
 }
 
 /* EACH(field of the plan p, its value). reads: of the side that is read, where how frames are made
  * does not matter. */
-#define PITHI_KNOWN_FIELDS(EACH, k)                                                            \
-    EACH(dtype, (k)->dtype)                                                                    \
-    EACH(base_dtype, (k)->base_dtype)                                                          \
-    EACH(block_log2, pithi_known_pages(k) ? p->block_log2 : 14)                                \
-    EACH(ranges, 0)                                                                            \
-    EACH(checksums, false)                                                                     \
-    EACH(device.kind, pithi_known_pages(k) ? PITHI_DEVICE_pages : PITHI_DEVICE_groups)         \
-    EACH(device.set.group, (k)->group)                                                         \
-    EACH(device.set.bits, (uint8_t)(k)->bits)                                                  \
-    EACH(device.set.scale_dtype, pithi_known_pages(k) ? (uint8_t)PITH_F16 : (uint8_t)PITH_F32) \
-    EACH(device.set.asymmetric, pithi_known_pages(k))                                          \
-    EACH(device.set.stochastic, reads ? p->device.set.stochastic : (k)->random)                \
-    EACH(device.set.search, reads ? p->device.set.search : false)                              \
-    EACH(device.set.shrink, reads ? p->device.set.shrink : false)                              \
-    EACH(device.set.short_zero, reads ? p->device.set.short_zero : false)                      \
-    EACH(device.set.codebook, (k)->form == PITHI_KNOWN_PATHS ? PITHI_CODEBOOK_TRELLIS : 0)     \
-    EACH(device.rotation.order, (k)->order)                                                    \
-    EACH(device.rotation.signs, 0)                                                             \
-    EACH(device.pages.channel, (k)->form == PITHI_KNOWN_COLUMNS)                               \
-    EACH(device.pages.rotated, false)                                                          \
-    EACH(device.pages.outliers, false)                                                         \
-    EACH(device.domain, (k)->form == PITHI_KNOWN_GRAD || (k)->form == PITHI_KNOWN_PATHS)       \
-    EACH(device.decay, reads ? p->device.decay : 0)                                            \
+#define PITHI_KNOWN_FIELDS(EACH, k)                                                        \
+    EACH(dtype, (k)->dtype)                                                                \
+    EACH(base_dtype, (k)->base_dtype)                                                      \
+    EACH(block_log2, pithi_known_pages(k) ? p->block_log2 : 14)                            \
+    EACH(ranges, 0)                                                                        \
+    EACH(checksums, false)                                                                 \
+    EACH(device.kind, pithi_known_pages(k) ? PITHI_DEVICE_pages : PITHI_DEVICE_groups)     \
+    EACH(device.set.group, (k)->group)                                                     \
+    EACH(device.set.bits, (uint8_t)(k)->bits)                                              \
+    EACH(device.set.scale_dtype, pithi_known_scales(k))                                    \
+    EACH(device.set.asymmetric, pithi_known_pages(k))                                      \
+    EACH(device.set.stochastic, reads ? p->device.set.stochastic : (k)->random)            \
+    EACH(device.set.search, reads ? p->device.set.search : false)                          \
+    EACH(device.set.shrink, reads ? p->device.set.shrink : false)                          \
+    EACH(device.set.short_zero,                                                            \
+         reads ? p->device.set.short_zero : (k)->form == PITHI_KNOWN_TURNED)               \
+    EACH(device.set.codebook, (k)->form == PITHI_KNOWN_PATHS ? PITHI_CODEBOOK_TRELLIS : 0) \
+    EACH(device.rotation.order, (k)->order)                                                \
+    EACH(device.rotation.signs, 0)                                                         \
+    EACH(device.pages.channel, (k)->form == PITHI_KNOWN_COLUMNS)                           \
+    EACH(device.pages.rotated, (k)->form == PITHI_KNOWN_TURNED)                            \
+    EACH(device.pages.outliers, false)                                                     \
+    EACH(device.domain, (k)->form == PITHI_KNOWN_GRAD || (k)->form == PITHI_KNOWN_PATHS)   \
+    EACH(device.decay, reads ? p->device.decay : 0)                                        \
     EACH(device.antithetic, reads ? p->device.antithetic : false)
 
 /* Whether it holds of this side of the call. A tensor has the plan's dtype, if there is one. */

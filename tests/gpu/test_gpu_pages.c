@@ -203,6 +203,7 @@ static void test_full(void **state) {
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         one_full("kv:page=32", false, shapes[i][0], shapes[i][1], 0);
         one_full("kv:page=32,group=64", false, shapes[i][0], shapes[i][1], 0);
+        one_full("kv:page=32,preset=quarot4", false, shapes[i][0], shapes[i][1], 0);
         one_full("kv:page=32,preset=kivi4", true, shapes[i][0], shapes[i][1], 0);
         one_full("kv:page=32,preset=kivi4", true, shapes[i][0], shapes[i][1], 16);
     }

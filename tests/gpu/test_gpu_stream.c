@@ -4,7 +4,7 @@
 #include "gen.h"
 #include "rig.h"
 
-enum { N = 5000, STEPS = 5 };
+enum { N = 6400, STEPS = 5 };
 
 static const struct {
     const char *spec;
@@ -18,11 +18,13 @@ static const struct {
     {"wdiff:bits=8,group=16,base_hash=off", PITH_F32, PITH_BF16, 0, 1, {0}},
     {"wdiff:group=32,block=64", PITH_F32, PITH_BF16, PITH_LAYOUT_EXTERNAL_BASE, 3, {0}},
     {"kv:group=64", PITH_F32, PITH_BF16, 0, 3, {0}},
-    {"kv:group=16,page=16,bits=3", PITH_BF16, PITH_F32, 0, 1, {3, 25, 5, 40}},
-    {"kv:page=32,symmetric=on", PITH_F32, PITH_F16, PITH_LAYOUT_CHECKSUMS, 1, {2, 125, 40}},
-    {"kv:group=16,page=16,scale_dtype=f32", PITH_F16, PITH_BF16, 0, 1, {3, 40, 25, 5}},
-    {"kv:bits=2,page=16", PITH_F32, PITH_BF16, PITH_LAYOUT_CHECKSUMS, 1, {2, 200, 25}},
-    {"kv:page=64", PITH_F32, PITH_BF16, PITH_LAYOUT_EXTERNAL_BASE, 1, {3, 125, 5, 8}},
+    {"kv:group=16,page=16,bits=3", PITH_BF16, PITH_F32, 0, 1, {3, 32, 5, 40}},
+    {"kv:page=32,symmetric=on", PITH_F32, PITH_F16, PITH_LAYOUT_CHECKSUMS, 1, {2, 160, 40}},
+    {"kv:group=16,page=16,scale_dtype=f32", PITH_F16, PITH_BF16, 0, 1, {3, 40, 32, 5}},
+    {"kv:bits=2,page=16", PITH_F32, PITH_BF16, PITH_LAYOUT_CHECKSUMS, 1, {2, 256, 25}},
+    {"kv:page=64", PITH_F32, PITH_BF16, PITH_LAYOUT_EXTERNAL_BASE, 1, {3, 160, 5, 8}},
+    {"kv:page=64", PITH_BF16, PITH_BF16, 0, 1, {3, 25, 2, 128}},
+    {"kv:page=16,scale_dtype=bf16", PITH_F16, PITH_F16, 0, 1, {2, 100, 64}},
     {"wdiff:codebook=trellis,bits=3,group=8192", PITH_F32, PITH_F32, 0, 1, {0}},
 };
 enum { STREAMS = sizeof streams / sizeof streams[0] };

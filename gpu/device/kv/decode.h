@@ -8,6 +8,7 @@
 #include "device/check.h"
 #include "device/group/decode.h"
 #include "device/kv/full_decode.h"
+#include "device/kv/full_wide.h"
 
 /* ---- Values out ------------------------------------------------------------------------------*/
 
@@ -251,8 +252,9 @@ PITHI_DEVICE void pithi_page_decode(const struct pithi_gpu_call *a, struct pithi
     const bool channel = a->from.plan.device.pages.channel;
     for (uint32_t tile = g->tile + g->part; tile < g->tiles;) {
         if (t->special && !a->add && pithi_tile_is_full(g, tile)) {
-            tile = channel ? pithi_full_columns_decode(a, s, t, team, tile)
-                           : pithi_full_heads_decode(a, s, t, team, tile);
+            tile = channel                          ? pithi_full_columns_decode(a, s, t, team, tile)
+                   : pithi_full_wide(&a->from.plan) ? pithi_wide_decode(a, s, t, team, tile)
+                                                    : pithi_full_heads_decode(a, s, t, team, tile);
             continue;
         }
         if (channel)

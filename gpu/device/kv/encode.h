@@ -8,6 +8,7 @@
 
 #include "device/key.h"
 #include "device/kv/full_encode.h"
+#include "device/kv/full_wide.h"
 #include "device/kv/outliers.h"
 
 /* ---- Values in -------------------------------------------------------------------------------*/
@@ -55,36 +56,7 @@ PITHI_LOCAL(pithi_channels_load, uint32_t row) {
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) pithi_piece_read(p, raw[u], t->x[u]);
 }
 
-/* ---- Scales ----------------------------------------------------------------------------------*/
-
-/* Those of numbers in the order of `up`: the least of them is the largest of their complements. */
-PITHI_DEVICE void pithi_extremes_take(const struct pithi_group_setting *set, float x, uint32_t *up,
-                                      uint32_t *down) {
-    const uint32_t high = pithi_up_of(set, x);
-    if (high > *up) *up = high;
-    if (set->asymmetric && ~high > *down) *down = ~high;
-}
-
 /* ---- Along heads -----------------------------------------------------------------------------*/
-
-/* Of a whole unit. Most are of numbers that need no order of their own. */
-PITHI_DEVICE void pithi_unit_extremes(const struct pithi_group_setting *set, const float x[8],
-                                      uint32_t *up, uint32_t *down) {
-    float low = x[0], high = set->asymmetric ? x[0] : 0;
-    *up = *down = 0;
-    if (!(pithi_unit_size(x) < pithi_calm(PITH_F32))) {
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++)
-            pithi_extremes_take(set, x[k], up, down);
-        return;
-    }
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-        const float v = set->asymmetric ? x[k] : pithi_float(pithi_magnitude(pithi_bits(x[k])));
-        high = pithi_larger(high, v);
-        low = pithi_smaller(low, v);
-    }
-    *up = pithi_up_of(set, high);
-    if (set->asymmetric) *down = pithi_down_of(low);
-}
 
 PITHI_LOCAL(pithi_heads_extremes, uint32_t tile) {
     const struct pithi_device_plan *const p = &a->to.plan;
@@ -348,8 +320,9 @@ PITHI_DEVICE void pithi_page_encode(const struct pithi_gpu_call *a, struct pithi
     const bool channel = a->to.plan.device.pages.channel;
     for (uint32_t tile = g->tile + g->part; tile < g->tiles;) {
         if (t->special && !kept && pithi_tile_is_full(g, tile)) {
-            tile = channel ? pithi_full_columns_encode(a, s, t, team, tile)
-                           : pithi_full_heads_encode(a, s, t, team, tile);
+            tile = channel                        ? pithi_full_columns_encode(a, s, t, team, tile)
+                   : pithi_full_wide(&a->to.plan) ? pithi_wide_encode(a, s, t, team, tile)
+                                                  : pithi_full_heads_encode(a, s, t, team, tile);
             continue;
         }
         if (channel)

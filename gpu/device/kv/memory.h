@@ -42,6 +42,9 @@ struct pithi_kv_thread {
     struct pithi_quad raw[PITHI_DEEP], grids[2];
     float deep[PITHI_DEEP][PITHI_UNIT];
     float edge[2][PITHI_UNITS], kept[2], given[2], taken[2];
+    /* Of full tiles of f32: the same as ordered numbers; grids of a unit each, see full_wide.h. */
+    uint32_t high[2], high_given[2], high_taken[2];
+    float step[4], step_other[4];
     /* What the thread's code means, in high halves, codes, and what they mean. */
     uint32_t meant[PITHI_UNITS], codes[PITHI_UNITS][PITHI_UNIT], means[PITHI_UNITS][PITHI_UNIT];
 };

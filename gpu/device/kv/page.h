@@ -67,13 +67,22 @@ PITHI_DEVICE void pithi_page_share(const struct pithi_device_plan *p, struct pit
     }
 }
 
+/* Whether what groups are made of is f32 whatever the values: of rotated heads, or what values add
+ * to a base. Full tiles of such groups are those of full_wide.h. */
+PITHI_DEVICE bool pithi_full_wide(const struct pithi_device_plan *p) {
+    return p->device.pages.rotated || p->base_dtype != PITH_NONE;
+}
+
 /* Whether tiles of pages may be full: of 16-bit values, codes of 4 bits, scales and zero points of
- * f16. */
+ * as many. */
 PITHI_DEVICE bool pithi_full_plan(const struct pithi_device_plan *p, uint32_t dtype) {
     const struct pithi_group_setting *const set = &p->device.set;
-    return (dtype == PITH_BF16 || dtype == PITH_F16) && set->bits == 4 && set->asymmetric &&
-           set->scale_dtype == PITH_F16 && !set->codebook && !set->short_zero &&
-           !p->device.pages.rotated && !p->device.pages.outliers && p->base_dtype == PITH_NONE;
+    if ((dtype != PITH_BF16 && dtype != PITH_F16) || set->bits != 4 || !set->asymmetric ||
+        set->codebook || p->device.pages.outliers)
+        return false;
+    if (!pithi_full_wide(p)) return set->scale_dtype == PITH_F16 && !set->short_zero;
+    return set->scale_dtype != PITH_F32 && !p->device.pages.channel &&
+           (p->base_dtype == PITH_NONE || p->base_dtype == dtype);
 }
 
 /* Tiles of so many elements in a row, `each` per row: those that are wanted as a whole. */
@@ -90,6 +99,7 @@ PITHI_DEVICE void pithi_full_find(const struct pithi_device_plan *p, uint32_t dt
     if (!pithi_full_plan(p, dtype) || !g->values || g->dim % PITHI_UNIT ||
         !pithi_is_aligned(g->bytes, 16) || !pithi_is_aligned(g->values + 2 * g->at, 16))
         return;
+    if (p->base_dtype != PITH_NONE && (!g->base || !pithi_is_aligned(g->base, 16))) return;
     if (!channel && g->plain && g->lanes >= 4) pithi_full_rows(g, PITHI_TILE, 1);
     if (channel && g->lanes == PITHI_WARP && g->heads * g->dim == g->chunks * PITHI_TEAM &&
         p->device.set.group == PITHI_DEEP * g->rows && g->token_stride % PITHI_UNIT == 0 &&

@@ -21,6 +21,33 @@ PITHI_DEVICE uint32_t pithi_down_of(float x) {
     return (uint32_t)pithi_ordered(pithi_bits(x)) ^ 0x7FFFFFFFu;
 }
 
+/* Those of numbers in the order of `up`: the least of them is the largest of their complements. */
+PITHI_DEVICE void pithi_extremes_take(const struct pithi_group_setting *set, float x, uint32_t *up,
+                                      uint32_t *down) {
+    const uint32_t high = pithi_up_of(set, x);
+    if (high > *up) *up = high;
+    if (set->asymmetric && ~high > *down) *down = ~high;
+}
+
+/* Of a whole unit. Most are of numbers that need no order of their own. */
+PITHI_DEVICE void pithi_unit_extremes(const struct pithi_group_setting *set, const float x[8],
+                                      uint32_t *up, uint32_t *down) {
+    float low = x[0], high = set->asymmetric ? x[0] : 0;
+    *up = *down = 0;
+    if (!(pithi_unit_size(x) < pithi_calm(PITH_F32))) {
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++)
+            pithi_extremes_take(set, x[k], up, down);
+        return;
+    }
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        const float v = set->asymmetric ? x[k] : pithi_float(pithi_magnitude(pithi_bits(x[k])));
+        high = pithi_larger(high, v);
+        low = pithi_smaller(low, v);
+    }
+    *up = pithi_up_of(set, high);
+    if (set->asymmetric) *down = pithi_down_of(low);
+}
+
 /* Least and largest value of a group; symmetric: 0 and the largest magnitude. */
 struct pithi_ends {
     float lo, hi;
