@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "bytes/rans.h"
+#include "bytes/top_symbols.h"
 #include "common/exempt_values.h"
 #include "common/nh.h"
 #include "common/nontemporal.h"
@@ -85,6 +86,8 @@ struct pithi_kernels {
     pithi_list_measure_fn *list_measure;
     pithi_rans_encode_fn *rans_encode;
     pithi_rans_decode_fn *rans_decode;
+    pithi_top_cut_fn *top_cut;
+    pithi_top_join_fn *top_join;
 };
 void pithi_kernels_bind(struct pithi_kernels *kernels, uint32_t cpu);
 

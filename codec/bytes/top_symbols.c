@@ -136,8 +136,8 @@ bool pithi_top_choose(struct pithi_top *top, const void *words, uint32_t dtype, 
 
 enum { CHUNK = 4096 };
 
-size_t pithi_top_cut(const struct pithi_top *top, const void *words, size_t count, uint8_t *symbols,
-                     uint8_t *planes, uint8_t *bits, uint16_t *escapes) {
+size_t pithi_top_cut_c(const struct pithi_top *top, const void *words, size_t count,
+                       uint8_t *symbols, uint8_t *planes, uint8_t *bits, uint16_t *escapes) {
     size_t used = 0;
     for (size_t at = 0, n; at < count; at += n) {
         n = count - at < CHUNK ? count - at : CHUNK;
@@ -174,8 +174,9 @@ size_t pithi_top_escapes(const uint8_t *symbols, size_t count) {
     return escapes;
 }
 
-bool pithi_top_join(const struct pithi_top *top, void *words, size_t count, const uint8_t *symbols,
-                    const uint8_t *const *planes, const uint8_t *bits, const uint8_t *escapes) {
+bool pithi_top_join_c(const struct pithi_top *top, void *words, size_t count,
+                      const uint8_t *symbols, const uint8_t *const *planes, const uint8_t *bits,
+                      const uint8_t *escapes) {
     for (size_t at = 0, n; at < count; at += n) {
         n = count - at < CHUNK ? count - at : CHUNK;
         switch (top->width) {

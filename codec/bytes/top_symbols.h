@@ -24,14 +24,18 @@ bool pithi_top_choose(struct pithi_top *top, const void *words, uint32_t dtype, 
 /* Cuts words: `symbols` gets a byte for each; `planes` low / 8 strings of count bytes, the lower
  * bits, least significant first; `bits` the other low % 8 bits, one number to a byte, filled up
  * with 0 to a multiple of 8; `escapes` the tops of symbols ESCAPE. Returns how many these are. */
-size_t pithi_top_cut(const struct pithi_top *top, const void *words, size_t count, uint8_t *symbols,
-                     uint8_t *planes, uint8_t *bits, uint16_t *escapes);
+typedef size_t pithi_top_cut_fn(const struct pithi_top *top, const void *words, size_t count,
+                                uint8_t *symbols, uint8_t *planes, uint8_t *bits,
+                                uint16_t *escapes);
+pithi_top_cut_fn pithi_top_cut_c;
 /* Returns how many symbols are ESCAPE. */
 size_t pithi_top_escapes(const uint8_t *symbols, size_t count);
 /* Makes words again, of `planes` that may lie anywhere. `escapes` has as many as there are symbols
  * ESCAPE, little-endian. False when one has more bits than a top. */
-bool pithi_top_join(const struct pithi_top *top, void *words, size_t count, const uint8_t *symbols,
-                    const uint8_t *const *planes, const uint8_t *bits, const uint8_t *escapes);
+typedef bool pithi_top_join_fn(const struct pithi_top *top, void *words, size_t count,
+                               const uint8_t *symbols, const uint8_t *const *planes,
+                               const uint8_t *bits, const uint8_t *escapes);
+pithi_top_join_fn pithi_top_join_c;
 
 /* Returns the bytes of a string of the low % 8 bits. */
 static inline size_t pithi_top_bits_bytes(const struct pithi_top *top, size_t count) {

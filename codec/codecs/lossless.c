@@ -128,7 +128,8 @@ static bool cut_tops(const struct pithi_block *b, const struct work *w, struct p
     if (pithi_frame_revision(b->params) < 2 ||
         !pithi_top_choose(top, w->words, b->params->dtype, b->count))
         return false;
-    *escapes = pithi_top_cut(top, w->words, b->count, w->symbols, w->planes, w->spread, w->escapes);
+    *escapes =
+        b->kernels->top_cut(top, w->words, b->count, w->symbols, w->planes, w->spread, w->escapes);
     return *escapes <= b->count / 16;
 }
 
@@ -223,8 +224,8 @@ static const char *take_symbols(struct pithi_reader *r, const struct work *w, si
     return NULL;
 }
 
-static const char *take_tops(struct pithi_reader *r, const struct work *w, uint32_t dtype,
-                             size_t count) {
+static const char *take_tops(struct pithi_reader *r, const struct pithi_kernels *kernels,
+                             const struct work *w, uint32_t dtype, size_t count) {
     const uint8_t *const head = pithi_reader_take(r, TOPS_HEAD);
     const unsigned bytes = (unsigned)pith_dtype_bytes(dtype);
     if (!head) return "a block of tops is cut";
@@ -244,7 +245,7 @@ static const char *take_tops(struct pithi_reader *r, const struct work *w, uint3
     const size_t escapes = pithi_top_escapes(symbols, count);
     const uint8_t *const tops = pithi_reader_take(r, 2 * escapes);
     if (!tops) return "the escapes are cut";
-    return pithi_top_join(&top, w->words, count, symbols, planes, w->spread, tops)
+    return kernels->top_join(&top, w->words, count, symbols, planes, w->spread, tops)
                ? NULL
                : "a top has too many bits";
 }
@@ -263,7 +264,7 @@ static const char *take_words(const struct pithi_block *b, const struct work *w,
     const size_t width = width_of(b->params);
     const char *fault = NULL;
     if (tops)
-        fault = take_tops(&r, w, b->params->dtype, b->count);
+        fault = take_tops(&r, b->kernels, w, b->params->dtype, b->count);
     else if (bits)
         fault = take_symbols(&r, w, width, bits, b->count);
     else if (!take_planes(&r, w, w->words, width, b->count))

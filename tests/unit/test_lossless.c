@@ -130,8 +130,8 @@ static void run_case(const struct block_case *c) {
     p.key_frame = c->flags & KEY;
     const size_t raw = c->count * pith_dtype_bytes(c->dtype);
     uint8_t *bytes = copy_of(c->bytes, c->length), *out = allocate(raw), *base = allocate(raw);
-    struct pithi_kernels kernels = {
-        .nh = pithi_nh_c, .rans_encode = pithi_rans_encode_c, .rans_decode = pithi_rans_decode_c};
+    struct pithi_kernels kernels;
+    pithi_kernels_bind(&kernels, 0);
     void *scratch = scratch_of(&p);
     struct pithi_entropy *const coder = coder_of(&p);
     memset(base, 0, raw);
@@ -175,8 +175,8 @@ static void test_example(void **state) {
     uint8_t bytes[sizeof value];
     struct pithi_params p = params_of(PITH_BF16, true, 16);
     CHECK(pithi_params_set_revision(&p, 1));
-    struct pithi_kernels kernels = {
-        .nh = pithi_nh_c, .rans_encode = pithi_rans_encode_c, .rans_decode = pithi_rans_decode_c};
+    struct pithi_kernels kernels;
+    pithi_kernels_bind(&kernels, 0);
     void *scratch = scratch_of(&p);
     struct pithi_entropy *const coder = coder_of(&p);
     struct pithi_block b = {.params = &p,

@@ -35,7 +35,7 @@ static void there_and_back(unsigned width, unsigned low, size_t count) {
     const uint8_t *plane[8];
     context("width %u, %u lower bits, base %u, %zu words", width, low, top.base, count);
     for (size_t i = 0; i < count; i++) draw_word(words + i * width, width);
-    const size_t used = pithi_top_cut(&top, words, count, symbols, planes, bits, escapes);
+    const size_t used = pithi_top_cut_c(&top, words, count, symbols, planes, bits, escapes);
     CHECK(used == pithi_top_escapes(symbols, count));
     for (unsigned k = 0; k < low / 8; k++) plane[k] = planes + k * count;
     if (low % 8) {
@@ -45,11 +45,11 @@ static void there_and_back(unsigned width, unsigned low, size_t count) {
         CHECK(memcmp(again, bits, count) == 0);
         free(exact);
     }
-    CHECK(pithi_top_join(&top, back, count, symbols, plane, again, (const uint8_t *)escapes));
+    CHECK(pithi_top_join_c(&top, back, count, symbols, plane, again, (const uint8_t *)escapes));
     CHECK(memcmp(back, words, count * width) == 0);
     if (used && 8 * width - low < 16) {
         escapes[random_word() % used] = (uint16_t)(1u << (8 * width - low));
-        CHECK(!pithi_top_join(&top, back, count, symbols, plane, again, (const uint8_t *)escapes));
+        CHECK(!pithi_top_join_c(&top, back, count, symbols, plane, again, (const uint8_t *)escapes));
     }
     free(words), free(back), free(symbols), free(planes), free(bits), free(string), free(again);
     free(escapes);

@@ -1,0 +1,111 @@
+/* top_symbols_avx2.c - words of floats cut in two and joined, for AVX2.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <immintrin.h>
+#include <string.h>
+
+#include "codec.h"
+#include "common/endian.h"
+
+typedef __m256i vec;
+
+static inline vec v_and(vec a, vec b) { return _mm256_and_si256(a, b); }
+static inline vec v_or(vec a, vec b) { return _mm256_or_si256(a, b); }
+
+static inline uint64_t escapes_of(const uint8_t *symbols) {
+    const vec escape = _mm256_set1_epi8((char)PITHI_TOP_ESCAPE);
+    uint32_t mask[2];
+    for (int h = 0; h < 2; h++) {
+        const vec x = _mm256_loadu_si256((const __m256i *)(const void *)(symbols + 32 * h));
+        mask[h] = (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(x, escape));
+    }
+    return mask[0] | (uint64_t)mask[1] << 32;
+}
+
+#define VECTORS(bits, all_of, type)                                                       \
+    static inline vec load##bits(const uint##bits##_t *p) {                               \
+        return _mm256_loadu_si256((const __m256i *)(const void *)p);                      \
+    }                                                                                     \
+    static inline void store##bits(uint##bits##_t *p, vec x) {                            \
+        _mm256_storeu_si256((__m256i *)(void *)p, x);                                     \
+    }                                                                                     \
+    static inline vec add##bits(vec a, vec b) { return _mm256_add_epi##bits(a, b); }      \
+    static inline vec sub##bits(vec a, vec b) { return _mm256_sub_epi##bits(a, b); }      \
+    static inline vec all##bits(uint##bits##_t x) { return all_of((type)x); }             \
+    static inline vec down##bits(vec x, unsigned n) {                                     \
+        return _mm256_srl_epi##bits(x, _mm_cvtsi32_si128((int)n));                        \
+    }                                                                                     \
+    static inline vec up##bits(vec x, unsigned n) {                                       \
+        return _mm256_sll_epi##bits(x, _mm_cvtsi32_si128((int)n));                        \
+    }                                                                                     \
+    static inline vec zero_of##bits(vec s, vec x) {                                       \
+        return _mm256_andnot_si256(_mm256_cmpeq_epi##bits(s, _mm256_setzero_si256()), x); \
+    }
+VECTORS(16, _mm256_set1_epi16, short)
+VECTORS(32, _mm256_set1_epi32, int)
+VECTORS(64, _mm256_set1_epi64x, long long)
+
+/* A lane that is all ones has PITHI_TOP_ESCAPE in its low byte. Wider lanes hold differences of
+ * numbers of 16 bits, so that a signed comparison sees which are negative. */
+static inline vec symbol16(vec s, vec top) {
+    const vec below = sub16(s, all16(1));
+    const vec none = _mm256_cmpeq_epi16(_mm256_max_epu16(below, all16(254)), below);
+    return zero_of16(top, v_or(s, none));
+}
+static inline vec symbol32(vec s, vec top) {
+    const vec none = v_or(_mm256_cmpgt_epi32(all32(1), s), _mm256_cmpgt_epi32(s, all32(254)));
+    return zero_of32(top, v_or(s, none));
+}
+static inline vec symbol64(vec s, vec top) {
+    const vec none = v_or(_mm256_cmpgt_epi64(all64(1), s), _mm256_cmpgt_epi64(s, all64(254)));
+    return zero_of64(top, v_or(s, none));
+}
+
+static inline void narrow16(uint8_t *to, vec x) {
+    x = v_and(x, all16(0xFF));
+    _mm_storeu_si128((__m128i *)(void *)to,
+                     _mm_packus_epi16(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
+}
+static inline void narrow32(uint8_t *to, vec x) {
+    x = _mm256_shuffle_epi8(x, _mm256_set1_epi32(0x0C080400));
+    _mm_storel_epi64((__m128i *)(void *)to,
+                     _mm_unpacklo_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
+}
+static inline void narrow64(uint8_t *to, vec x) {
+    x = _mm256_shuffle_epi8(x, _mm256_set1_epi16(0x0800));
+    pithi_put32(to, (uint32_t)_mm_cvtsi128_si32(_mm_unpacklo_epi16(
+                        _mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1))));
+}
+static inline vec widen16(const uint8_t *from) {
+    return _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(const void *)from));
+}
+static inline vec widen32(const uint8_t *from) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)from));
+}
+static inline vec widen64(const uint8_t *from) {
+    return _mm256_cvtepu8_epi64(_mm_cvtsi32_si128((int)pithi_get32(from)));
+}
+
+#define WORD uint16_t
+#define NAME(name) name##16
+#define LANES 16
+#define WHOLE 1
+#include "bytes/top_symbols_tmpl.h"
+#define WORD uint32_t
+#define NAME(name) name##32
+#define LANES 8
+#define WHOLE 3
+#include "bytes/top_symbols_tmpl.h"
+#define WORD uint64_t
+#define NAME(name) name##64
+#define LANES 4
+#define WHOLE 7
+#include "bytes/top_symbols_tmpl.h"
+
+#define LANES_16 16
+#include "bytes/top_symbols_loops.h"
+
+void pithi_top_symbols_bind_avx2(struct pithi_kernels *k);
+void pithi_top_symbols_bind_avx2(struct pithi_kernels *k) {
+    k->top_cut = cut;
+    k->top_join = join;
+}

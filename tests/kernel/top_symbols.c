@@ -1,0 +1,141 @@
+/* top_symbols.c - words cut in two and joined: every width, cut, length and place.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "kernelcheck.h"
+#include "roofline.h"
+
+enum { MOST = 600, CAPACITY = 8 * MOST + 4096, PLANES = 7 };
+
+static struct guarded area[5];
+static uint64_t words[MOST], back[MOST];
+static uint8_t symbols[MOST], planes[PLANES * MOST], bits[MOST + 8];
+static uint16_t escapes[MOST];
+
+bool bound_top_symbols(const struct level *level) {
+    return level->kernels.top_cut != pithi_top_cut_c && level->kernels.top_join != pithi_top_join_c;
+}
+
+static size_t any_place(size_t step) {
+    return check_below(3) ? step * check_below(PLACE_COUNT / step) : PLACE_END;
+}
+
+/* Words whose tops are mostly near the base, some of them 0 or the ends of what symbols are. */
+static void draw_words(const struct pithi_top *top, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t lower = check_random() & ((UINT64_C(1) << top->low) - 1);
+        const uint64_t tops[] = {0, top->base, top->base + 1, top->base + 254, top->base + 255};
+        uint64_t t = check_random();
+        if (check_below(16)) t = top->base + check_below(256);
+        if (check_below(8) == 0) t = tops[check_below(5)];
+        const uint64_t word = t << top->low | lower;
+        memcpy((uint8_t *)words + i * top->width, &word, top->width);
+    }
+}
+
+static void check_cut(const struct level *level, const struct pithi_top *top, size_t count,
+                      size_t used) {
+    const size_t whole = top->low / 8, padded = (count + 7) / 8 * 8;
+    const void *const from =
+        guarded_place(&area[0], any_place(top->width), words, count * top->width);
+    uint8_t *const to = guarded_place(&area[1], any_place(1), bits, count);
+    uint8_t *const plane = guarded_place(&area[2], any_place(1), words, whole * count);
+    uint8_t *const rest = guarded_place(&area[3], any_place(1), words, padded);
+    uint16_t *const beside = (void *)guarded_place(&area[4], any_place(2), words, 2 * count);
+    check_that(level->kernels.top_cut(top, from, count, to, plane, rest, beside) == used,
+               "the number of escapes differs");
+    check_that(!memcmp(to, symbols, count), "symbols differ");
+    check_that(!memcmp(plane, planes, whole * count), "byte planes differ");
+    if (top->low % 8) check_that(!memcmp(rest, bits, padded), "lower bits differ");
+    check_that(!memcmp(beside, escapes, 2 * used), "escapes differ");
+    for (int i = 0; i < 5; i++) check_that(guarded_intact(&area[i]), "a byte outside changed");
+}
+
+static void check_join(const struct level *level, const struct pithi_top *top, size_t count,
+                       size_t used) {
+    const uint8_t *from[PLANES], *placed[PLANES];
+    const uint8_t *const at = guarded_place(&area[2], any_place(1), planes, top->low / 8 * count);
+    for (size_t k = 0; k < top->low / 8; k++) {
+        from[k] = planes + k * count;
+        placed[k] = at + k * count;
+    }
+    const bool good =
+        pithi_top_join_c(top, back, count, symbols, from, bits, (const uint8_t *)escapes);
+    const uint8_t *const with = guarded_place(&area[1], any_place(1), symbols, count);
+    const uint8_t *const rest = guarded_place(&area[3], any_place(1), bits, count);
+    const uint8_t *const beside = guarded_place(&area[4], any_place(1), escapes, 2 * used);
+    void *const to = guarded_place(&area[0], any_place(top->width), bits, count * top->width);
+    check_that(level->kernels.top_join(top, to, count, with, placed, rest, beside) == good,
+               "only one of them takes a top");
+    if (good) check_that(!memcmp(to, back, count * top->width), "words differ");
+    for (int i = 0; i < 5; i++) check_that(guarded_intact(&area[i]), "a byte outside changed");
+}
+
+static void check_one(const struct level *level, unsigned width, unsigned low, size_t count) {
+    const struct pithi_top top = {width, low, check_below(2) ? (uint32_t)check_below(65536) : 0};
+    check_begin("top_symbols %s: %zu words of %u bytes, %u lower bits, base %u", level->isa, count,
+                width, low, top.base);
+    draw_words(&top, count);
+    const size_t used = pithi_top_cut_c(&top, words, count, symbols, planes, bits, escapes);
+    check_cut(level, &top, count, used);
+    check_join(level, &top, count, used);
+    check_that(!memcmp(back, words, count * width), "the reference lost bits");
+    if (used) escapes[check_below(used)] ^= (uint16_t)(1u << check_below(16));
+    for (size_t i = 0; i < count; i++) bits[i] = (uint8_t)check_random();
+    check_join(level, &top, count, used);
+    check_end();
+}
+
+void check_top_symbols(const struct level *level) {
+    for (int i = 0; i < 5; i++)
+        if (!area[i].pages) area[i] = guarded_new(CAPACITY);
+    for (unsigned width = 2; width <= 8; width *= 2)
+        for (unsigned low = 8 * width - 16; low < 8 * width; low++)
+            for (size_t n = 1; n < 160; n++)
+                check_one(level, width, low, n < 140 ? n : 1 + check_below(MOST));
+}
+
+/* ---- Time ------------------------------------------------------------------------------------*/
+
+enum { LARGE = 131072 };
+
+static void one_width(const struct level *level, const struct pithi_top *top) {
+    static uint64_t src[LARGE], to[LARGE];
+    static uint8_t s[LARGE], p[PLANES * LARGE], b[LARGE];
+    static uint16_t e[LARGE];
+    struct pithi_kernels scalar;
+    double best[2][2] = {{1e9, 1e9}, {1e9, 1e9}};
+    const uint8_t *plane[PLANES];
+    pithi_kernels_bind(&scalar, 0);
+    for (size_t k = 0; k < PLANES; k++) plane[k] = p + k * LARGE;
+    for (size_t i = 0; i < LARGE; i++) { /* of every 256 words one has an escape */
+        const uint64_t t = check_below(256) ? top->base + 1 + check_below(32) : top->base + 255;
+        const uint64_t word = t << top->low | (check_random() & ((UINT64_C(1) << top->low) - 1));
+        memcpy((uint8_t *)src + i * top->width, &word, top->width);
+    }
+    for (int run = 0; run < 20; run++)
+        for (int k = 0; k < 2; k++) {
+            const struct pithi_kernels *const at = k ? &level->kernels : &scalar;
+            double t = roofline_clock();
+            at->top_cut(top, src, LARGE, s, p, b, e);
+            t = roofline_clock() - t;
+            if (t < best[0][k]) best[0][k] = t;
+            t = roofline_clock();
+            at->top_join(top, to, LARGE, s, plane, b, (const uint8_t *)e);
+            t = roofline_clock() - t;
+            if (t < best[1][k]) best[1][k] = t;
+        }
+    const double giga = 1e-9 * LARGE * top->width;
+    printf(
+        "top_symbols %-7s %u bytes, %2u lower bits  cut %5.2f GB/s x%4.1f  join %5.2f GB/s "
+        "x%4.1f\n",
+        level->isa, top->width, top->low, giga / best[0][1], best[0][0] / best[0][1],
+        giga / best[1][1], best[1][0] / best[1][1]);
+}
+
+void bench_top_symbols(const struct level *level) {
+    static const struct pithi_top tops[] = {{2, 8, 100}, {2, 7, 200},  {2, 10, 5},
+                                            {4, 24, 0},  {4, 22, 400}, {8, 52, 3800}};
+    for (size_t k = 0; k < sizeof tops / sizeof *tops; k++) one_width(level, &tops[k]);
+}
