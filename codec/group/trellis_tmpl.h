@@ -25,30 +25,9 @@
  * Encoding takes 16 sequences at a time, one to a lane, which are those of as many groups or of
  * one. */
 #include "common/lanes_tmpl.h"
-#include "group/trellis.h"
 #include "group/trellis_value.h"
 
-enum { WIDE = 16, SEQUENCE = PITHI_TRELLIS_SEQUENCE, STATES = PITHI_TRELLIS_STATES, UNIT = 64 };
-
-/* Encodes or decodes a part of a job, which begins with a group, with the scalar reference. */
-static __attribute__((noinline)) void scalar_part(struct pithi_group_job *job, size_t i,
-                                                  size_t count, pithi_group_fn *fn) {
-    struct pithi_group_job p = *job;
-    p.count = count;
-    if (job->value) p.value = (const uint8_t *)job->value + i * width(job->value_dtype);
-    if (job->base) p.base = (uint8_t *)job->base + i * width(job->base_dtype);
-    if (job->out) p.out = (uint8_t *)job->out + i * width(job->out_dtype);
-    p.codes = job->codes + i * job->set.bits / 8;
-    p.scales = job->scales + pithi_group_scale_bytes(&job->set, i);
-    fn(&p);
-    job->saturated = p.saturated;
-    job->poisoned = p.poisoned;
-}
-
-ALWAYS v16 magnitude16(v16 x) { return v_and(x, v_set(0x7FFFFFFFu)); }
-
-/* ---- Encode: tables ---------------------------------------------------------------------------*/
-
+enum { WIDE = 16, SEQUENCE = PITHI_TRELLIS_SEQUENCE, STATES = PITHI_TRELLIS_STATES };
 enum { BIAS = 32 }; /* no level that a value which is not negative is compared with is below -32 */
 
 struct tables {
@@ -59,6 +38,27 @@ struct tables {
     wide magnitude;                       /* of the upper half of the levels */
     wide bit;                             /* by state: its bit */
 };
+
+/* 16 sequences, and what is made of them in place: values, then words that have a level in their
+ * upper 12 bits and its code in the lower ones. `state` is where a path begins. */
+struct paths {
+    _Alignas(64) uint16_t step[SEQUENCE * WIDE]; /* by step, then by lane */
+    uint16_t row[WIDE * SEQUENCE];               /* by lane, then by step */
+    /* The bits of the states that keep the upper way, and above them the number of the first
+     * level. */
+    uint16_t upper[SEQUENCE * WIDE];
+    uint16_t state[WIDE];
+};
+
+struct decoder {
+    struct window window;
+    v16 level, begin; /* levels, or the upper half of them; what of a window is in a sequence that
+                       * begins with it */
+};
+
+#include "group/trellis_job_tmpl.h"
+
+/* ---- Encode: tables ---------------------------------------------------------------------------*/
 
 static void tables_make(struct tables *t, uint32_t bits) {
     uint8_t near[4][16], magnitude[16], bit[16];
@@ -83,17 +83,6 @@ static void tables_make(struct tables *t, uint32_t bits) {
 }
 
 /* ---- Encode: paths ----------------------------------------------------------------------------*/
-
-/* 16 sequences, and what is made of them in place: values, then words that have a level in their
- * upper 12 bits and its code in the lower ones. `state` is where a path begins. */
-struct paths {
-    _Alignas(64) uint16_t step[SEQUENCE * WIDE]; /* by step, then by lane */
-    uint16_t row[WIDE * SEQUENCE];               /* by lane, then by step */
-    /* The bits of the states that keep the upper way, and above them the number of the first
-     * level. */
-    uint16_t upper[SEQUENCE * WIDE];
-    uint16_t state[WIDE];
-};
 
 static __attribute__((noinline)) void turn(const uint16_t *from, size_t rows, size_t columns,
                                            size_t from_step, uint16_t *to, size_t to_step) {
@@ -210,67 +199,6 @@ static __attribute__((noinline)) void find_paths(const struct tables *t, struct 
 
 /* ---- Encode: values ---------------------------------------------------------------------------*/
 
-/* Returns n values, or differences, of a job from i on as f32: in place, or in `to`. */
-ALWAYS const uint8_t *stage_as(const struct pithi_group_job *job, uint32_t vt, uint32_t bt,
-                               size_t i, size_t n, uint8_t *to) {
-    const uint8_t *const value = (const uint8_t *)job->value + i * width(vt);
-    const uint8_t *const base = bt ? (const uint8_t *)job->base + i * width(bt) : NULL;
-    if (vt == PITH_F32 && bt == PITH_NONE) return value;
-    for (size_t k = 0; k < n; k += 16) {
-        v16 x = load(vt, value, k);
-        if (bt != PITH_NONE) x = f_sub(x, v_saturate(load(bt, base, k), 0));
-        v_store(to + 4 * k, x);
-    }
-    return to;
-}
-
-static __attribute__((noinline)) const uint8_t *stage_any(const struct pithi_group_job *job,
-                                                          size_t i, size_t n, uint8_t *to) {
-    const uint32_t vt = job->value_dtype, bt = job->base_dtype;
-    if (bt == PITH_NONE)
-        return vt == PITH_BF16 ? stage_as(job, PITH_BF16, PITH_NONE, i, n, to)
-                               : stage_as(job, PITH_F16, PITH_NONE, i, n, to);
-    if (vt == PITH_F32 && bt == PITH_F32) return stage_as(job, PITH_F32, PITH_F32, i, n, to);
-    if (vt == PITH_F32 && bt == PITH_BF16) return stage_as(job, PITH_F32, PITH_BF16, i, n, to);
-    if (vt == PITH_BF16 && bt == PITH_BF16) return stage_as(job, PITH_BF16, PITH_BF16, i, n, to);
-    return stage_as(job, vt, bt, i, n, to);
-}
-
-ALWAYS const uint8_t *stage(const struct pithi_group_job *job, size_t i, size_t n, uint8_t *to) {
-    if (job->value_dtype == PITH_F32 && job->base_dtype == PITH_NONE)
-        return stage_as(job, PITH_F32, PITH_NONE, i, n, to);
-    return stage_any(job, i, n, to);
-}
-
-/* ---- Encode: groups ---------------------------------------------------------------------------*/
-
-/* A group while it is coded. */
-struct coded {
-    float largest, utmost, unit;
-    int reach;
-    bool blank;                  /* all codes are 0 */
-    bool mirrored;               /* of a group of one sequence */
-    v16 with_value, with_itself; /* sums */
-};
-
-/* Groups that are coded together: up to 16 of up to 256 values, or of as many sequences, or one. */
-struct batch {
-    struct coded group[WIDE];
-    struct paths paths;
-    _Alignas(64) uint8_t staged[WIDE][SEQUENCE * 4];
-};
-
-static uint32_t largest_of(const struct pithi_group_job *job, size_t i, size_t n, uint8_t *buffer) {
-    v16 most = v_set(0);
-    for (size_t at = 0; at < n; at += SEQUENCE) {
-        const size_t part = n - at < SEQUENCE ? n - at : SEQUENCE;
-        const uint8_t *const x = stage(job, i + at, part, buffer);
-        for (size_t k = 0; k < part; k += 16) most = v_maxu(most, magnitude16(v_load(x + 4 * k)));
-    }
-    return v_reduce_maxu(most);
-}
-
-/* Whether the first values are levels by this unit. */
 static bool decoded_before(const struct tables *t, const uint8_t *x, float unit) {
     for (size_t i = 0; i < PITHI_TRELLIS_LOOK; i++) {
         float v;
@@ -279,27 +207,6 @@ static bool decoded_before(const struct tables *t, const uint8_t *x, float unit)
         if (!t->level[y < 0 ? -y : y]) return false;
     }
     return true;
-}
-
-/* Finds what a group's values are multiplied by. */
-static void open_group(const struct pithi_group_job *job, const struct tables *t, size_t i,
-                       struct coded *g, uint8_t *buffer) {
-    const struct pithi_group_setting *s = &job->set;
-    const uint32_t dtype = pithi_trellis_dtype(s, job->value_dtype);
-    const float top = (float)t->plain.top / PITHI_TRELLIS_UNIT;
-    const uint32_t m = largest_of(job, i, s->group, buffer);
-    g->utmost = pithi_codebook_reach(top, s, dtype, m);
-    g->blank = pithi_nonfinite(pithi_bits(g->utmost)) || g->utmost == 0;
-    g->largest = pithi_float(m);
-    g->mirrored = false;
-    g->with_value = g->with_itself = v_set(0);
-    g->unit = 0;
-    if (g->blank) return;
-    g->reach = pithi_trellis_reach(s->bits, s->group);
-    if (decoded_before(t, stage(job, i, PITHI_TRELLIS_LOOK, buffer),
-                       (float)t->plain.top / g->largest))
-        g->reach = t->plain.top;
-    g->unit = (float)g->reach / g->largest;
 }
 
 /* Rounds values to integers of 16 bits. */
@@ -372,66 +279,7 @@ static void encode_sequences(struct pithi_group_job *job, const struct tables *t
     }
 }
 
-static void close_group(struct pithi_group_job *job, const struct tables *t, size_t index,
-                        const struct coded *g) {
-    const struct pithi_group_setting *s = &job->set;
-    const uint32_t dtype = pithi_trellis_dtype(s, job->value_dtype);
-    float scale = g->utmost;
-    if (!g->blank)
-        scale = pithi_trellis_scale(s, &t->plain, dtype, g->reach, g->largest, g->utmost,
-                                    f_sum(g->with_value), f_sum(g->with_itself));
-    if (g->mirrored) scale = -scale;
-    job->poisoned += pithi_nonfinite(pithi_bits(scale));
-    pithi_scale_store(job->scales, s->scale_dtype, index, pithi_bits(scale));
-}
-
-static void trellis_decode(struct pithi_group_job *job);
-
-/* Adds what groups decode to to their base. */
-static __attribute__((noinline)) void update(struct pithi_group_job *job, size_t i, size_t count) {
-    const uint64_t poisoned = job->poisoned;
-    void *const out = job->out;
-    job->out = NULL;
-    scalar_part(job, i, count, trellis_decode);
-    job->out = out;
-    job->poisoned = poisoned;
-}
-
-static void trellis_encode(struct pithi_group_job *job) {
-    const struct pithi_group_setting *s = &job->set;
-    const size_t size = s->group, whole = job->count / size,
-                 shift = (size_t)__builtin_ctz(s->group);
-    const size_t n = size < SEQUENCE ? size : SEQUENCE;
-    const size_t most = size >= WIDE * n ? 1 : WIDE * n >> shift; /* groups of a batch */
-    struct tables t;
-    struct batch b;
-    if (whole) tables_make(&t, s->bits);
-    for (size_t g = 0, groups; g < whole; g += groups) {
-        groups = whole - g < most ? whole - g : most;
-        for (size_t k = 0; k < groups; k++)
-            open_group(job, &t, (g + k) * size, &b.group[k], b.staged[0]);
-        const size_t sequences = groups * size / n;
-        for (size_t k = 0; k < sequences; k += WIDE)
-            encode_sequences(job, &t, &b, g * size + k * n, n,
-                             sequences - k < WIDE ? sequences - k : WIDE);
-        for (size_t k = 0; k < groups; k++) close_group(job, &t, g + k, &b.group[k]);
-        if (job->update) update(job, g * size, groups * size);
-    }
-    if (job->count % size)
-        scalar_part(job, whole * size, job->count % size, pithi_trellis_encode_c);
-}
-
 /* ---- Decode -----------------------------------------------------------------------------------*/
-/* PART values are decoded at a time: those of whole groups, or of a whole number of sequences of
- * one. Their codes are copied, so that what is read beside them is there. Scales from 2^119 up,
- * where values could overflow, go to the scalar reference with the groups beside them. */
-enum { PART = 2048, BEFORE = 16, READABLE = 64 };
-
-struct decoder {
-    struct window window;
-    v16 level, begin; /* levels, or the upper half of them; what of a window is in a sequence that
-                       * begins with it */
-};
 
 static void decoder_make(struct decoder *d, uint32_t bits) {
     struct pithi_trellis t;
@@ -466,80 +314,6 @@ ALWAYS v16 decode16(const struct decoder *d, const uint8_t *codes, bool begin, u
     return f_add(f_mul(levels_of(d, window, bits), v_spread(scale)), v_set(0)); /* never -0 */
 }
 
-/* Puts 64 values over their base, by the scalar arithmetic: one of them, or of the base, is not
- * finite. */
-static __attribute__((noinline)) void update_scalar(struct pithi_group_job *job, size_t i,
-                                                    const v16 x[4], size_t n) {
-    float value[UNIT];
-    for (size_t k = 0; k < 4; k++) v_store((uint8_t *)(value + 16 * k), x[k]);
-    for (size_t k = 0; k < n; k++) {
-        const uint32_t b = pithi_load(job->base, job->base_dtype, i + k);
-        const uint32_t u =
-            pithi_group_update(b, pithi_bits(value[k]), job->base_dtype, &job->saturated);
-        if (job->update) pithi_store(job->base, job->base_dtype, i + k, u);
-        if (job->out) pithi_store(job->out, job->out_dtype, i + k, u);
-    }
-}
-
-ALWAYS void put16(uint8_t *to, uint32_t dtype, size_t i, v16 x, struct streamer *stream) {
-    if (dtype == PITH_F32 && stream)
-        v_stream(stream, to + 4 * i, x);
-    else
-        store(dtype, to, i, round_loosely(dtype, x));
-}
-
-/* Decodes a unit of 64 values to `out` or, with a base of this dtype, to that and to any out. */
-ALWAYS void put_unit(struct pithi_group_job *job, size_t i, const v16 x[4], uint32_t bt,
-                     uint32_t ot, struct streamer *stream) {
-    uint8_t *const base = bt != PITH_NONE ? (uint8_t *)job->base + i * width(bt) : NULL;
-    uint8_t *const out = job->out ? (uint8_t *)job->out + i * width(ot) : NULL;
-    v16 y[4] = {x[0], x[1], x[2], x[3]};
-    if (bt != PITH_NONE) {
-        PITHI_UNROLL for (size_t k = 0; k < 4; k++) y[k] =
-            round_loosely(bt, f_add(load(bt, base, 16 * k), x[k]));
-        if (__builtin_expect(v_any_nonfinite(y), 0)) {
-            update_scalar(job, i, x, UNIT);
-            return;
-        }
-        PITHI_UNROLL for (size_t k = 0; k < 4; k++) {
-            if (job->update) store(bt, base, 16 * k, y[k]);
-            y[k] = tidy(bt, y[k]);
-        }
-        if (!out) return;
-    }
-    PITHI_UNROLL for (size_t k = 0; k < 4; k++) put16(out, ot, 16 * k, y[k], stream);
-}
-
-/* Decodes the last values of a job, into a copy. */
-static __attribute__((noinline)) void put_end(struct pithi_group_job *job, size_t i, size_t n,
-                                              const v16 x[4]) {
-    uint8_t out[UNIT * 4];
-    if (job->base_dtype != PITH_NONE) {
-        update_scalar(job, i, x, n);
-        return;
-    }
-    PITHI_UNROLL for (size_t k = 0; k < 4; k++)
-        store(job->out_dtype, out, 16 * k, round_loosely(job->out_dtype, x[k]));
-    memcpy((uint8_t *)job->out + i * width(job->out_dtype), out, n * width(job->out_dtype));
-}
-
-/* Reads scales as f32; returns the largest magnitude's bits. */
-static uint32_t read_scales(const struct pithi_group_job *job, size_t first, size_t groups,
-                            float to[]) {
-    const uint32_t dtype = job->set.scale_dtype;
-    const uint8_t *from = job->scales + first * width(dtype);
-    v16 most = v_set(0);
-    for (size_t g = 0; g < groups; g += 16) {
-        if (g + 16 <= groups)
-            v_store((uint8_t *)(to + g), load(dtype, from, g));
-        else
-            for (size_t k = g; k < g + 16; k++)
-                to[k] = pithi_float(k < groups ? pithi_load(from, dtype, k) : 0);
-        most = v_maxu(most, magnitude16(v_load((const uint8_t *)(to + g))));
-    }
-    return v_reduce_maxu(most);
-}
-
 /* Decodes n values from i on, whose scales fit. */
 ALWAYS void decode_part(const struct decoder *d, struct pithi_group_job *job, size_t i, size_t n,
                         const float *scale, unsigned bits, uint32_t bt, uint32_t ot,
@@ -565,73 +339,4 @@ ALWAYS void decode_part(const struct decoder *d, struct pithi_group_job *job, si
             put_end(job, i + k, n - k, x);
         }
     }
-}
-
-ALWAYS void decode_all(struct pithi_group_job *job, unsigned bits, uint32_t bt, uint32_t ot,
-                       bool streamed) {
-    const size_t group = job->set.group;
-    struct decoder d;
-    float scale[PART / 16 + 16];
-    struct streamer stream; /* nobody has its address, so that it stays in registers */
-    decoder_make(&d, bits);
-    v_stream_begin(&stream, job->out);
-    for (size_t first = 0, whole; first < job->count; first += whole) {
-        whole = group > PART ? group : PART;
-        whole = job->count - first < whole ? job->count - first : whole;
-        if (read_scales(job, first / group, (whole + group - 1) / group, scale) >=
-            PITHI_SCALE_LIMIT) {
-            if (streamed) v_stream_end(&stream, (uint8_t *)job->out + first * width(ot));
-            scalar_part(job, first, whole, pithi_trellis_decode_c);
-            continue;
-        }
-        for (size_t i = 0, n; i < whole; i += n) {
-            n = whole - i < PART ? whole - i : PART;
-            decode_part(&d, job, first + i, n, scale + i / group, bits, bt, ot,
-                        streamed ? &stream : NULL);
-        }
-    }
-    if (streamed && job->count) v_stream_end(&stream, (uint8_t *)job->out + job->count * width(ot));
-}
-
-ALWAYS void decode_bits(struct pithi_group_job *job, uint32_t bt, uint32_t ot, bool streamed) {
-    if (job->set.bits == 2)
-        decode_all(job, 2, bt, ot, streamed);
-    else if (job->set.bits == 3)
-        decode_all(job, 3, bt, ot, streamed);
-    else
-        decode_all(job, 4, bt, ot, streamed);
-}
-
-static __attribute__((noinline)) void decode_f32(struct pithi_group_job *job) {
-    if (job->nontemporal && v_stream_fits(job->out))
-        decode_bits(job, PITH_NONE, PITH_F32, true);
-    else
-        decode_bits(job, PITH_NONE, PITH_F32, false);
-}
-static __attribute__((noinline)) void decode_bf16(struct pithi_group_job *job) {
-    decode_bits(job, PITH_NONE, PITH_BF16, false);
-}
-static __attribute__((noinline)) void decode_f16(struct pithi_group_job *job) {
-    decode_bits(job, PITH_NONE, PITH_F16, false);
-}
-static __attribute__((noinline)) void decode_base(struct pithi_group_job *job) {
-    if (job->base_dtype == PITH_F32)
-        decode_bits(job, PITH_F32, job->out_dtype, false);
-    else if (job->base_dtype == PITH_BF16)
-        decode_bits(job, PITH_BF16, job->out_dtype, false);
-    else
-        decode_bits(job, PITH_F16, job->out_dtype, false);
-}
-
-static void trellis_decode(struct pithi_group_job *job) {
-    if (job->base_dtype != PITH_NONE)
-        decode_base(job);
-    else if (!job->out)
-        pithi_trellis_decode_c(job);
-    else if (job->out_dtype == PITH_F32)
-        decode_f32(job);
-    else if (job->out_dtype == PITH_BF16)
-        decode_bf16(job);
-    else
-        decode_f16(job);
 }
