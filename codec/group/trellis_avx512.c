@@ -1,28 +1,497 @@
-/* trellis_avx512.c - trellis-coded groups for AVX-512: paths in vectors of 256 bits.
- * SPDX-License-Identifier: Apache-2.0 */
+/* trellis_avx512.c - trellis-coded groups for AVX-512: 32 sequences at a time, masks for decisions.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * What paths are compared by is in the order of steps, one sequence to a lane of 16 bits; which way
+ * a state kept is a bit for each sequence in a mask. So going back over a path is logic on words of
+ * 32 bits, and its result the lowest bits of the codes. All else that codes are follows from these
+ * and the values where they lie. */
 #include "codec.h"
 #include "common/lanes_avx512.h"
+#include "common/lanes_tmpl.h"
 #include "group/look_avx512.h"
-#include "group/trellis_x86.h"
+#include "group/trellis_value.h"
 
-static inline v16 v_down(v16 x, unsigned n) { return v_shr(x, n); }
+enum { WIDE = 32, SEQUENCE = PITHI_TRELLIS_SEQUENCE, STATES = PITHI_TRELLIS_STATES };
 
-struct window {
-    v16 spread, shift;
+/* A value is a magnitude in the low 8 bits and, in the next, whether it is negative, so that bits 4
+ * to 8 are a cell and a sign. */
+enum { NEGATIVE = 0x100, CELL = 4 };
+
+/* For negative values these hold what the negated ones need, with subsets in their places. The
+ * number of a level, and its code without the lowest bit, are found by cell and sign in bits 0 to 4,
+ * the upper bit of the subset in bit 6 and the lower one in bit 5. */
+struct tables {
+    struct pithi_trellis plain;
+    _Alignas(64) uint32_t levels[16]; /* a bit for each magnitude: whether it is a level */
+    _Alignas(64) int16_t near[4][32]; /* by subset, then by cell and sign: the level */
+    _Alignas(64) uint8_t number[128], code[128];
+    _Alignas(64) float value[32]; /* of a level, by its number */
 };
-static inline void window_make(struct window *w, unsigned bits) {
-    uint8_t place[64];
-    uint32_t shift[16];
-    window_places(bits, place, shift);
-    w->spread = v_load(place);
-    w->shift = v_load((const uint8_t *)shift);
-}
-static inline v16 window_take(const struct window *w, const uint8_t *from) {
-    const v16 x = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)from));
-    return _mm512_srlv_epi32(_mm512_shuffle_epi8(x, w->spread), w->shift);
+
+struct paths {
+    /* By lane, then by step. */
+    _Alignas(64) uint16_t row[WIDE * SEQUENCE];
+    /* By step, then by state: which lanes keep the upper way. */
+    uint32_t upper[SEQUENCE * STATES];
+    /* By step: the lowest bits of codes. */
+    _Alignas(64) uint32_t lowest[SEQUENCE];
+    uint64_t bits[WIDE * SEQUENCE / 64]; /* the same, by 64 steps, then by lane */
+    uint32_t mirrored;                   /* the lanes whose path begins in the last state */
+};
+
+struct decoder {
+    v16 gather, upper, lower;   /* bytes of windows; their upper and lower eight bits */
+    __m512i of_upper, of_lower; /* what level these bits make, as matrices */
+    v16 value[2];               /* of levels, by number */
+};
+
+#include "group/trellis_job_tmpl.h"
+
+static void tables_make(struct tables *t, uint32_t bits) {
+    struct pithi_trellis *const p = &t->plain;
+    pithi_trellis_init(p, bits);
+    memset(t->levels, 0, sizeof t->levels);
+    for (int k = 0; k < 32; k++) {
+        const int level = p->level[k % p->levels];
+        t->levels[(level < 0 ? -level : level) / 32] |= 1u << (level < 0 ? -level : level) % 32;
+        t->value[k] = (float)level;
+    }
+    for (int cell = 0; cell < 32; cell++) {
+        const int first = cell < PITHI_TRELLIS_CELLS
+                              ? p->first[cell]
+                              : p->levels - 4 - p->first[cell - PITHI_TRELLIS_CELLS];
+        for (int k = 0; k < 4; k++) {
+            const int number = pithi_trellis_of_subset(first, k);
+            const int level = p->level[number];
+            t->near[k][cell] = (int16_t)(cell < PITHI_TRELLIS_CELLS ? level : -level);
+            t->number[32 * k + cell] = (uint8_t)number;
+            t->code[32 * k + cell] = (uint8_t)(number >> 2 << 1);
+        }
+    }
 }
 
-#include "group/trellis_tmpl.h"
+/* ---- Encode: paths ----------------------------------------------------------------------------*/
+
+/* The best path into a state, of two: the better one's metric, and which lanes took the upper. */
+#define STEP(low, high, s, straight, crossed)                                           \
+    do {                                                                                \
+        const __m512i a0 = _mm512_adds_epu16(low, straight);                            \
+        const __m512i b0 = _mm512_adds_epu16(high, crossed);                            \
+        const __m512i a1 = _mm512_adds_epu16(low, crossed);                             \
+        const __m512i b1 = _mm512_adds_epu16(high, straight);                           \
+        to[s] = _mm512_min_epu16(a0, b0);                                               \
+        to[s + 1] = _mm512_min_epu16(a1, b1);                                           \
+        _store_mask32((__mmask32 *)(upper + (s)), _mm512_cmplt_epu16_mask(b0, a0));     \
+        _store_mask32((__mmask32 *)(upper + (s) + 1), _mm512_cmplt_epu16_mask(b1, a1)); \
+    } while (0)
+
+ALWAYS void forward_step(__m512i m[STATES], const __m512i near[4], __m512i value,
+                         uint32_t upper[STATES]) {
+    const __m512i size = _mm512_and_si512(value, _mm512_set1_epi16(0xFF));
+    const __m512i cell = _mm512_srli_epi16(value, CELL);
+    __m512i d[4], to[STATES];
+    PITHI_UNROLL for (int k = 0; k < 4; k++) {
+        const __m512i e = _mm512_sub_epi16(size, _mm512_permutexvar_epi16(cell, near[k]));
+        d[k] = _mm512_mullo_epi16(e, e);
+    }
+    STEP(m[0], m[4], 0, d[0], d[2]);
+    STEP(m[1], m[5], 2, d[2], d[0]);
+    STEP(m[2], m[6], 4, d[1], d[3]);
+    STEP(m[3], m[7], 6, d[3], d[1]);
+    PITHI_UNROLL for (int s = 0; s < STATES; s++) m[s] = to[s];
+}
+#undef STEP
+
+ALWAYS void lower(__m512i m[STATES]) {
+    const __m512i a = _mm512_min_epu16(m[0], m[1]), b = _mm512_min_epu16(m[2], m[3]);
+    const __m512i c = _mm512_min_epu16(m[4], m[5]), d = _mm512_min_epu16(m[6], m[7]);
+    const __m512i least = _mm512_min_epu16(_mm512_min_epu16(a, b), _mm512_min_epu16(c, d));
+    PITHI_UNROLL for (int s = 0; s < STATES; s++) m[s] = _mm512_sub_epi16(m[s], least);
+}
+
+/* Returns the states of the least metrics, the lowest ones of equals. */
+ALWAYS __m512i best_states(const __m512i m[STATES]) {
+    __m512i best = m[0], state = _mm512_setzero_si512();
+    PITHI_UNROLL for (int s = 1; s < STATES; s++) {
+        const __mmask32 less = _mm512_cmplt_epu16_mask(m[s], best);
+        state = _mm512_mask_mov_epi16(state, less, _mm512_set1_epi16((short)s));
+        best = _mm512_min_epu16(best, m[s]);
+    }
+    return state;
+}
+
+/* Rows of eight steps become eight vectors of a step each: 128 bits of four rows at a time. */
+ALWAYS void turn(const uint16_t *row, __m512i x[8]) {
+    __m512i y[8];
+    PITHI_UNROLL for (size_t i = 0; i < 8; i++) {
+        const uint16_t *const p = row + i * SEQUENCE;
+        x[i] = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)p));
+        x[i] = _mm512_mask_broadcast_i64x2(x[i], 0x0C,
+                                           _mm_loadu_si128((const __m128i *)(p + 8 * SEQUENCE)));
+        x[i] = _mm512_mask_broadcast_i64x2(x[i], 0x30,
+                                           _mm_loadu_si128((const __m128i *)(p + 16 * SEQUENCE)));
+        x[i] = _mm512_mask_broadcast_i64x2(x[i], 0xC0,
+                                           _mm_loadu_si128((const __m128i *)(p + 24 * SEQUENCE)));
+    }
+    PITHI_UNROLL for (size_t i = 0; i < 4; i++) {
+        y[2 * i] = _mm512_unpacklo_epi16(x[i], x[i + 4]);
+        y[2 * i + 1] = _mm512_unpackhi_epi16(x[i], x[i + 4]);
+    }
+    PITHI_UNROLL for (size_t i = 0; i < 4; i++) {
+        x[2 * i] = _mm512_unpacklo_epi16(y[i], y[i + 4]);
+        x[2 * i + 1] = _mm512_unpackhi_epi16(y[i], y[i + 4]);
+    }
+    PITHI_UNROLL for (size_t i = 0; i < 4; i++) {
+        y[2 * i] = _mm512_unpacklo_epi16(x[i], x[i + 4]);
+        y[2 * i + 1] = _mm512_unpackhi_epi16(x[i], x[i + 4]);
+    }
+    PITHI_UNROLL for (size_t i = 0; i < 8; i++) x[i] = y[i];
+}
+
+/* Goes forward over all steps; returns the best last states. `next` is read after this, so much of
+ * it for a step, and fetched meanwhile. */
+static __attribute__((noinline)) __m512i go_forward(const struct tables *t, struct paths *p,
+                                                    size_t steps, bool mirrored,
+                                                    const uint8_t *next, size_t step_bytes) {
+    __m512i m[STATES], near[4];
+    PITHI_UNROLL for (int k = 0; k < 4; k++) near[k] = _mm512_load_si512(t->near[k]);
+    PITHI_UNROLL for (int s = 1; s < STATES; s++) m[s] =
+        _mm512_set1_epi16((short)PITHI_TRELLIS_WORST);
+    m[0] = _mm512_setzero_si512();
+    if (mirrored) m[STATES - 1] = m[0];
+    for (size_t i = 0; i < steps; i += 8) {
+        __m512i value[8];
+        turn(p->row + i, value);
+        uint32_t *const upper = p->upper + i * STATES;
+        for (size_t k = 0; k < 8 * step_bytes; k += 64)
+            __builtin_prefetch(next + i * step_bytes + k, 0, 3);
+        PITHI_UNROLL for (size_t k = 0; k < 8; k += PITHI_TRELLIS_UNSURE) {
+            PITHI_UNROLL for (size_t j = k; j < k + PITHI_TRELLIS_UNSURE; j++)
+                forward_step(m, near, value[j], upper + j * STATES);
+            lower(m);
+        }
+    }
+    return best_states(m);
+}
+
+/* Returns a bit of b where the mask has one, else of a. */
+ALWAYS uint32_t choose(uint32_t mask, uint32_t a, uint32_t b) { return a ^ ((a ^ b) & mask); }
+
+static __attribute__((noinline)) void go_backward(struct paths *p, size_t steps, __m512i state) {
+    uint32_t s0 = _mm512_test_epi16_mask(state, _mm512_set1_epi16(1));
+    uint32_t s1 = _mm512_test_epi16_mask(state, _mm512_set1_epi16(2));
+    uint32_t s2 = _mm512_test_epi16_mask(state, _mm512_set1_epi16(4));
+    for (size_t i = steps; i-- > 0;) {
+        const uint32_t *const upper = p->upper + i * STATES;
+        const uint32_t a = choose(s0, upper[0], upper[1]), b = choose(s0, upper[2], upper[3]);
+        const uint32_t c = choose(s0, upper[4], upper[5]), d = choose(s0, upper[6], upper[7]);
+        const uint32_t oldest = choose(s2, choose(s1, a, b), choose(s1, c, d));
+        p->lowest[i] = s0;
+        s0 = s1;
+        s1 = s2;
+        s2 = oldest;
+    }
+    p->mirrored = s0 | s1 | s2;
+}
+
+/* The lowest bits by lanes, 64 steps at a time. */
+static __attribute__((noinline)) void turn_bits(struct paths *p, size_t steps) {
+    const __m512i order = _mm512_set_epi8(
+        63, 59, 55, 51, 47, 43, 39, 35, 31, 27, 23, 19, 15, 11, 7, 3, 62, 58, 54, 50, 46, 42, 38,
+        34, 30, 26, 22, 18, 14, 10, 6, 2, 61, 57, 53, 49, 45, 41, 37, 33, 29, 25, 21, 17, 13, 9, 5,
+        1, 60, 56, 52, 48, 44, 40, 36, 32, 28, 24, 20, 16, 12, 8, 4, 0);
+    for (size_t i = 0; i < steps; i += 64) {
+        __m512i x[4], byte[4];
+        PITHI_UNROLL for (size_t k = 0; k < 4; k++) x[k] =
+            _mm512_permutexvar_epi8(order, _mm512_load_si512(p->lowest + i + 16 * k));
+        const __m512i a = _mm512_shuffle_i64x2(x[0], x[1], 0x44);
+        const __m512i b = _mm512_shuffle_i64x2(x[2], x[3], 0x44);
+        const __m512i c = _mm512_shuffle_i64x2(x[0], x[1], 0xEE);
+        const __m512i d = _mm512_shuffle_i64x2(x[2], x[3], 0xEE);
+        byte[0] = _mm512_shuffle_i64x2(a, b, 0x88);
+        byte[1] = _mm512_shuffle_i64x2(a, b, 0xDD);
+        byte[2] = _mm512_shuffle_i64x2(c, d, 0x88);
+        byte[3] = _mm512_shuffle_i64x2(c, d, 0xDD);
+        uint64_t *const bits = p->bits + i / 64 * WIDE;
+        PITHI_UNROLL for (size_t k = 0; k < WIDE; k++) bits[k] =
+            _mm512_test_epi8_mask(byte[k / 8], _mm512_set1_epi8((char)(1 << k % 8)));
+    }
+}
+
+/* ---- Encode: values ---------------------------------------------------------------------------*/
+
+static bool decoded_before(const struct tables *t, const uint8_t *x, float unit) {
+    const float limit = (float)t->plain.most;
+    const v16 v = f_limit(f_mul(v_load(x), v_spread(&unit)), v_spread(&limit));
+    const v16 size = _mm512_abs_epi32(f_round_to_i(v));
+    const v16 bits = look16(v_load((const uint8_t *)t->levels), v_shr(size, 5));
+    const v16 bit = _mm512_srlv_epi32(bits, v_and(size, v_set(31)));
+    return _mm512_testn_epi32_mask(bit, v_set(1)) == 0;
+}
+
+/* Rounds values to integers. */
+ALWAYS void round_row(const struct tables *t, const uint8_t *x, float unit, size_t n,
+                      uint16_t *row) {
+    const float limit = (float)t->plain.most;
+    const v16 by = v_spread(&unit), most = v_spread(&limit);
+    const __m512i even =
+        _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30, 28, 26,
+                         24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    for (size_t k = 0; k < n; k += 32) {
+        const v16 a = f_round_to_i(f_limit(f_mul(v_load(x + 4 * k), by), most));
+        const v16 next = k + 16 < n ? v_load(x + 4 * k + 64) : v_set(0);
+        const v16 b = f_round_to_i(f_limit(f_mul(next, by), most));
+        const __m512i y = _mm512_permutex2var_epi16(a, even, b), size = _mm512_abs_epi16(y);
+        _mm512_storeu_si512(row + k, _mm512_mask_add_epi16(size, _mm512_movepi16_mask(y), size,
+                                                           _mm512_set1_epi16(NEGATIVE)));
+    }
+}
+
+/* Joins 64 codes of a byte each: neighbours, then neighbours of these. */
+ALWAYS void put_codes(uint8_t *to, size_t n, __m512i code, unsigned bits) {
+    static const uint8_t places[3][32] = {
+        {0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60},
+        {0, 1, 2, 8, 9, 10, 16, 17, 18, 24, 25, 26, 32, 33, 34, 40, 41, 42, 48, 49, 50, 56, 57, 58},
+        {0,  2,  4,  6,  8,  10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30,
+         32, 34, 36, 38, 40, 42, 44, 46, 48, 50, 52, 54, 56, 58, 60, 62}};
+    const __m512i place =
+        _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)places[bits - 2]));
+    __m512i x = _mm512_maddubs_epi16(code, _mm512_set1_epi16((short)(1 | 1 << bits << 8)));
+    if (bits < 4) x = _mm512_madd_epi16(x, _mm512_set1_epi32(1 | 1 << 2 * bits << 16));
+    if (bits == 3) x = _mm512_or_si512(x, _mm512_srli_epi64(x, 20));
+    const __m256i all = _mm512_castsi512_si256(_mm512_permutexvar_epi8(place, x));
+    if (n < UNIT) {
+        uint8_t bytes[32];
+        _mm256_storeu_si256((__m256i *)bytes, all);
+        memcpy(to, bytes, n * bits / 8);
+        return;
+    }
+    if (bits == 4) {
+        _mm256_storeu_si256((__m256i *)to, all);
+        return;
+    }
+    _mm_storeu_si128((__m128i *)to, _mm256_castsi256_si128(all));
+    if (bits == 3) _mm_storel_epi64((__m128i *)(to + 16), _mm256_extracti128_si256(all, 1));
+}
+
+ALWAYS v16 value_of(const struct tables *t, __m128i number, unsigned bits) {
+    const v16 at = _mm512_cvtepu8_epi32(number), low = v_load((const uint8_t *)t->value);
+    if (bits < 4) return _mm512_permutexvar_epi32(at, low);
+    return _mm512_permutex2var_epi32(low, at, v_load((const uint8_t *)(t->value + 16)));
+}
+
+/* Sums levels, and writes their codes. */
+ALWAYS void close_row(const struct tables *t, const struct paths *p, struct coded *g, size_t lane,
+                      const uint8_t *x, size_t n, unsigned bits, uint8_t *to) {
+    const __m512i number0 = _mm512_load_si512(t->number),
+                  number1 = _mm512_load_si512(t->number + 64), code0 = _mm512_load_si512(t->code),
+                  code1 = _mm512_load_si512(t->code + 64);
+    static const uint8_t evens[64] = {
+        0,  2,  4,   6,   8,   10,  12,  14,  16,  18,  20,  22,  24,  26,  28,  30,
+        32, 34, 36,  38,  40,  42,  44,  46,  48,  50,  52,  54,  56,  58,  60,  62,
+        64, 66, 68,  70,  72,  74,  76,  78,  80,  82,  84,  86,  88,  90,  92,  94,
+        96, 98, 100, 102, 104, 106, 108, 110, 112, 114, 116, 118, 120, 122, 124, 126};
+    const __m512i even = _mm512_loadu_si512(evens);
+    const v16 by = v_spread(&g->unit);
+    const uint16_t *const row = p->row + lane * SEQUENCE;
+    const uint64_t begin = p->mirrored >> lane & 1 ? 7 : 0;
+    const __m512i flip = _mm512_set1_epi8((char)(begin ? (1 << bits) - 1 : 0));
+    v16 with_value = g->with_value, with_itself = g->with_itself;
+    uint64_t last = begin << 61;
+    g->mirrored = begin != 0;
+    for (size_t k = 0; k < n; k += UNIT, to += 8 * bits) {
+        const uint64_t low = p->bits[k / 64 * WIDE + lane];
+        const uint64_t back1 = low << 1 | last >> 63, back2 = low << 2 | last >> 62,
+                       back3 = low << 3 | last >> 61;
+        last = low;
+        const __m512i a = _mm512_srli_epi16(_mm512_loadu_si512(row + k), CELL);
+        const __m512i b = _mm512_srli_epi16(_mm512_loadu_si512(row + k + 32), CELL);
+        const __m512i cell = _mm512_permutex2var_epi8(a, even, b);
+        const __m512i upper = _mm512_maskz_set1_epi8(low ^ back1 ^ back3, 64);
+        const __m512i place =
+            _mm512_mask_add_epi8(_mm512_or_si512(cell, upper), back2, _mm512_or_si512(cell, upper),
+                                 _mm512_set1_epi8(32));
+        const __m512i number = _mm512_permutex2var_epi8(number0, place, number1);
+        const __m512i high = _mm512_permutex2var_epi8(code0, place, code1);
+        const __m512i code = _mm512_mask_add_epi8(high, low, high, _mm512_set1_epi8(1));
+        const size_t count = n - k < UNIT ? n - k : UNIT;
+        put_codes(to, count, _mm512_xor_si512(code, flip), bits);
+        _Alignas(64) uint8_t numbers[UNIT];
+        _mm512_store_si512(numbers, number);
+        PITHI_UNROLL for (size_t j = 0; j < UNIT; j += 16) {
+            if (j >= count) break;
+            const v16 l = value_of(t, _mm_load_si128((const __m128i *)(numbers + j)), bits);
+            const v16 v = f_mul(v_load(x + 4 * (k + j)), by);
+            with_value = f_add(with_value, f_mul(v, l));
+            with_itself = f_add(with_itself, f_mul(l, l));
+        }
+    }
+    g->with_value = with_value;
+    g->with_itself = with_itself;
+}
+
+ALWAYS void encode_bits(struct pithi_group_job *job, const struct tables *t, struct batch *b,
+                        size_t i, size_t n, size_t count, unsigned bits) {
+    const size_t shift = (size_t)__builtin_ctz(job->set.group);
+    struct paths *const p = &b->paths;
+    const uint8_t *x[WIDE];
+    for (size_t k = 0; k < count; k++) {
+        struct coded *const g = &b->group[k * n >> shift];
+        x[k] = stage(job, i + k * n, n, b->staged[k]);
+        if (!g->blank)
+            round_row(t, x[k], g->unit, n, p->row + k * SEQUENCE);
+        else
+            memset(p->row + k * SEQUENCE, 0, n * sizeof *p->row);
+    }
+    for (size_t k = count; k < WIDE; k++) memset(p->row + k * SEQUENCE, 0, n * sizeof *p->row);
+    const size_t size = width(job->value_dtype);
+    const uint8_t *const next = (const uint8_t *)job->value + (i + count * n) * size;
+    const bool single = job->set.group <= SEQUENCE;
+    go_backward(p, n, go_forward(t, p, n, single, next, count * size));
+    turn_bits(p, n);
+    for (size_t k = 0; k < count; k++) {
+        struct coded *const g = &b->group[k * n >> shift];
+        uint8_t *const to = job->codes + (i + k * n) * bits / 8;
+        if (g->blank)
+            memset(to, 0, n * bits / 8);
+        else
+            close_row(t, p, g, k, x[k], n, bits, to);
+    }
+}
+
+static void encode_sequences(struct pithi_group_job *job, const struct tables *t, struct batch *b,
+                             size_t i, size_t n, size_t count) {
+    if (job->set.bits == 2)
+        encode_bits(job, t, b, i, n, count, 2);
+    else if (job->set.bits == 3)
+        encode_bits(job, t, b, i, n, count, 3);
+    else
+        encode_bits(job, t, b, i, n, count, 4);
+}
+
+/* ---- Decode -----------------------------------------------------------------------------------*/
+
+/* 64 codes are eight words of 64 bits with the three codes before each; the code of byte i of a word
+ * begins in its bit 16 + i * bits. What a level's number is, is linear in a code's bits and in the
+ * lowest ones of the three codes before it (trellis_value.h). */
+static void decoder_make(struct decoder *d, uint32_t bits) {
+    struct pithi_trellis t;
+    _Alignas(64) uint8_t gather[64], upper[64], lower[64];
+    _Alignas(64) float value[32];
+    pithi_trellis_init(&t, bits);
+    for (uint32_t i = 0; i < 64; i++) {
+        gather[i] = (uint8_t)(i / 8 * bits + i % 8);
+        upper[i] = (uint8_t)(16 + (i % 8 + 1) * bits - 8);
+        lower[i] = (uint8_t)(16 + i % 8 * bits - 3 * bits);
+    }
+    for (int k = 0; k < 32; k++) value[k] = (float)t.level[k % t.levels] / PITHI_TRELLIS_UNIT;
+    d->gather = v_load(gather);
+    d->upper = v_load(upper);
+    d->lower = v_load(lower);
+    d->value[0] = v_load((const uint8_t *)value);
+    d->value[1] = v_load((const uint8_t *)(value + 16));
+    /* Bits of each bit of the number: that of two codes before; the parity; those of the code. */
+    const uint32_t code = 8 - bits;
+    uint64_t of_upper = (uint64_t)(1u << code | 1u << (code - bits)) << 48, of_lower = 0;
+    for (uint32_t k = 1; k < bits; k++) of_upper |= (uint64_t)(1u << (code + k)) << 8 * (6 - k);
+    uint64_t *const rest = bits == 2 ? &of_upper : &of_lower;
+    *rest |= (uint64_t)(1u << bits) << 56 | UINT64_C(1) << 48;
+    d->of_upper = each(of_upper);
+    d->of_lower = each(of_lower);
+}
+
+/* Returns the numbers of the levels of 64 codes. */
+ALWAYS __m512i numbers_of(const struct decoder *d, __m512i codes, uint64_t inside, unsigned bits) {
+    const __m512i windows = _mm512_maskz_permutexvar_epi8(inside, d->gather, codes);
+    const __m512i upper = _mm512_gf2p8affine_epi64_epi8(
+        _mm512_multishift_epi64_epi8(d->upper, windows), d->of_upper, 0);
+    if (bits == 2) return upper;
+    const __m512i lower = _mm512_gf2p8affine_epi64_epi8(
+        _mm512_multishift_epi64_epi8(d->lower, windows), d->of_lower, 0);
+    return _mm512_xor_si512(upper, lower);
+}
+
+/* Which bytes of windows are in sequences of n values, the first of which begins at a unit. */
+static uint64_t inside_of(size_t n) {
+    return n == 16   ? ~UINT64_C(0x0003000300030003)
+           : n == 32 ? ~UINT64_C(0x0000000300000003)
+                     : ~UINT64_C(3);
+}
+
+/* Returns the codes from a byte on and the two bytes before, as far as a job has these. */
+ALWAYS __m512i codes_from(const struct pithi_group_job *job, size_t at, size_t bytes) {
+    const uint8_t *const from = job->codes + at;
+    if (__builtin_expect(at >= 2 && bytes - at >= 62, 1)) return _mm512_loadu_si512(from - 2);
+    uint8_t copy[64] = {0};
+    if (at >= 2) memcpy(copy, from - 2, 2);
+    memcpy(copy + 2, from, bytes - at < 62 ? bytes - at : 62);
+    return _mm512_loadu_si512(copy);
+}
+
+/* Levels of one scale, by number: as f32, or as 32 words of a narrower dtype. */
+struct scaled {
+    v16 value[2];
+};
+ALWAYS struct scaled scale_levels(const struct decoder *d, const float *scale, unsigned bits,
+                                  uint32_t ot, bool narrow) {
+    struct scaled l = {{f_add(f_mul(d->value[0], v_spread(scale)), v_set(0))}}; /* never -0 */
+    l.value[1] = bits == 4 ? f_add(f_mul(d->value[1], v_spread(scale)), v_set(0)) : l.value[0];
+    if (!narrow) return l;
+    if (ot == PITH_F16) {
+        const __m256i a = _mm512_cvtps_ph(F(l.value[0]), _MM_FROUND_TO_NEAREST_INT);
+        const __m256i b = _mm512_cvtps_ph(F(l.value[1]), _MM_FROUND_TO_NEAREST_INT);
+        l.value[0] = _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
+    } else {
+        const __m512i odd =
+            _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29,
+                             27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+        l.value[0] = _mm512_permutex2var_epi16(round_loosely(PITH_BF16, l.value[0]), odd,
+                                               round_loosely(PITH_BF16, l.value[1]));
+    }
+    return l;
+}
+
+ALWAYS void decode_part(const struct decoder *d, struct pithi_group_job *job, size_t i, size_t n,
+                        const float *scale, unsigned bits, uint32_t bt, uint32_t ot,
+                        struct streamer *stream) {
+    const struct decoder copy = *d; /* a copy that no store can alias */
+    const size_t group = job->set.group, shift = (size_t)__builtin_ctz(job->set.group);
+    const size_t bytes = pithi_group_code_bytes(&job->set, job->count);
+    const size_t sequence = group < SEQUENCE ? group : SEQUENCE;
+    const uint64_t begin = inside_of(sequence);
+    const bool narrow = bt == PITH_NONE && ot != PITH_F32;
+    static const uint32_t lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const v16 lane = v_load((const uint8_t *)lanes);
+    for (size_t k = 0; k < n; k += UNIT) {
+        const uint64_t inside = k % sequence == 0 ? begin : ~UINT64_C(0);
+        const __m512i codes = codes_from(job, (i + k) * bits / 8, bytes);
+        const __m512i number = numbers_of(&copy, codes, inside, bits);
+        if (narrow && group >= UNIT && n - k >= UNIT) {
+            uint8_t *const out = (uint8_t *)job->out + 2 * (i + k);
+            const struct scaled l = scale_levels(&copy, &scale[k >> shift], bits, ot, true);
+            const __m512i low = _mm512_cvtepu8_epi16(_mm512_castsi512_si256(number));
+            const __m512i high = _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(number, 1));
+            v_store(out, _mm512_permutexvar_epi16(low, l.value[0]));
+            v_store(out + 64, _mm512_permutexvar_epi16(high, l.value[0]));
+            continue;
+        }
+        struct scaled l = scale_levels(&copy, &scale[k >> shift], bits, ot, false);
+        v16 x[4];
+        PITHI_UNROLL for (size_t j = 0; j < 4; j++) {
+            if (j > 0 && group < UNIT)
+                l = scale_levels(&copy, &scale[(k + 16 * j) >> shift], bits, ot, false);
+            const v16 at = _mm512_permutexvar_epi8(v_add(lane, v_set((uint32_t)(16 * j))), number);
+            x[j] = bits < 4 ? _mm512_permutexvar_epi32(at, l.value[0])
+                            : _mm512_permutex2var_epi32(l.value[0], at, l.value[1]);
+        }
+        if (n - k >= UNIT) {
+            put_unit(job, i + k, x, bt, ot, stream);
+        } else {
+            if (stream) v_stream_end(stream, (uint8_t *)job->out + (i + k) * width(ot));
+            put_end(job, i + k, n - k, x);
+        }
+    }
+}
 
 void pithi_trellis_bind_avx512(struct pithi_kernels *k);
 void pithi_trellis_bind_avx512(struct pithi_kernels *k) {
