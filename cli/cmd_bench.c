@@ -124,8 +124,8 @@ static int run_lossless(struct task *t, const char *spec, const pith_codec_info 
 /* Measures a lossy setting. Without a base it is the quantizer alone; with one, where the setting
  * takes one, the closed loop of a stream. */
 static int run_lossy(struct task *t, const char *spec, const pith_codec_info *codec) {
-    const bool slow =
-        strstr(spec, "entropy=zstd") || strstr(spec, "search=mse") || strstr(spec, "mode=ratio");
+    const bool slow = strstr(spec, "entropy=zstd") || strstr(spec, "entropy=rans") ||
+                      strstr(spec, "search=mse") || strstr(spec, "mode=ratio");
     const uint32_t divide = slow ? SLOW_DIVIDE : 1;
     static const uint32_t bases[] = {PITH_NONE, PITH_F32, PITH_BF16};
     const int count = codec->traits & PITH_TRAIT_BASE ? 3 : 1;

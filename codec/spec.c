@@ -195,9 +195,11 @@ static pith_status parse_pair(const char *text, size_t at, size_t end, struct pi
 /* Returns why the key has no effect with these values; NULL when it has one. */
 static const char *why_idle(const struct pithi_params *params, uint32_t key) {
     const struct pithi_codec *codec = params->codec;
-    for (uint32_t i = 0; i < codec->need_count; i++)
-        if (codec->needs[i].key == key && !params->value[codec->needs[i].other])
-            return codec->needs[i].detail;
+    for (uint32_t i = 0; i < codec->need_count; i++) {
+        const struct pithi_need *const need = &codec->needs[i];
+        const uint32_t value = params->value[need->other];
+        if (need->key == key && (need->value ? value != need->value : !value)) return need->detail;
+    }
     return NULL;
 }
 

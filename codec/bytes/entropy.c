@@ -56,6 +56,7 @@ static size_t context_bytes(size_t n, int level) {
  * settings for each class of sizes; within a class they grow with the size. */
 size_t pithi_entropy_bytes(size_t max_bytes, int level) {
     static const size_t classes[] = {16u << 10, 128u << 10, 256u << 10};
+    if (level == PITHI_ENTROPY_LEVEL_RANS) return HEAD;
     size_t most = ZSTD_estimateDCtxSize();
     if (level == PITHI_ENTROPY_LEVEL_NONE) return HEAD + (size_t)pithi_pad64(most);
     most = larger(most, context_bytes(max_bytes, level));
@@ -136,7 +137,7 @@ static size_t press(struct pithi_entropy *e, const ZSTD_compressionParameters *p
 size_t pithi_entropy_pack(struct pithi_entropy *e, int level, const uint8_t *src, size_t n,
                           uint8_t *dst, size_t cap) {
     if (cap >= n) cap = n - (n > 0);
-    if (cap == 0 || level == PITHI_ENTROPY_LEVEL_NONE) return 0;
+    if (cap == 0 || level <= PITHI_ENTROPY_LEVEL_NONE) return 0;
     const ZSTD_compressionParameters quick = level & PITHI_ENTROPY_BARE ? bare(n) : noise(n);
     level &= ~PITHI_ENTROPY_BARE;
     const size_t length = press(e, &quick, src, n, dst, cap);
@@ -181,6 +182,7 @@ static ZSTD_DCtx *reader(struct pithi_entropy *e) {
 bool pithi_entropy_unpack(struct pithi_entropy *e, const uint8_t *src, size_t len, uint8_t *dst,
                           size_t n) {
     ZSTD_frameHeader head;
+    if (!e->capacity) return false; /* opened for rANS strings only */
     if (ZSTD_getFrameHeader_advanced(&head, src, len, ZSTD_f_zstd1_magicless) != 0) return false;
     if (head.frameContentSize != n || head.dictID || head.checksumFlag) return false;
     if (head.windowSize > WINDOW_MOST) return false;

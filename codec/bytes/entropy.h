@@ -11,10 +11,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Efforts. NONE takes memory for decoding only, and makes nothing shorter. Below SEARCH there is
- * Huffman coding with a quick look for long matches, right for noise; from SEARCH on zstd's own
+/* Efforts. RANS takes memory for rANS strings only: such a context makes no coded string, and
+ * refuses all. NONE takes memory for decoding only, and makes nothing shorter. Below SEARCH there
+ * is Huffman coding with a quick look for long matches, right for noise; from SEARCH on zstd's own
  * settings of the level are tried as well. */
 enum {
+    PITHI_ENTROPY_LEVEL_RANS = -1,
     PITHI_ENTROPY_LEVEL_NONE = 0,
     PITHI_ENTROPY_LEVEL_MIN = 1,
     PITHI_ENTROPY_LEVEL_SEARCH = 4,

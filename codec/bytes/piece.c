@@ -154,7 +154,8 @@ static size_t code(struct pithi_pen *pen, const uint8_t *src, size_t n, uint8_t 
     *kind = CODED;
     if (!pen->rans || pen->level == PITHI_ENTROPY_LEVEL_NONE)
         return pithi_entropy_pack(pen->coder, pen->level, src, n, to, cap);
-    const enum verdict verdict = verdict_of(pen, src, n, to, cap);
+    const bool only_rans = pen->level == PITHI_ENTROPY_LEVEL_RANS;
+    const enum verdict verdict = only_rans ? FREQUENCIES : verdict_of(pen, src, n, to, cap);
     if (verdict == NOISE) return 0;
     struct pithi_rans *const rans = pithi_entropy_rans(pen->coder);
     size_t planned = pithi_rans_plan(rans, src, n);

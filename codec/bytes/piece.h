@@ -20,7 +20,8 @@ struct pithi_pen {
     size_t capacity;
     int level;
     void *scratch;
-    struct pithi_entropy *coder; /* for strings as long as pieces, at this level */
+    struct pithi_entropy *coder; /* for strings as long as pieces, at this level: at level RANS
+                                  * no piece is a coded string */
     pithi_rans_encode_fn *rans;  /* NULL: no piece may be a rANS string */
 };
 struct pithi_reader {

@@ -45,8 +45,8 @@ static const struct pithi_key keys[] = {
 };
 
 static const struct pithi_need needs[] = {
-    {EFFORT, MODE, "has no effect with mode=fast"},
-    {REVISION, MODE, "has no effect with mode=fast"},
+    {EFFORT, MODE, 0, "has no effect with mode=fast"},
+    {REVISION, MODE, 0, "has no effect with mode=fast"},
 };
 
 /* The head of a block: the form of its numbers, and how they are coded. */

@@ -51,8 +51,8 @@ static const struct pithi_key keys[] = {
 };
 
 static const struct pithi_need needs[] = {
-    {EFFORT, MODE, "has no effect with mode=fast"},
-    {REVISION, MODE, "has no effect with mode=fast"},
+    {EFFORT, MODE, 0, "has no effect with mode=fast"},
+    {REVISION, MODE, 0, "has no effect with mode=fast"},
 };
 
 /* The head of a block: how it is coded, and the order of differences or the row of level bounds. */

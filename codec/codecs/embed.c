@@ -51,11 +51,11 @@ static const struct pithi_key keys[] = {
 };
 
 static const struct pithi_need needs[] = {
-    {EFFORT, MODE, "has no effect with mode=fast"},
-    {REVISION, MODE, "has no effect with mode=fast"},
-    {START, DECAY, "has no effect without decay"},
-    {STEPS, DECAY, "has no effect without decay"},
-    {DECAY, STEPS, "has no effect without steps"},
+    {EFFORT, MODE, 0, "has no effect with mode=fast"},
+    {REVISION, MODE, 0, "has no effect with mode=fast"},
+    {START, DECAY, 0, "has no effect without decay"},
+    {STEPS, DECAY, 0, "has no effect without decay"},
+    {DECAY, STEPS, 0, "has no effect without steps"},
 };
 
 static size_t element_of(const struct pithi_params *p) { return pith_dtype_bytes(p->dtype); }

@@ -53,19 +53,20 @@ static const struct pithi_key keys[] = {
                            "share of a group that is kept exactly: what lies farthest out", false},
     [PITHI_KV_WINDOW] = {"window", PITHI_KEY_NUMBER, 0, 0, 1u << 20, 0, PITHI_WIRE_NONE,
                          "0..1048576", "caches: newest tokens that stay exact", false},
-    [PITHI_KV_ENTROPY] = {"entropy", PITHI_KEY_WORD, 0, 0, 1, 0, 10, "none|zstd",
+    [PITHI_KV_ENTROPY] = {"entropy", PITHI_KEY_WORD, PITHI_KV_NO_ENTROPY, PITHI_KV_NO_ENTROPY,
+                          PITHI_KV_RANS, 0, 10, "none|zstd|rans",
                           "entropy coding of scales and codes, for files", false},
     [PITHI_KV_EFFORT] = {"effort", PITHI_KEY_NUMBER, 1, PITHI_ENTROPY_LEVEL_MIN,
                          PITHI_ENTROPY_LEVEL_MAX, 0, PITHI_WIRE_NONE, "1..22",
                          "zstd level of entropy=zstd", false},
     [PITHI_KV_BLOCK] = {"block", PITHI_KEY_POW2, 1u << 20, 16, BLOCK_MOST, 0, PITHI_WIRE_BLOCK,
                         "16..16777216, a power of two",
-                        "with entropy=zstd: elements per block, in pages", false},
+                        "with entropy=zstd or rans: elements per block, in pages", false},
 };
 
 static const struct pithi_need needs[] = {
-    {PITHI_KV_BLOCK, PITHI_KV_ENTROPY, "has no effect without entropy=zstd"},
-    {PITHI_KV_EFFORT, PITHI_KV_ENTROPY, "has no effect without entropy=zstd"},
+    {PITHI_KV_BLOCK, PITHI_KV_ENTROPY, 0, "has no effect without entropy=zstd or rans"},
+    {PITHI_KV_EFFORT, PITHI_KV_ENTROPY, PITHI_KV_ZSTD, "has no effect without entropy=zstd"},
 };
 
 /* ---- Presets ---------------------------------------------------------------------------------*/
@@ -257,7 +258,9 @@ static size_t scratch_bytes(const struct pithi_params *p) {
 static size_t coder_bytes(const struct pithi_params *p) {
     struct pithi_kv k;
     kv_of(&k, p, NULL);
-    const int level = p->decode_only ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[PITHI_KV_EFFORT];
+    const int level = k.rans           ? PITHI_ENTROPY_LEVEL_RANS
+                      : p->decode_only ? PITHI_ENTROPY_LEVEL_NONE
+                                       : (int)p->value[PITHI_KV_EFFORT];
     if (!p->value[PITHI_KV_ENTROPY]) return 0;
     return pithi_entropy_bytes(pithi_kv_symbols(&k, (uint32_t)(p->most / row_of(p))), level);
 }
@@ -373,9 +376,13 @@ static void encode_coded(struct pithi_block *b, const struct pithi_kv *k) {
     const struct coding c = coding_of(p, k, b->count, b->scratch, &ignored);
     encode_page(b, k, c.page);
     const double bound = page_bound(p, c.page, c.tokens);
-    struct pithi_pen pen = {
-        b->bytes, b->length - 1, (int)p->value[PITHI_KV_EFFORT] | PITHI_ENTROPY_BARE,
-        c.pieces, b->coder,      NULL};
+    const int effort = (int)p->value[PITHI_KV_EFFORT] | PITHI_ENTROPY_BARE;
+    struct pithi_pen pen = {.at = b->bytes,
+                            .capacity = b->length - 1,
+                            .level = k->rans ? PITHI_ENTROPY_LEVEL_RANS : effort,
+                            .scratch = c.pieces,
+                            .coder = b->coder,
+                            .rans = k->rans ? b->kernels->rans_encode : NULL};
     pithi_pen_put(&pen, (const uint8_t *)&bound, BOUND_BYTES); /* fits: a page has more bytes */
     b->plain = !pithi_kv_pack(k, c.page, c.tokens, &pen, c.symbols);
     if (b->plain)
@@ -445,7 +452,8 @@ static pith_status decode_coded(struct pithi_block *b) {
         decode_page(b, b->bytes);
         return PITH_OK;
     }
-    struct pithi_reader r = {b->bytes, b->length, c.pieces, b->coder, NULL};
+    struct pithi_reader r = {b->bytes, b->length, c.pieces, b->coder,
+                             k.rans ? b->kernels->rans_decode : NULL};
     if (!pithi_reader_take(&r, BOUND_BYTES) || b->length == block_bytes(p, b->count))
         b->detail = "a coded block of a wrong length";
     else if (stated_bound(b) < 0)
@@ -471,7 +479,8 @@ static pith_status decode(struct pithi_block *b) {
 }
 
 static uint8_t frame_revision(const struct pithi_params *p) {
-    return p->value[PITHI_KV_CODEBOOK] == PITHI_CODEBOOK_TRELLIS ? 2 : 1;
+    const bool rans = p->value[PITHI_KV_ENTROPY] == PITHI_KV_RANS;
+    return rans || p->value[PITHI_KV_CODEBOOK] == PITHI_CODEBOOK_TRELLIS ? 2 : 1;
 }
 
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {

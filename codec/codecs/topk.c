@@ -83,9 +83,9 @@ static const struct pithi_key keys[] = {
 };
 
 static const struct pithi_need needs[] = {
-    {EVERY, CONTROL, "every goes with control=every or oktopk"},
-    {CLEAR, EF, "clear goes with ef"},
-    {MOMENTUM, EF, "momentum goes with ef"},
+    {EVERY, CONTROL, 0, "every goes with control=every or oktopk"},
+    {CLEAR, EF, 0, "clear goes with ef"},
+    {MOMENTUM, EF, 0, "momentum goes with ef"},
 };
 
 /* ---- Settings --------------------------------------------------------------------------------*/

@@ -11,8 +11,10 @@
 #include "common/convert.h"
 #include "common/pad.h"
 #include "device_plan.h"
+#include "group/code_symbols.h"
 
 enum { BITS, GROUP, ROUND, SCALE_DTYPE, ENTROPY, BASE_HASH, KEY_EVERY, BLOCK, EFFORT, CODEBOOK };
+enum { NONE, ZSTD, RANS }; /* values of ENTROPY */
 
 static const struct pithi_key keys[] = {
     [BITS] = {"bits", PITHI_KEY_NUMBER, 4, 2, 8, 0x15C, 0, "2,3,4,6,8", "bits per code", false},
@@ -22,7 +24,7 @@ static const struct pithi_key keys[] = {
                true},
     [SCALE_DTYPE] = {"scale_dtype", PITHI_KEY_WORD, 0, 0, 1, 0, 3, "f32|bf16",
                      "dtype of the scales", false},
-    [ENTROPY] = {"entropy", PITHI_KEY_WORD, 0, 0, 1, 0, 4, "none|zstd",
+    [ENTROPY] = {"entropy", PITHI_KEY_WORD, NONE, NONE, RANS, 0, 4, "none|zstd|rans",
                  "entropy coding of the codes, for files", false},
     [BASE_HASH] = {"base_hash", PITHI_KEY_WORD, 0, 0, 1, 0, 5, "on|off",
                    "carry and compare the hash of the base", false},
@@ -38,7 +40,7 @@ static const struct pithi_key keys[] = {
 };
 
 static const struct pithi_need needs[] = {
-    {EFFORT, ENTROPY, "has no effect without entropy=zstd"},
+    {EFFORT, ENTROPY, ZSTD, "has no effect without entropy=zstd"},
 };
 
 /* Fills in the setting in its final place: pithi_group_job_open says why. */
@@ -87,25 +89,29 @@ static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
     return pithi_group_block_bytes(&s, count);
 }
 
-/* Whether codes are entropy-coded one to a byte, as those of widths that straddle bytes are. */
-static bool spread(const struct pithi_group_setting *s) { return s->bits == 3 || s->bits == 6; }
+/* Whether codes are entropy-coded one to a byte. To zstd only those of widths that straddle bytes
+ * are: it is slow, and sees the others well enough where they lie. */
+static bool spread(const struct pithi_params *p) {
+    return p->value[ENTROPY] == RANS || p->value[BITS] == 3 || p->value[BITS] == 6;
+}
 
-static size_t symbol_bytes(const struct pithi_group_setting *s, size_t count) {
-    return spread(s) ? count : pithi_group_code_bytes(s, count);
+static size_t symbol_bytes(const struct pithi_params *p, size_t count) {
+    const struct pithi_group_setting s = setting(p);
+    return spread(p) ? count : pithi_group_code_bytes(&s, count);
 }
 
 static size_t scratch_bytes(const struct pithi_params *p) {
     if (!p->value[ENTROPY]) return 0;
     const struct pithi_group_setting s = setting(p);
-    return pithi_pad64(pithi_group_code_bytes(&s, p->most)) +
-           pithi_pad64(symbol_bytes(&s, p->most));
+    return pithi_pad64(pithi_group_code_bytes(&s, p->most)) + pithi_pad64(symbol_bytes(p, p->most));
 }
 
 static size_t coder_bytes(const struct pithi_params *p) {
     if (!p->value[ENTROPY]) return 0;
-    const struct pithi_group_setting s = setting(p);
-    const int level = p->decode_only ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[EFFORT];
-    return pithi_entropy_bytes(symbol_bytes(&s, p->most), level);
+    const int level = p->value[ENTROPY] == RANS ? PITHI_ENTROPY_LEVEL_RANS
+                      : p->decode_only          ? PITHI_ENTROPY_LEVEL_NONE
+                                                : (int)p->value[EFFORT];
+    return pithi_entropy_bytes(symbol_bytes(p, p->most), level);
 }
 
 /* ---- Groups, in chunks that stay in the first-level cache for the hash that follows ----------*/
@@ -181,10 +187,36 @@ static void open_coding(struct coding *c, const struct pithi_block *b) {
     set(&c->set, b->params);
     c->scales = pithi_group_codes_at(&c->set, b->count);
     c->codes = pithi_group_code_bytes(&c->set, b->count);
-    c->symbols = symbol_bytes(&c->set, b->count);
+    c->symbols = symbol_bytes(b->params, b->count);
     c->code_buffer = b->scratch;
     c->symbol_buffer =
         c->code_buffer + pithi_pad64(pithi_group_code_bytes(&c->set, b->params->most));
+}
+
+/* Returns the bytes of a coded string; 0 where it would not be shorter than packed codes. */
+static size_t put_zstd(struct pithi_block *b, const struct coding *c) {
+    const uint8_t *symbols = c->code_buffer;
+    if (spread(b->params)) {
+        pithi_codes_to_symbols(c->set.bits, c->code_buffer, b->count, c->symbol_buffer);
+        symbols = c->symbol_buffer;
+    }
+    return pithi_entropy_pack(b->coder, (int)b->params->value[EFFORT], symbols, c->symbols,
+                              b->bytes + c->scales, c->codes);
+}
+
+static struct pithi_code_strings strings_of(const struct pithi_block *b, const struct coding *c) {
+    return (struct pithi_code_strings){
+        .at = c->code_buffer, .count = 1, .codes = b->count, .bits = c->set.bits};
+}
+
+/* As put_zstd, of coded codes. */
+static size_t put_rans(struct pithi_block *b, const struct coding *c) {
+    const struct pithi_code_strings s = strings_of(b, c);
+    struct pithi_pen pen = {
+        b->bytes + c->scales,      c->codes - 1, PITHI_ENTROPY_LEVEL_RANS, NULL, b->coder,
+        pithi_block_rans_encode(b)};
+    if (!pithi_codes_put(&pen, &s, c->symbol_buffer)) return 0;
+    return (size_t)(pen.at - (b->bytes + c->scales));
 }
 
 static void encode_entropy(struct pithi_block *b) {
@@ -192,15 +224,9 @@ static void encode_entropy(struct pithi_block *b) {
     open_coding(&c, b);
     memset(b->bytes, 0, c.scales);
     run_groups(b, true, b->bytes, c.code_buffer);
-    const uint8_t *symbols = c.code_buffer;
-    if (spread(&c.set)) {
-        pithi_codes_to_symbols(c.set.bits, c.code_buffer, b->count, c.symbol_buffer);
-        symbols = c.symbol_buffer;
-    }
-    const size_t packed = pithi_entropy_pack(b->coder, (int)b->params->value[EFFORT], symbols,
-                                             c.symbols, b->bytes + c.scales, c.codes);
-    b->plain = packed == 0;
-    b->length = c.scales + (b->plain ? c.codes : packed);
+    const size_t coded = b->params->value[ENTROPY] == RANS ? put_rans(b, &c) : put_zstd(b, &c);
+    b->plain = coded == 0;
+    b->length = c.scales + (b->plain ? c.codes : coded);
     if (b->plain) memcpy(b->bytes + c.scales, c.code_buffer, c.codes);
 }
 
@@ -209,25 +235,41 @@ static pith_status corrupt(struct pithi_block *b, const char *detail) {
     return PITH_ERR_CORRUPT;
 }
 
+static const char *take_zstd(struct pithi_block *b, const struct coding *c, const uint8_t *coded,
+                             size_t length) {
+    uint8_t *const symbols = spread(b->params) ? c->symbol_buffer : c->code_buffer;
+    if (!pithi_entropy_unpack(b->coder, coded, length, symbols, c->symbols))
+        return "the codes do not decompress";
+    if (spread(b->params) &&
+        pithi_symbols_to_codes(c->set.bits, symbols, b->count, c->code_buffer) >> c->set.bits)
+        return "a code is out of range";
+    return NULL;
+}
+
+static const char *take_rans(struct pithi_block *b, const struct coding *c, const uint8_t *coded,
+                             size_t length) {
+    const struct pithi_code_strings s = strings_of(b, c);
+    struct pithi_reader r = {coded, length, NULL, b->coder, pithi_block_rans_decode(b)};
+    const char *const fault = pithi_codes_take(&r, &s, c->symbol_buffer);
+    return fault || !r.left ? fault : "bytes after the codes";
+}
+
 static pith_status decode_entropy(struct pithi_block *b) {
     struct coding c;
     open_coding(&c, b);
     if (b->length < c.scales) return corrupt(b, "the block is shorter than its scales");
     const uint8_t *coded = b->bytes + c.scales;
     const size_t length = b->length - c.scales;
-    uint8_t *codes = c.code_buffer;
     if (b->plain) {
         if (length != c.codes) return corrupt(b, "plain codes of a wrong length");
-        memcpy(codes, coded, c.codes);
+        memcpy(c.code_buffer, coded, c.codes);
     } else {
-        uint8_t *symbols = spread(&c.set) ? c.symbol_buffer : codes;
-        if (!pithi_entropy_unpack(b->coder, coded, length, symbols, c.symbols))
-            return corrupt(b, "the codes do not decompress");
-        if (spread(&c.set) &&
-            pithi_symbols_to_codes(c.set.bits, symbols, b->count, codes) >> c.set.bits)
-            return corrupt(b, "a code is out of range");
+        const char *const fault = b->params->value[ENTROPY] == RANS
+                                      ? take_rans(b, &c, coded, length)
+                                      : take_zstd(b, &c, coded, length);
+        if (fault) return corrupt(b, fault);
     }
-    run_groups(b, false, b->bytes, codes);
+    run_groups(b, false, b->bytes, c.code_buffer);
     return PITH_OK;
 }
 
@@ -274,7 +316,9 @@ static struct pithi_memory remember(const struct pithi_params *p) {
                                  .key_every = p->value[KEY_EVERY]};
 }
 
-static uint8_t frame_revision(const struct pithi_params *p) { return p->value[CODEBOOK] ? 2 : 1; }
+static uint8_t frame_revision(const struct pithi_params *p) {
+    return p->value[CODEBOOK] || p->value[ENTROPY] == RANS ? 2 : 1;
+}
 
 /* Devices take no setting with key_every: the host does not know the step that a device is at, nor
  * so which steps are key frames. */

@@ -102,10 +102,4 @@ pithi_sum_fn pithi_group_sum_c;
 double pithi_group_bound(const struct pithi_group_setting *s, const uint8_t *scales,
                          uint64_t count);
 
-/* Turn codes that straddle bytes (3 and 6 bits) into symbols of a byte each, and back. The second
- * returns the bits of all symbols, which are codes where none has a bit above `bits`. */
-void pithi_codes_to_symbols(unsigned bits, const uint8_t *codes, size_t count, uint8_t *symbols);
-uint32_t pithi_symbols_to_codes(unsigned bits, const uint8_t *symbols, size_t count,
-                                uint8_t *codes);
-
 #endif

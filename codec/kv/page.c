@@ -48,7 +48,8 @@ void pithi_kv_init(struct pithi_kv *k, const struct pithi_params *p,
                            .heads = heads,
                            .dim = dim,
                            .order = p->value[PITHI_KV_ROTATE_HEADS] ? dim : 0,
-                           .channel = p->value[PITHI_KV_AXIS]};
+                           .channel = p->value[PITHI_KV_AXIS],
+                           .rans = p->value[PITHI_KV_ENTROPY] == PITHI_KV_RANS};
     k->set = (struct pithi_group_setting){.group = group,
                                           .bits = (uint8_t)p->value[PITHI_KV_BITS],
                                           .scale_dtype = scales[p->value[PITHI_KV_SCALE_DTYPE]],

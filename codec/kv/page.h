@@ -30,6 +30,8 @@ enum {
     PITHI_KV_BLOCK
 };
 
+enum { PITHI_KV_NO_ENTROPY, PITHI_KV_ZSTD, PITHI_KV_RANS };
+
 /* What a setting means for rows of one shape. */
 struct pithi_kv {
     struct pithi_group_setting set;
@@ -39,6 +41,7 @@ struct pithi_kv {
     uint32_t order;      /* order of the rotation: dim, or 0 */
     uint32_t outliers;   /* outliers of a group */
     bool channel;        /* groups run along tokens */
+    bool rans;           /* pages are entropy-coded, by rANS alone */
     bool flat;           /* a head's groups are whole, so that those of a page are one run */
     size_t element;      /* bytes of a value */
     size_t head_codes;   /* bytes of a head's codes */

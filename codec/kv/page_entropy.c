@@ -7,17 +7,7 @@
 
 #include <string.h>
 
-/* A string that is coded by itself: `count` parts of `bytes` bytes, `stride` apart. Codes that
- * straddle bytes are a symbol each. */
-struct string {
-    size_t at, count, bytes, stride;
-    unsigned straddling; /* bits of a code, or 0: bytes as they are */
-    size_t codes;        /* codes of a part */
-};
-
-static size_t symbols_of(const struct string *s) {
-    return s->count * (s->straddling ? s->codes : s->bytes);
-}
+#include "group/code_symbols.h"
 
 /* ---- Strings of a page -----------------------------------------------------------------------*/
 
@@ -31,16 +21,22 @@ static size_t heads_codes(const struct pithi_kv *k) {
     return pithi_group_code_bytes(&k->set, k->dim);
 }
 
-static struct string head_string(const struct pithi_kv *k, uint32_t tokens, uint32_t head) {
+/* Returns the codes of a head, a string for each token. */
+static struct pithi_code_strings head_strings(const struct pithi_kv *k, uint8_t *page,
+                                              uint32_t tokens, uint32_t head) {
     const size_t bytes = heads_codes(k);
-    const unsigned bits = k->set.bits;
-    return (struct string){.at = pithi_kv_places(k, tokens).codes + head * bytes,
-                           .count = tokens,
-                           .bytes = bytes,
-                           .stride = k->heads * bytes,
-                           .straddling = 8 % bits ? bits : 0,
-                           .codes = k->dim};
+    return (struct pithi_code_strings){.at = page + pithi_kv_places(k, tokens).codes + head * bytes,
+                                       .count = tokens,
+                                       .codes = k->dim,
+                                       .stride = k->heads * bytes,
+                                       .bits = k->set.bits};
 }
+
+/* Whether codes are a symbol each. To zstd only those that straddle bytes are; other bytes are
+ * symbols as they are. */
+static bool spread(const struct pithi_kv *k) { return k->rans || 8 % k->set.bits; }
+
+static size_t head_symbols(const struct pithi_kv *k) { return spread(k) ? k->dim : heads_codes(k); }
 
 /* Returns where byte `plane` of a group's numbers is. */
 static size_t plane_byte(const struct pithi_kv *k, size_t plane, size_t group) {
@@ -51,38 +47,38 @@ static size_t plane_byte(const struct pithi_kv *k, size_t plane, size_t group) {
 }
 
 size_t pithi_kv_symbols(const struct pithi_kv *k, uint32_t tokens) {
-    const struct string head = head_string(k, tokens, 0);
-    const size_t groups = pithi_kv_groups(k, tokens), symbols = symbols_of(&head);
+    const size_t groups = pithi_kv_groups(k, tokens), symbols = tokens * head_symbols(k);
     return groups > symbols ? groups : symbols;
 }
 
 /* ---- Symbols ---------------------------------------------------------------------------------*/
 
-static bool put_string(const struct string *s, const uint8_t *page, size_t most,
-                       struct pithi_pen *pen, uint8_t *symbols) {
-    const size_t step = s->straddling ? s->codes : s->bytes;
+static bool put_head(const struct pithi_kv *k, const struct pithi_code_strings *s, size_t most,
+                     struct pithi_pen *pen, uint8_t *symbols) {
+    const size_t step = head_symbols(k);
+    if (k->rans) return pithi_codes_put(pen, s, symbols);
     for (size_t i = 0; i < s->count; i++)
-        if (s->straddling)
-            pithi_codes_to_symbols(s->straddling, page + s->at + i * s->stride, s->codes,
-                                   symbols + i * step);
+        if (spread(k))
+            pithi_codes_to_symbols(s->bits, s->at + i * s->stride, s->codes, symbols + i * step);
         else
-            memcpy(symbols + i * step, page + s->at + i * s->stride, step);
-    return pithi_piece_put(pen, most, symbols, symbols_of(s));
+            memcpy(symbols + i * step, s->at + i * s->stride, step);
+    return pithi_piece_put(pen, most, symbols, s->count * step);
 }
 
-static const char *take_string(const struct string *s, struct pithi_reader *r, uint8_t *page,
-                               uint8_t *buffer) {
-    const size_t step = s->straddling ? s->codes : s->bytes;
-    const uint8_t *const symbols = pithi_piece_take(r, symbols_of(s), buffer);
+static const char *take_head(const struct pithi_kv *k, const struct pithi_code_strings *s,
+                             struct pithi_reader *r, uint8_t *buffer) {
+    const size_t step = head_symbols(k);
+    if (k->rans) return pithi_codes_take(r, s, buffer);
+    const uint8_t *const symbols = pithi_piece_take(r, s->count * step, buffer);
     uint32_t all = 0;
     if (!symbols) return "the codes of a head are damaged";
     for (size_t i = 0; i < s->count; i++)
-        if (s->straddling)
-            all |= pithi_symbols_to_codes(s->straddling, symbols + i * step, s->codes,
-                                          page + s->at + i * s->stride);
+        if (spread(k))
+            all |= pithi_symbols_to_codes(s->bits, symbols + i * step, s->codes,
+                                          s->at + i * s->stride);
         else
-            memcpy(page + s->at + i * s->stride, symbols + i * step, step);
-    return s->straddling && all >> s->straddling ? "a code is out of range" : NULL;
+            memcpy(s->at + i * s->stride, symbols + i * step, step);
+    return all >> s->bits ? "a code is out of range" : NULL;
 }
 
 /* ---- Pages -----------------------------------------------------------------------------------*/
@@ -93,8 +89,8 @@ static size_t outliers_bytes(const struct pithi_kv *k, uint32_t tokens, size_t w
     return pithi_kv_groups(k, tokens) * k->outliers * width;
 }
 
-bool pithi_kv_pack(const struct pithi_kv *k, const uint8_t *page, uint32_t tokens,
-                   struct pithi_pen *pen, uint8_t *symbols) {
+bool pithi_kv_pack(const struct pithi_kv *k, uint8_t *page, uint32_t tokens, struct pithi_pen *pen,
+                   uint8_t *symbols) {
     const struct pithi_kv_places at = pithi_kv_places(k, tokens);
     const size_t most = pithi_kv_symbols(k, tokens), groups = pithi_kv_groups(k, tokens);
     for (size_t p = 0; p < planes_of(k); p++) {
@@ -102,8 +98,8 @@ bool pithi_kv_pack(const struct pithi_kv *k, const uint8_t *page, uint32_t token
         if (!pithi_piece_put(pen, most, symbols, groups)) return false;
     }
     for (uint32_t head = 0; head < k->heads; head++) {
-        const struct string s = head_string(k, tokens, head);
-        if (!put_string(&s, page, most, pen, symbols)) return false;
+        const struct pithi_code_strings s = head_strings(k, page, tokens, head);
+        if (!put_head(k, &s, most, pen, symbols)) return false;
     }
     const size_t width = pith_dtype_bytes(k->dtype);
     return pithi_pen_put(pen, page + at.places, outliers_bytes(k, tokens, 1)) &&
@@ -127,8 +123,8 @@ const char *pithi_kv_unpack(const struct pithi_kv *k, struct pithi_reader *r, ui
         for (size_t g = 0; g < groups; g++) page[plane_byte(k, p, g)] = plane[g];
     }
     for (uint32_t head = 0; head < k->heads && !fault; head++) {
-        const struct string s = head_string(k, tokens, head);
-        fault = take_string(&s, r, page, symbols);
+        const struct pithi_code_strings s = head_strings(k, page, tokens, head);
+        fault = take_head(k, &s, r, symbols);
     }
     if (fault) return fault;
     const size_t width = pith_dtype_bytes(k->dtype);

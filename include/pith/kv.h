@@ -140,7 +140,7 @@ PITH_NODISCARD PITH_API pith_status pith_kv_read_add(pith_work *work, const pith
  * PITH_ADD), the sum written to view unless that is NULL, and encoded in place of the frame, page
  * by page in the work. delta_plan: codec kv, the same shape, order and page; without a base, or
  * with one of plan's dtype, whose hash in the delta is compared with the decoded accumulator's
- * before anything is written (one more pass over it). Of a delta with entropy=zstd, which may be
+ * before anything is written (one more pass over it). Of a delta with entropy, which may be
  * damaged inside, all is decoded before that. On failure the frame is as before, but where the
  * caller's runner failed (PITH_ERR_RUNNER). */
 PITH_NODISCARD PITH_API pith_status pith_kv_accumulate(pith_work *work, const pith_plan *plan,

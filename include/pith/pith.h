@@ -246,7 +246,7 @@ PITH_API uint32_t pith_cpu_features(void);
 /* ---- Codecs and specs -----------------------------------------------------------------------
  * Grammar: name[:key=value[,key=value]...]. Unknown keys, repeated keys, values out of range, and
  * values other than the default of a key that has no effect beside the others (block of kv without
- * entropy=zstd) are errors. doc/CODECS.md and `pith codecs` list the keys. */
+ * entropy) are errors. doc/CODECS.md and `pith codecs` list the keys. */
 enum {
     PITH_TRAIT_LOSSLESS = 0x1,   /* decodes to the same bits */
     PITH_TRAIT_FIXED_RATE = 0x2, /* size follows from the layout alone (default setting) */

@@ -31,12 +31,12 @@ grep -qE "^$heading\$" out || die 'the heading'
 # Settings that take no base have no rows with one; heads are of a dimension that can be rotated.
 settings=()
 for keys in preset=kivi2 preset=kivi4 preset=kvquant-lite preset=quarot4 preset=q4 entropy=zstd \
-    outliers=0.01 rotate_heads=on rotate_heads=on,order=heads; do
+    entropy=rans outliers=0.01 rotate_heads=on rotate_heads=on,order=heads; do
     settings+=(-C "kv:$keys")
 done
 exits 0 pith bench --quick --json "${settings[@]}" -C kv:bits=8
 silent
-json out "[r['base'] for r in d['results']] == [None] * 10 + ['f32', 'bf16'] and
+json out "[r['base'] for r in d['results']] == [None] * 11 + ['f32', 'bf16'] and
     all(r['ratio'] > 3 for r in d['results'])"
 exits 1 pith bench --quick "$DATA/npy/i4_big.npy"
 exits 1 pith bench --quick nowhere

@@ -7,9 +7,11 @@ refuses() { # refuses SPEC KEY TEXT: under -C and as a rule
     exits 2 pith compress --rule 'x=raw' --rule "*=$1" --base "$F" -o no "$F"
     says "bad spec '$1': '$2': $3"
 }
-for spec in kv:block=64 kv:block=64,bits=8 kv:effort=5 wdiff:effort=9; do
-    key=${spec#*:}
-    refuses $spec "${key%%=*}" 'has no effect without entropy=zstd'
+for spec in kv:effort=5 wdiff:effort=9 kv:effort=5,entropy=rans wdiff:effort=9,entropy=rans; do
+    refuses $spec effort 'has no effect without entropy=zstd'
+done
+for spec in kv:block=64 kv:block=64,bits=8; do
+    refuses $spec block 'has no effect without entropy=zstd or rans'
 done
 for codec in eb act embed:mode=fast; do
     case $codec in *:*) at=, ;; *) at=: ;; esac
@@ -36,6 +38,7 @@ exits 0 pith compress -q -f -C lossless:base_hash=on -o yes "$F"
 
 # A preset that caches use, what has an effect, and defaults that are spelled out.
 for spec in kv:preset=kivi4 kv:preset=kivi4,window=0 kv:entropy=zstd,block=64,effort=2 \
+    kv:entropy=rans,block=64 \
     kv:block=1048576,effort=1 eb:mode=ratio,effort=5 eb:effort=1 grad:ef=none \
     lossless:key_every=0; do
     exits 0 pith compress -q -f -C $spec -o yes "$F"

@@ -189,10 +189,11 @@ void ref_transform_back(float *x, size_t order);
 enum ref_status ref_read_exempt(const uint8_t *body, uint64_t length, struct ref_frame *f);
 void ref_put_exempt(const struct ref_frame *f, const uint8_t *bytes, uint8_t *out);
 
+enum { REF_ZSTD, REF_ZSTD_AND_RANS, REF_RANS };
 struct ref_reader {
     const uint8_t *bytes;
     size_t left;
-    bool rans; /* pieces may be rANS strings */
+    unsigned coders; /* what pieces may be: coded strings, rANS strings too, or those alone */
 };
 bool ref_take(struct ref_reader *r, size_t count, const uint8_t **bytes);
 bool ref_bit(const uint8_t *bytes, uint64_t i);
@@ -211,6 +212,8 @@ bool ref_coded(struct ref_reader *r, uint64_t n, uint32_t *words);
 /* The number that a word stands for: 0, -1, 1, -2 ... */
 int32_t ref_number(uint32_t word);
 void ref_put_value(const struct ref_frame *f, int32_t code, uint8_t *out, uint64_t i);
+/* Coded codes: n codes of m code strings, one in a byte (refdec_words.c). */
+bool ref_coded_codes(struct ref_reader *r, uint64_t n, uint64_t m, unsigned w, uint8_t *codes);
 /* A rANS string of n symbols (refdec_words.c). */
 bool ref_rans(const uint8_t *bytes, size_t length, uint8_t *out, size_t n);
 /* Any revision (refdec_header.c). */

@@ -114,7 +114,8 @@ static void read_codes(const struct ref_tile *t, unsigned form, const uint8_t *m
 }
 
 static bool read_block(const struct ref_block *b, uint8_t *map, uint32_t *words, int32_t *codes) {
-    struct ref_reader r = {b->bytes, b->length, b->frame->revision >= 2};
+    struct ref_reader r = {b->bytes, b->length,
+                           b->frame->revision >= 2 ? REF_ZSTD_AND_RANS : REF_ZSTD};
     struct ref_exact exact;
     const uint8_t *head;
     uint64_t m = 0;

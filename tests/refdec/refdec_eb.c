@@ -150,7 +150,8 @@ static bool legal(const struct ref_block *b, unsigned method, unsigned order) {
 }
 
 static bool read_block(const struct ref_block *b, uint32_t *words, int32_t *codes, double *y) {
-    struct ref_reader r = {b->bytes, b->length, b->frame->revision >= 2};
+    struct ref_reader r = {b->bytes, b->length,
+                           b->frame->revision >= 2 ? REF_ZSTD_AND_RANS : REF_ZSTD};
     struct ref_exact exact;
     const uint8_t *head;
     if (!ref_take(&r, 2, &head) || !legal(b, head[0], head[1])) return false;

@@ -111,7 +111,8 @@ static void put_rows(const struct ref_block *b, const struct block *x) {
 }
 
 static bool read_block(const struct ref_block *b, struct block *x) {
-    struct ref_reader r = {b->bytes, b->length, b->frame->revision >= 2};
+    struct ref_reader r = {b->bytes, b->length,
+                           b->frame->revision >= 2 ? REF_ZSTD_AND_RANS : REF_ZSTD};
     struct ref_exact exact;
     const uint8_t *head;
     if (!ref_take(&r, 4, &head) || head[0] & 0xC8) return false;

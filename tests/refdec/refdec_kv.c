@@ -254,13 +254,20 @@ static bool take_scales(const struct ref_frame *f, struct ref_reader *r, uint64_
     return true;
 }
 
+/* The codes of a head: as bytes of code strings, or one in a byte. */
+static bool take_head(const struct ref_frame *f, struct ref_reader *r, uint64_t tokens,
+                      uint64_t part, uint8_t *symbols) {
+    if (f->parameter[10] == 1) return ref_piece(r, tokens * part, symbols);
+    return ref_coded_codes(r, tokens * part, tokens, f->parameter[2], symbols);
+}
+
 static bool take_codes(const struct ref_frame *f, struct ref_reader *r, uint64_t tokens,
                        uint8_t *page, uint8_t *scratch) {
     const unsigned w = f->parameter[2];
-    const bool each = w == 3 || w == 5 || w == 6;
+    const bool each = f->parameter[10] == 2 || w == 3 || w == 5 || w == 6;
     const uint64_t string = head_bytes(f), part = each ? f->dim_of_head : string;
     for (uint64_t head = 0; head < f->heads; head++) {
-        if (!ref_piece(r, tokens * part, scratch)) return false;
+        if (!take_head(f, r, tokens, part, scratch)) return false;
         for (uint64_t t = 0; t < tokens; t++) {
             uint8_t *const to = page + scales_bytes(f, tokens) + (t * f->heads + head) * string;
             if (!each) memcpy(to, scratch + t * part, part);
@@ -277,7 +284,7 @@ static bool take_codes(const struct ref_frame *f, struct ref_reader *r, uint64_t
 /* The page that a coded block stands for; zeros where it has padding. */
 static bool take_page(const struct ref_block *b, uint64_t tokens, uint8_t *page, uint8_t *scratch) {
     const struct ref_frame *f = b->frame;
-    struct ref_reader r = {b->bytes, b->length, false};
+    struct ref_reader r = {b->bytes, b->length, f->parameter[10] == 2 ? REF_RANS : REF_ZSTD};
     const uint8_t *bound, *places, *values;
     const uint64_t outliers = groups_of(f, tokens) * outliers_of(f);
     uint8_t *to = page + scales_bytes(f, tokens) + ref_pad16(tokens * f->heads * head_bytes(f));
@@ -328,7 +335,7 @@ static enum ref_status check(const struct ref_frame *f) {
     REJECT_IF(p[0] > 1 || p[1] > 1 || w < 2 || w == 7 || w > 8);
     REJECT_IF(p[3] < 4 || p[3] > 8 || p[4] < 4 || p[4] > 12);
     REJECT_IF(p[5] > 1 || p[6] > 2 || p[7] > 1 || p[8] > 1);
-    REJECT_IF(p[9] > 3 || p[10] > 1 || p[11] > 1);
+    REJECT_IF(p[9] > 3 || p[10] > 2 || p[11] > 1);
     if (p[11])
         TRY(check_share(ref_le(p + 12, 4)));
     else
@@ -340,7 +347,9 @@ static enum ref_status check(const struct ref_frame *f) {
     return REF_OK;
 }
 
-static unsigned only_revision(const struct ref_frame *f) { return f->parameter[9] == 3 ? 2 : 1; }
+static unsigned only_revision(const struct ref_frame *f) {
+    return f->parameter[9] == 3 || f->parameter[10] == 2 ? 2 : 1;
+}
 
 static bool fixed(const struct ref_frame *f) { return !f->parameter[10]; }
 
@@ -355,11 +364,13 @@ static void note(const struct ref_frame *f) {
                              : "kv bits of trellis",
                  0x1C, p[2]);
     else if (p[10])
-        REF_CASE("kv bits with entropy", 0x17C, p[2]);
+        REF_CASE(p[10] == 1 ? "kv bits with entropy" : "kv bits with rans", 0x17C, p[2]);
     else
         REF_CASE(p[5] ? "kv bits, symmetric" : "kv bits, asymmetric", 0x17C, p[2]);
     if (p[8]) REF_CASE("kv log2 of the rotation", 0x1E0, log2((double)f->dim_of_head));
-    if (p[10]) REF_CASE("kv entropy: axis, range", 0xF, 2 * p[0] + p[5]);
+    if (p[10])
+        REF_CASE(p[10] == 1 ? "kv entropy: axis, range" : "kv rans: axis, range", 0xF,
+                 2 * p[0] + p[5]);
     if (p[11]) REF_CASE("kv outliers: dtype", 0xE, f->dtype);
     if (p[11]) REF_CASE("kv outliers: axis, range", 0xF, 2 * p[0] + p[5]);
 }

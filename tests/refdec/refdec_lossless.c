@@ -69,7 +69,8 @@ static bool piece(struct ref_reader *r, size_t n, bool may_be_sparse, uint8_t *o
         memset(out, *bytes, n);
         return true;
     }
-    if (*kind == 4 && !r->rans) return false;
+    if (*kind == 4 && r->coders == REF_ZSTD) return false;
+    if (*kind == 2 && r->coders == REF_RANS) return false;
     if (*kind == 2 || *kind == 4) {
         if (!ref_take(r, 3, &u24) || !ref_take(r, ref_le(u24, 3), &bytes)) return false;
         if (*kind == 4) return ref_rans(bytes, ref_le(u24, 3), out, n);
@@ -209,9 +210,10 @@ static bool read_tops(struct ref_reader *r, const struct ref_block *b) {
 static enum ref_status decode_words(const struct ref_block *b) {
     const unsigned bytes = ref_dtype_bytes(b->frame->dtype);
     const uint8_t *head;
-    struct ref_reader r = {b->bytes, b->length, b->frame->revision >= 2};
+    struct ref_reader r = {b->bytes, b->length,
+                           b->frame->revision >= 2 ? REF_ZSTD_AND_RANS : REF_ZSTD};
     if (!ref_take(&r, 1, &head)) return REF_CORRUPT;
-    if (*head == 9 && r.rans) return read_tops(&r, b) ? REF_OK : REF_CORRUPT;
+    if (*head == 9 && r.coders == REF_ZSTD_AND_RANS) return read_tops(&r, b) ? REF_OK : REF_CORRUPT;
     const bool update = *head & 16;
     struct words x = {.c = b->count, .e = b->count, .k = *head & 15, .bytes = bytes};
     if (*head >> 5 || (x.k != 0 && x.k != 1 && x.k != 2 && x.k != 4 && x.k != 8))

@@ -210,7 +210,7 @@ static void transform_back(unsigned how, float *x, size_t count) {
 }
 
 static enum ref_status decode(const struct ref_block *b) {
-    struct ref_reader r = {b->bytes, b->length, false};
+    struct ref_reader r = {b->bytes, b->length, REF_ZSTD};
     const uint8_t *values;
     uint64_t m, k = 0;
     uint8_t *const set = calloc(b->count, 1);

@@ -20,7 +20,12 @@ void ref_update(uint8_t *new_base, size_t i, unsigned dtype, uint32_t b, uint32_
 static enum ref_status read_codes(const struct ref_block *b, const uint8_t *bytes, size_t length,
                                   uint8_t *codes) {
     const unsigned w = b->frame->parameter[0];
-    const bool zstd = b->frame->parameter[4] && !b->plain;
+    const bool zstd = b->frame->parameter[4] == 1 && !b->plain;
+    if (b->frame->parameter[4] == 2 && !b->plain) {
+        struct ref_reader r = {bytes, length, REF_RANS};
+        const bool good = ref_coded_codes(&r, b->count, 1, w, codes) && r.left == 0;
+        return good ? REF_OK : REF_CORRUPT;
+    }
     const bool one_byte_each = zstd && (w == 3 || w == 6);
     const size_t string = (b->count * w + 7) / 8;
     uint8_t *symbols = malloc(b->count);
@@ -109,13 +114,15 @@ static enum ref_status check(const struct ref_frame *f) {
     const uint8_t *p = f->parameter, w = p[0];
     REJECT_IF(w != 2 && w != 3 && w != 4 && w != 6 && w != 8);
     REJECT_IF(p[1] < 4 || p[1] > 14);
-    for (int i = 2; i < 6; i++) REJECT_IF(p[i] > 1);
+    REJECT_IF(p[2] > 1 || p[3] > 1 || p[4] > 2 || p[5] > 1);
     REJECT_IF(p[6] > 1 || (p[6] && (w > 4 || p[2])));
     REJECT_IF(!ref_zeros(p, 7, 16) || f->block < UINT64_C(1) << p[1]);
     return REF_OK;
 }
 
-static unsigned only_revision(const struct ref_frame *f) { return f->parameter[6] ? 2 : 1; }
+static unsigned only_revision(const struct ref_frame *f) {
+    return f->parameter[6] || f->parameter[4] == 2 ? 2 : 1;
+}
 
 static bool fixed(const struct ref_frame *f) { return f->key || f->parameter[4] == 0; }
 
@@ -131,7 +138,10 @@ static void note(const struct ref_frame *f) {
     if (p[6])
         REF_CASE("wdiff bits of trellis", 0x1C, p[0]);
     else
-        REF_CASE(p[4] ? "wdiff bits with entropy" : "wdiff bits", 0x15C, p[0]);
+        REF_CASE(p[4] == 2   ? "wdiff bits with rans"
+                 : p[4] == 1 ? "wdiff bits with entropy"
+                             : "wdiff bits",
+                 0x15C, p[0]);
     REF_CASE("wdiff scale", 3, p[3]);
     if (f->key) REF_CASE("wdiff base of a key frame", 0xE, f->base_dtype);
 }

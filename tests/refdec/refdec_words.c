@@ -288,3 +288,25 @@ bool ref_rans(const uint8_t *bytes, size_t length, uint8_t *out, size_t n) {
     REF_CASE("states of rANS strings", 0xA, log2);
     return at == end;
 }
+
+bool ref_coded_codes(struct ref_reader *r, uint64_t n, uint64_t m, unsigned w, uint8_t *codes) {
+    const uint64_t each = n / m, string = (each * w + 7) / 8;
+    const uint8_t *kind, *bytes, *u24;
+    if (!ref_take(r, 1, &kind)) return false;
+    if (*kind != 0 && *kind != 1 && *kind != 4) return false;
+    REF_CASE("kinds of coded codes", 0x13, *kind);
+    if (*kind == 0) {
+        if (!ref_take(r, m * string, &bytes)) return false;
+        for (uint64_t i = 0; i < n; i++)
+            codes[i] = (uint8_t)ref_code_at(bytes + i / each * string, i % each, w);
+    } else if (*kind == 1) {
+        if (!ref_take(r, 1, &bytes)) return false;
+        memset(codes, *bytes, n);
+    } else {
+        if (!ref_take(r, 3, &u24) || !ref_take(r, ref_le(u24, 3), &bytes)) return false;
+        if (!ref_rans(bytes, ref_le(u24, 3), codes, n)) return false;
+    }
+    for (uint64_t i = 0; i < n; i++)
+        if (codes[i] >> w) return false;
+    return true;
+}

@@ -1096,6 +1096,7 @@ static void test_why_not(void **state) {
                 {"kv:page=16", "", 2, {32, 64}, 0, PITH_NONE},
                 {"grad", "codec kv", 2, {32, 64}, 1, PITH_NONE},
                 {"kv:page=16,entropy=zstd", "entropy=none", 2, {32, 64}, 1, PITH_NONE},
+                {"kv:page=16,entropy=rans", "entropy=none", 2, {32, 64}, 1, PITH_NONE},
                 {"kv:page=16,order=heads", "order=tokens", 3, {2, 32, 64}, 1, PITH_NONE},
                 {"kv:page=16", "no base", 2, {32, 64}, 1, PITH_F32},
                 {"kv:page=16", "one slot", 2, {32, 64}, 2, PITH_NONE},

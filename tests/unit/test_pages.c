@@ -641,6 +641,7 @@ static void test_refusals(void **state) {
         pith_layout layout;
     } plans[] = {
         {"grad", {.dtype = PITH_F32, .ndim = 3, .shape = {64, 2, 8}}},
+        {"kv:page=16,entropy=rans", {.dtype = PITH_F32, .ndim = 3, .shape = {64, 2, 8}}},
         {"kv:page=16,entropy=zstd", {.dtype = PITH_F32, .ndim = 3, .shape = {64, 2, 8}}},
         {"kv:page=16", {.dtype = PITH_F32, .ndim = 1, .shape = {64}}},
         {"kv:page=16", {.dtype = PITH_F32, .ndim = 4, .shape = {2, 64, 2, 8}}},

@@ -19,9 +19,9 @@ static const struct cut cuts[] = {
 };
 enum { CUTS = sizeof cuts / sizeof cuts[0] };
 
-static const char *const specs[] = {"wdiff:group=16,block=64", "lossless:block=64",
-                                    "wdiff:group=32,entropy=zstd,block=128",
-                                    "wdiff:group=16,key_every=2"};
+static const char *const specs[] = {
+    "wdiff:group=16,block=64", "lossless:block=64", "wdiff:group=32,entropy=zstd,block=128",
+    "wdiff:group=32,entropy=rans,block=512", "wdiff:group=16,key_every=2"};
 
 static pith_layout cut_layout(const struct cut *c, uint32_t flags) {
     pith_layout l = flat_layout(PITH_F32, PITH_F32, c->count);

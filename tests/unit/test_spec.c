@@ -43,6 +43,7 @@ static void test_canonical(void **state) {
     accepts("wdiff:bits=08", "wdiff:bits=8");
     accepts("wdiff:scale_dtype=bf16,round=stochastic,entropy=zstd,effort=19,base_hash=off",
             "wdiff:round=stochastic,scale_dtype=bf16,entropy=zstd,base_hash=off,effort=19");
+    accepts("wdiff:entropy=rans,effort=3", "wdiff:entropy=rans");
     accepts("lossless:effort=3", "lossless");
     accepts("lossless:effort=19", "lossless:effort=19");
     accepts("eb", "eb:rel=1e-3");
@@ -211,6 +212,8 @@ static void test_keys_without_effect(void **state) {
     refuses("kv:bits=8,block=64", 10);
     refuses("kv:preset=q8,effort=2", 13);
     refuses("wdiff:effort=9", 6);
+    refuses("wdiff:entropy=rans,effort=9", 19);
+    refuses("kv:effort=9,entropy=rans", 3);
     refuses("eb:abs=1,effort=2", 9);
     refuses("act:effort=2", 4);
     refuses("embed:mode=fast,effort=2", 16);
@@ -219,6 +222,7 @@ static void test_keys_without_effect(void **state) {
     refuses("embed:decay=log", 6);
     accepts("kv:block=1048576,effort=1", "kv");
     accepts("kv:entropy=zstd,block=64,effort=2", "kv:entropy=zstd,effort=2,block=64");
+    accepts("kv:entropy=rans,block=64", "kv:entropy=rans,block=64");
     accepts("eb:effort=2,mode=auto", "eb:mode=auto,rel=1e-3,effort=2");
     accepts("embed:effort=2", "embed:rel=0.01,effort=2");
     accepts("embed:start=3,decay=log,steps=9", "embed:rel=0.01,start=3,decay=log,steps=9");
