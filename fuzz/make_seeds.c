@@ -46,7 +46,6 @@ static const struct {
     {"wdiff:bits=8,base_hash=off", PITH_F32, PITH_BF16, 1, 0, {70}},
     {"wdiff:entropy=zstd,group=64,block=256", PITH_F32, PITH_F32, 1, 0, {600}},
     {"wdiff:bits=3,entropy=zstd,round=stochastic", PITH_F32, PITH_NONE, 1, 0, {400}},
-    {"wdiff:entropy=rans,group=256", PITH_F32, PITH_BF16, 1, 0, {500}},
     {"wdiff", PITH_F32, PITH_F32, 1, 0, {0}},
     {"grad", PITH_F32, 0, 1, 0, {300}},
     {"grad:preset=intra,group=32,block=64", PITH_BF16, 0, 2, 0, {10, 13}},
@@ -74,6 +73,7 @@ static const struct {
     {"topk:density=0.3,values=int8", PITH_F32, 0, 2, 0, {20, 20}},
     {"topk:density=0.02,values=none", PITH_F16, 0, 1, 0, {500}},
     {"topk:density=1,values=bf16,block=64", PITH_F32, 0, 1, 0, {70}},
+    {"wdiff:entropy=rans,group=256", PITH_F32, PITH_BF16, 1, 0, {500}},
 };
 
 static const struct {
