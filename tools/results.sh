@@ -46,6 +46,7 @@ values=$("$build/bench/bounded" values "$build/arrays" "$root/tests/data")
 embeddings=$("$build/bench/bounded" embeddings "$build/arrays" "$root/tests/data")
 keys=$("$python" "$root/tools/kv_quality.py" "$build/codec/libpith.so" "$root/tests/data")
 trellis=$("$python" "$root/tools/trellis_quality.py" "$build/codec/libpith.so" "$root/tests/data")
+entropy=$("$python" "$root/tools/entropy_quality.py" "$build/codec/libpith.so" "$root/tests/data")
 
 isa=$("$build/cli/pith" bench --quick --json -C raw |
     python3 -c 'import json, sys; print(json.load(sys.stdin)["results"][0]["isa"])')
@@ -175,6 +176,18 @@ all through codec \`kv\` in groups of 128; then through the codecs that are made
 Frames have equal bytes.
 
 $trellis
+
+## Entropy of codes
+
+Bits a value of frames of whole tensors (\`tools/entropy_quality.py\`): codes packed, through zstd
+(level 3 in \`wdiff\`, 1 in \`kv\`; these bytes depend on its version) and through the library's
+own rANS (\`entropy=rans\`; [\`CODECS.md\`](CODECS.md), \`wdiff\`), beside the order-0 entropy of
+the codes, of each block of \`wdiff\` and of each head of \`kv\` by itself. Frames hold scales
+too: of f32 in \`wdiff\`, where they are never coded, and scales and zero points of f16 in \`kv\`.
+Steps of weights are differences from the step before; keys, values and layer inputs are those of
+above. zstd finds what repeats, as the same tokens in a text do, and rANS does not.
+
+$entropy
 
 ## Speed of the library, out of cache, one thread
 
