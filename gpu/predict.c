@@ -18,53 +18,108 @@ pith_status pithi_cuda_open_workspace(const pith_cuda_plan *c, struct pithi_gpu_
     return pithi_cuda_clear(c, a->workspace, frames * PITHI_MARK_BYTES, cuda_stream, error);
 }
 
-/* Launches a team for every frame, or for every block of the slot that has most. */
-static pith_status launch(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
-                          struct pithi_gpu_call *a, uint64_t teams, const pith_cuda_items *items,
-                          void *cuda_stream, pith_error *error) {
-    a->span = PITHI_TILE;
-    a->chunks = teams ? teams : 1;
-    return pithi_cuda_launch(c, kernel, a, items->count, cuda_stream, error);
+/* A call, and how its launches share the work. */
+struct launches {
+    const pith_cuda_plan *plan;
+    struct pithi_gpu_call *call;
+    uint64_t items;
+    void *cuda_stream;
+    pith_error *error;
+    pith_status status;
+};
+
+/* Launches so many teams for every frame, unless a launch before has failed. */
+static void launch(struct launches *l, enum pithi_gpu_kernel kernel, uint64_t teams,
+                   uint32_t parts) {
+    if (l->status != PITH_OK) return;
+    l->call->span = PITHI_TILE;
+    l->call->chunks = teams ? teams : 1;
+    l->call->parts = parts;
+    l->status = pithi_cuda_launch(l->plan, kernel, l->call, l->items, l->cuda_stream, l->error);
+}
+static void of_frames(struct launches *l, enum pithi_gpu_kernel kernel) { launch(l, kernel, 1, 1); }
+/* A team for every block of the slot that has most, or for every part of those. */
+static void of_blocks(struct launches *l, enum pithi_gpu_kernel kernel) {
+    launch(l, kernel, l->plan->table.most_blocks, 1);
+}
+static void of_parts(struct launches *l, enum pithi_gpu_kernel kernel) {
+    const uint32_t parts = pithi_workspace_parts(&l->plan->table);
+    launch(l, kernel, l->plan->table.most_blocks * parts, parts);
 }
 
 static bool has_rows(const pith_cuda_plan *c) { return c->table.device.kind == PITHI_DEVICE_rows; }
+
+/* Codes, and what each block will look like. */
+static void plan_blocks(struct launches *l) {
+    of_parts(l, PITHI_GPU_bounded_code);
+    if (pithi_workspace_parts(&l->plan->table) == 1) return;
+    of_parts(l, PITHI_GPU_bounded_sample);
+    of_parts(l, PITHI_GPU_bounded_widths);
+    of_blocks(l, PITHI_GPU_bounded_plan);
+}
+static void plan_rows(struct launches *l) {
+    of_parts(l, PITHI_GPU_rows_code);
+    of_parts(l, PITHI_GPU_rows_meet);
+    of_parts(l, PITHI_GPU_rows_first);
+    of_parts(l, PITHI_GPU_rows_name);
+    of_parts(l, PITHI_GPU_rows_numbers);
+    of_parts(l, PITHI_GPU_rows_widths);
+    of_blocks(l, PITHI_GPU_rows_plan);
+}
 
 pith_status pithi_cuda_bounded_encode(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                       const pith_cuda_items *items, void *cuda_stream,
                                       pith_error *error) {
     const struct pithi_requested *const requested = &c->table.device.requested;
-    const uint64_t blocks = c->table.most_blocks;
-    const bool rows = has_rows(c);
     const bool look = requested->target == PITHI_TARGET_PWREL ||
                       (requested->target == PITHI_TARGET_REL && !(requested->range > 0));
-    pith_status status = pithi_cuda_open_workspace(c, a, items, cuda_stream, error);
-    if (status == PITH_OK && look) {
+    struct launches l = {c, a, items->count, cuda_stream, error, PITH_OK};
+    l.status = pithi_cuda_open_workspace(c, a, items, cuda_stream, error);
+    if (l.status == PITH_OK && look) {
         pithi_cuda_divide(a, c, items->count, c->table.most);
-        status = pithi_cuda_launch(c, PITHI_GPU_bounded_range, a, items->count, cuda_stream, error);
+        l.status =
+            pithi_cuda_launch(c, PITHI_GPU_bounded_range, a, items->count, cuda_stream, error);
     }
-    if (status == PITH_OK)
-        status = launch(c, rows ? PITHI_GPU_rows_code : PITHI_GPU_bounded_code, a, blocks, items,
-                        cuda_stream, error);
-    if (status == PITH_OK)
-        status = launch(c, PITHI_GPU_bounded_place, a, 1, items, cuda_stream, error);
-    return status == PITH_OK ? launch(c, rows ? PITHI_GPU_rows_write : PITHI_GPU_bounded_write, a,
-                                      blocks, items, cuda_stream, error)
-                             : status;
+    if (has_rows(c))
+        plan_rows(&l);
+    else
+        plan_blocks(&l);
+    of_frames(&l, PITHI_GPU_bounded_place);
+    of_parts(&l, has_rows(c) ? PITHI_GPU_rows_write : PITHI_GPU_bounded_write);
+    if (c->table.checksums) of_blocks(&l, PITHI_GPU_bounded_sum);
+    return l.status;
+}
+
+/* The most dimensions of more than one element that a slot has. */
+static uint32_t dimensions(const pith_cuda_plan *c) {
+    const struct pithi_device_plan *const t = &c->table;
+    const struct pithi_device_plan_slot *const slots =
+        (const struct pithi_device_plan_slot *)(const void *)(c->image + t->slots_at);
+    uint32_t most = 1;
+    for (uint64_t i = 0; i < t->slots; i++)
+        for (uint32_t d = 0; d < PITHI_TILE_NDIM - most; d++)
+            if (slots[i].tiling.shape[d] > 1) most = PITHI_TILE_NDIM - d;
+    return most;
 }
 
 pith_status pithi_cuda_bounded_decode(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                       bool verify, const pith_cuda_items *items, void *cuda_stream,
                                       pith_error *error) {
-    const uint64_t blocks = c->table.most_blocks;
-    const bool rows = has_rows(c);
-    pith_status status = pithi_cuda_open_workspace(c, a, items, cuda_stream, error);
-    if (status == PITH_OK)
-        status = launch(c, PITHI_GPU_bounded_check, a, 1, items, cuda_stream, error);
-    if (status == PITH_OK)
-        status = launch(c, rows ? PITHI_GPU_rows_judge : PITHI_GPU_bounded_judge, a, blocks, items,
-                        cuda_stream, error);
-    if (status != PITH_OK) return status;
-    if (verify) return launch(c, PITHI_GPU_bounded_answer, a, 1, items, cuda_stream, error);
-    return launch(c, rows ? PITHI_GPU_rows_decode : PITHI_GPU_bounded_decode, a, blocks, items,
-                  cuda_stream, error);
+    struct launches l = {c, a, items->count, cuda_stream, error, PITH_OK};
+    l.status = pithi_cuda_open_workspace(c, a, items, cuda_stream, error);
+    of_frames(&l, PITHI_GPU_bounded_check);
+    of_parts(&l, has_rows(c) ? PITHI_GPU_rows_judge : PITHI_GPU_bounded_judge);
+    if (verify) {
+        of_frames(&l, PITHI_GPU_bounded_answer);
+    } else if (has_rows(c)) {
+        of_parts(&l, PITHI_GPU_rows_unpack);
+        of_parts(&l, PITHI_GPU_rows_decode);
+    } else {
+        const uint32_t order = pithi_workspace_parts(&c->table) > 1 ? dimensions(c) : 1;
+        of_parts(&l, PITHI_GPU_bounded_decode);
+        for (a->sieve.level = 1; a->sieve.level < order; a->sieve.level++)
+            of_parts(&l, PITHI_GPU_bounded_along);
+        if (order > 1) of_parts(&l, PITHI_GPU_bounded_values);
+    }
+    return l.status;
 }

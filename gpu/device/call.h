@@ -167,6 +167,7 @@ struct pithi_gpu_call {
     bool hash_base; /* checks hash what the frame has a hash of: the tensor, or a key frame */
     /* of codecs with a bound: marks, then a part for each frame; see predict/workspace.h */
     uint8_t *workspace;
+    uint32_t parts; /* of the same: teams that share a block; 0 is 1 */
     struct pithi_gpu_paging paging;
     struct pithi_gpu_sieve sieve;
     struct pithi_gpu_holding holding;

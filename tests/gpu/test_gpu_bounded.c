@@ -1,6 +1,7 @@
 /* test_gpu_bounded.c - codec eb on the device: frames, values and statuses are the CPU's, for every
  * dtype, shape and bound that devices take; anything else is refused, never guessed at.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "bad.h"
 #include "gen.h"
 #include "trip.h"
 
@@ -107,6 +108,67 @@ static void test_constants(void **state) {
         CHECK(memcmp(t.value, t.decoded, t.bytes) == 0);
         trip_check_encode(&t);
         trip_check_decode(&t);
+        trip_close(&t);
+    }
+}
+
+/* ---- Blocks of many parts --------------------------------------------------------------------*/
+
+/* Blocks that several teams share: a last block with fewer strips than teams, so that some have
+ * none; rows within a part, and over all of them; differences along every dimension, which other
+ * launches sum. few: exact values are listed; else most are exact, with a map, or the block is
+ * stored as it is. */
+static const struct {
+    const char *spec;
+    uint64_t shape[5];
+} parted[] = {
+    {"eb:abs=0.05", {1, 70001}},
+    {"eb:rel=0.001,block=65536", {1, 67000}},
+    {"eb:abs=0.01,block=32768", {2, 3, 17001}},
+    {"eb:abs=0.05", {2, 190, 211}},
+    {"eb:rel=0.0001,block=whole", {3, 33, 35, 37}},
+    {"eb:pwrel=0.01,zeros=signed", {4, 5, 9, 31, 33}},
+};
+
+static void one_parted(size_t i, int kind, uint64_t number) {
+    const uint32_t dtype = trip_reals[number % 3];
+    const pith_layout layout =
+        shape_layout(parted[i].shape, dtype, number % 2 ? PITH_LAYOUT_CHECKSUMS : 0);
+    struct trip t;
+    context("%s %s, blocks of many parts, values %d", parted[i].spec, pith_dtype_name(dtype), kind);
+    device_order((int)(number % (uint64_t)device_orders()));
+    open_trip(&t, parted[i].spec, &layout, parted[i].shape, kind, number % 3 ? 0 : 2);
+    trip_check_encode(&t);
+    trip_check_decode(&t);
+    trip_check_range(&t, t.r.count / 3 + number, t.r.count / 3);
+    trip_check_other(&t, trip_reals[(number + 1) % 3], number % 2);
+    trip_close(&t);
+}
+
+static void test_parts(void **state) {
+    (void)state;
+    static const int kinds[] = {GEN_COUNT, GEN_HOLES, GEN_EQUAL, GEN_BITS, GEN_NOISE};
+    uint64_t number = 0;
+    for (size_t i = 0; i < sizeof parted / sizeof parted[0]; i++)
+        for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++, number++)
+            if ((k == 0 || (k + i) % 2) && is_sampled(number, 3))
+                one_parted(i, kinds[k], number / 2 + k);
+}
+
+/* Items of a call whose slots differ in the blocks and parts that they have. */
+static void test_uneven(void **state) {
+    (void)state;
+    static const char *const specs_uneven[] = {"eb:abs=0.01,block=32768",
+                                               "embed:mode=fast,abs=0.1,dim=16,block=32768"};
+    for (size_t i = 0; i < 2; i++) {
+        pith_layout layout = flat_layout(trip_reals[i], PITH_NONE, 100003);
+        struct trip t;
+        context("%s, uneven slots", specs_uneven[i]);
+        layout.slots = 3;
+        layout.slot_count = 49152;
+        trip_open(&t, specs_uneven[i], &layout, 0);
+        gen_fill(GEN_NOISE, 5, layout.dtype, t.value, t.r.count);
+        trip_check_slots(&t.r, t.value);
         trip_close(&t);
     }
 }
@@ -254,13 +316,46 @@ static void test_hostile(void **state) {
     }
 }
 
+/* Blocks of many parts: in their heads, and here and there behind. */
+static void attack_parts(const char *spec, uint64_t dim, int kind, uint64_t seed) {
+    const uint64_t shape[5] = {dim > 1 ? 2u : 1u, dim > 1 ? dim : 35001, 35001 / dim};
+    const pith_layout layout = shape_layout(shape, trip_reals[seed % 3], 0);
+    struct trip t;
+    context("%s of many parts attacked, values %d", spec, kind);
+    device_order((int)(seed % (uint64_t)device_orders()));
+    open_trip(&t, spec, &layout, shape, kind, 0);
+    const size_t length = t.frame.length, head = 160;
+    CHECK(length > head);
+    uint8_t *const kept = allocate(length);
+    memcpy(kept, t.frame.bytes, length);
+    for (size_t i = 0; i < head + 60; i++) {
+        const size_t at = i < head ? i : head + gen_next(&seed) % (length - head);
+        if (!is_sampled(i, 8)) continue;
+        t.frame.bytes[at] ^= (uint8_t)(1u << gen_next(&seed) % 8);
+        if (at < 96 && gen_next(&seed) % 2) bad_seal(&t.frame);
+        rig_try(&t.r, t.frame.bytes, length, t.offset);
+        memcpy(t.frame.bytes, kept, length);
+    }
+    free(kept);
+    trip_close(&t);
+}
+
+static void test_hostile_parts(void **state) {
+    (void)state;
+    attack_parts("eb:abs=0.01", 1, GEN_COUNT, 1);
+    attack_parts("eb:abs=0.001", 1, GEN_HOLES, 2);
+    attack_parts("eb:rel=0.001", 173, GEN_COUNT, 3);
+    attack_parts("embed:mode=fast,abs=0.05,dim=3", 1, GEN_NOISE, 4);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trips),     cmocka_unit_test(test_constants),
-        cmocka_unit_test(test_slots),     cmocka_unit_test(test_space),
-        cmocka_unit_test(test_refused),   cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_modes),     cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_set_bound),
+        cmocka_unit_test(test_trips),         cmocka_unit_test(test_constants),
+        cmocka_unit_test(test_parts),         cmocka_unit_test(test_uneven),
+        cmocka_unit_test(test_slots),         cmocka_unit_test(test_space),
+        cmocka_unit_test(test_refused),       cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_modes),         cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_hostile_parts), cmocka_unit_test(test_set_bound),
     };
     return cmocka_run_group_tests_name("gpu_bounded", tests, NULL, NULL);
 }

@@ -49,7 +49,8 @@ static uint64_t row_of(const uint64_t shape[5], uint64_t dim) {
 /* ---- Rows of any length ----------------------------------------------------------------------*/
 
 /* Rows of 1, 3, 16, 64 and 100; a last one that is short; rows longer than a block or than all;
- * several tables; blocks of many strips. dim 0: the last dimension. */
+ * several tables; blocks of many strips, and of parts that several teams have, of which some have
+ * no row. dim 0: the last dimension. */
 static const struct {
     const char *spec;
     uint64_t dim, shape[5];
@@ -70,6 +71,9 @@ static const struct {
     {"embed:mode=fast,dim=3,abs=0.3", 3, {1, 2}},
     {"embed:mode=fast,abs=0.2,block=64", 0, {3, 3, 10, 16}},
     {"embed:mode=fast,abs=0.01", 0, {2, 9, 1500}},
+    {"embed:mode=fast,abs=0.05", 0, {2, 700, 64}},
+    {"embed:mode=fast,dim=5,abs=0.05,block=65536", 5, {1, 70002}},
+    {"embed:mode=fast,abs=0.01,block=65536", 0, {2, 3, 22000}},
     {"embed:mode=fast,dim=16", 16, {1, 0}},
     {"embed:mode=fast", 0, {2, 0, 16}},
 };

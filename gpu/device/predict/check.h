@@ -2,7 +2,8 @@
  * written.
  * SPDX-License-Identifier: Apache-2.0
  *
- * One launch looks at headers and indices, a team a frame; the next at blocks, a team each. */
+ * One launch looks at headers and indices, a team a frame; the next at blocks, a team a part, and
+ * leaves what the part's differences along rows come to. */
 #ifndef PITHI_GPU_DEVICE_PREDICT_CHECK_H
 #define PITHI_GPU_DEVICE_PREDICT_CHECK_H
 
@@ -211,17 +212,20 @@ PITHI_DEVICE uint32_t pithi_map_bits(const struct pithi_gpu_block *b, const uint
     return pithi_map_group(map, g, pithi_group_count(b, g));
 }
 
-/* Positions of exact values are in order; of a map the ones are counted. */
+/* Positions of exact values are in order, of which each part looks at some; of a map the first part
+ * counts the ones. */
 PITHI_PHASE(pithi_exact_look, uint32_t tid) {
     const struct pithi_gpu_block *const b = &s->strip.block;
+    const struct pithi_gpu_share share = pithi_share_of(b, b->misses, PITHI_TEAM);
     (void)a;
     t->predict.total = 0;
-    for (uint32_t k = tid + t->tid; !b->bitmap && k < b->misses; k += PITHI_TEAM) {
+    for (uint32_t k = share.from + tid + t->tid; !b->bitmap && k < share.to; k += PITHI_TEAM) {
         const uint32_t at = pithi_get32(b->which + 4 * (uint64_t)k);
         if (at >= b->count || (k && at <= pithi_get32(b->which + 4 * (uint64_t)k - 4)))
             pithi_atomic_max32(&s->strip.fault, PITHI_DAMAGED);
     }
-    for (uint32_t g = tid + t->tid; b->bitmap && g < b->groups; g += PITHI_TEAM) {
+    if (!b->bitmap || b->part) return;
+    for (uint32_t g = tid + t->tid; g < b->groups; g += PITHI_TEAM) {
         const uint32_t bits = pithi_map_bits(b, b->which, g);
         t->predict.total += pithi_ones32(bits);
         if (bits >> pithi_group_count(b, g)) pithi_atomic_max32(&s->strip.fault, PITHI_DAMAGED);
@@ -232,37 +236,164 @@ PITHI_DEVICE uint32_t pithi_group_width(const struct pithi_gpu_block *b, uint32_
     return b->body[b->body[PITHI_PACK_WIDTHS + g / 4] >> g % 4 * 2 & 3];
 }
 
-PITHI_PHASE(pithi_widths_look, uint32_t tid) {
+PITHI_PHASE(pithi_exact_judge, uint32_t tid) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     (void)a;
-    if (t->tid == 0 && b->bitmap && pithi_scan_all(s, 0) != b->misses)
+    if (t->tid == tid && b->bitmap && b->part == 0 && pithi_scan_all(s, 0) != b->misses)
         pithi_atomic_max32(&s->strip.fault, PITHI_DAMAGED);
-    t->predict.total = 0;
-    if (b->method != PITHI_EB_PACKED) return;
-    for (uint32_t g = tid + t->tid; g < b->named; g += PITHI_TEAM)
-        t->predict.total += pithi_group_width(b, g);
+}
+
+/* Widths of the groups before the part, 32 bits up, and of all; four of them have a byte of names,
+ * and a part has whole ones. */
+PITHI_LOCAL(pithi_names_add, uint32_t first) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    const uint32_t bytes = pithi_names_bytes(b), before = first * (PITHI_TEAM / 4);
+    uint32_t table = 0, sum[2] = {0, 0};
+    (void)a;
+    for (uint32_t k = 0; k < PITHI_PACK_WIDTHS; k++) table |= (uint32_t)b->body[k] << 8 * k;
+    for (uint32_t i = t->tid; i < bytes; i += PITHI_TEAM) {
+        const uint32_t names = b->body[PITHI_PACK_WIDTHS + i];
+        const uint32_t last = 4 * i + 4 <= b->named ? 4 : b->named % 4;
+        uint32_t four = 0;
+        PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) {
+            if (k < last) four += table >> 8 * (names >> 2 * k & 3) & 0xFF;
+        }
+        sum[1] += four;
+        if (i < before) sum[0] += four;
+    }
+    t->predict.total = (uint64_t)sum[0] << 32 | sum[1];
+}
+
+/* The sums of names are there, in scan 1: whether rows of differences are to be summed. */
+PITHI_PHASE(pithi_names_judge, uint32_t first) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    const uint64_t widths = pithi_scan_all(s, 1);
+    (void)a;
+    if (t->tid) return;
+    if (PITHI_PACK_WIDTHS + pithi_names_bytes(b) + 2 * (widths & 0xFFFFFFFFu) != b->body_bytes)
+        s->strip.fault = PITHI_DAMAGED;
+    s->strip.sums = s->strip.fault != PITHI_DAMAGED && b->order;
+    s->strip.carry[first % 2] = widths >> 32;
+    s->strip.run[first % 2] = 0;
 }
 
 PITHI_PHASE(pithi_block_answer, uint64_t number) {
-    const struct pithi_gpu_block *const b = &s->strip.block;
     struct pithi_gpu_mark *const m = pithi_mark(a, s->from.index);
     (void)number;
     if (t->tid) return;
-    if (s->strip.fault == PITHI_SOUND && !b->plain && b->method == PITHI_EB_PACKED &&
-        PITHI_PACK_WIDTHS + pithi_names_bytes(b) + 2 * pithi_scan_all(s, 1) != b->body_bytes)
-        s->strip.fault = PITHI_DAMAGED;
     if (s->strip.fault == PITHI_DAMAGED) pithi_atomic_max32(&m->corrupt, 1);
     if (s->strip.fault == PITHI_UNKNOWN) pithi_atomic_max32(&m->unsupported, 1);
 }
 
-/* Checksum, exact values and widths of a located block, if any of it is wanted. */
+/* ---- Packed words ----------------------------------------------------------------------------*/
+
+PITHI_LOCAL(pithi_strip_widths, uint32_t strip) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    const uint32_t g = strip * PITHI_TEAM + t->tid;
+    (void)a;
+    t->predict.total = g < b->named ? pithi_group_width(b, g) : 0;
+}
+
+/* Differences of the strip's groups. carry: widths of the groups before. */
+PITHI_PHASE(pithi_strip_unpack, uint32_t strip) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    const uint32_t g = strip * PITHI_TEAM + t->tid;
+    const uint64_t before = s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid);
+    (void)a;
+    if (t->tid == 0)
+        s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
+    if (g >= b->named) return;
+    const uint8_t *const planes = b->body + PITHI_PACK_WIDTHS + pithi_names_bytes(b) + 2 * before;
+    uint32_t word[PITHI_GROUP] = {0};
+    for (uint32_t i = 0; i < pithi_group_width(b, g); i++) {
+        const uint32_t plane = pithi_own_get(planes + 2 * i, 2);
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_GROUP; k++) word[k] |= (plane >> k & 1) << i;
+    }
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_GROUP; k++) s->strip.word[k][t->tid] =
+        pithi_unzigzag(word[k]);
+}
+
+/* Sums along rows, as far as the group itself has them. */
+PITHI_PHASE(pithi_strip_sum, uint32_t strip) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    const uint32_t g = strip * PITHI_TEAM + t->tid, row = pithi_tile_extent(&b->tile, 3);
+    (void)a;
+    t->predict.total = 0;
+    if (g >= b->groups) return;
+    uint32_t x = g * PITHI_GROUP % row, sum = 0;
+    bool begins = false;
+    for (uint32_t k = 0; k < pithi_group_count(b, g); k++) {
+        if (x == 0) sum = 0;
+        begins = begins || x == 0;
+        sum += s->strip.word[k][t->tid];
+        s->strip.word[k][t->tid] = sum;
+        x = x + 1 == row ? 0 : x + 1;
+    }
+    t->predict.total = (uint64_t)begins << 32 | sum;
+}
+
+/* Before the total becomes one of several threads. */
+PITHI_LOCAL(pithi_strip_keep, uint32_t strip) {
+    (void)a, (void)s, (void)strip;
+    t->predict.own = t->predict.total;
+}
+
+/* Part of a body: words of a strip, and what its rows come to, group by group, in scan 1. */
+PITHI_DEVICE void pithi_strip_open(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                   struct pithi_gpu_thread *t, struct pithi_team *team,
+                                   uint32_t strip, bool sums) {
+    PITHI_STEP(pithi_strip_widths, strip);
+    PITHI_SCAN(0);
+    PITHI_RUN(pithi_strip_unpack, strip);
+    if (!sums) return;
+    PITHI_RUN(pithi_strip_sum, strip);
+    PITHI_STEP(pithi_strip_keep, strip);
+    PITHI_WARP_RUNS(predict.total);
+    PITHI_RUN(pithi_scan_publish, 1);
+}
+
+/* By the team's last thread: what rows come to up to the strip's end. */
+PITHI_DEVICE void pithi_run_carry(struct pithi_gpu_shared *s, const struct pithi_gpu_thread *t,
+                                  uint32_t strip, uint64_t before) {
+    if (t->tid == PITHI_TEAM - 1)
+        s->strip.run[(strip + 1) % 2] = pithi_runs_join(before, t->predict.own);
+}
+PITHI_PHASE(pithi_run_add, uint32_t strip) {
+    (void)a;
+    pithi_run_carry(s, t, strip, pithi_runs_before(s, 1, t->tid, s->strip.run[strip % 2]));
+}
+PITHI_PHASE(pithi_run_hand, uint32_t strip) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    if (t->tid == 0) pithi_part_of(&a->from, b, b->part)->run = s->strip.run[strip % 2];
+}
+
+/* Part of a body: checks the widths of a block of packed words against its length, and sums the
+ * part's differences, which a launch after this one needs of the parts before its own. */
+PITHI_DEVICE void pithi_words_judge(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                    struct pithi_gpu_thread *t, struct pithi_team *team) {
+    const struct pithi_gpu_share strips = pithi_share_strips(&s->strip.block, s->strip.block.named);
+    PITHI_STEP(pithi_names_add, strips.from);
+    PITHI_SCAN(1);
+    PITHI_RUN(pithi_names_judge, strips.from);
+    if (!s->strip.sums) return;
+    for (uint32_t strip = strips.from; strip < strips.to; strip++) {
+        pithi_strip_open(a, s, t, team, strip, true);
+        PITHI_RUN(pithi_run_add, strip);
+    }
+    PITHI_RUN(pithi_run_hand, strips.to);
+}
+
+/* ---- What is checked -------------------------------------------------------------------------*/
+
+/* Checksum, exact values and widths of a located block, if any of it is wanted: what a part looks
+ * at. */
 PITHI_DEVICE void pithi_block_judge(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                     struct pithi_gpu_thread *t, struct pithi_team *team,
                                     uint64_t number) {
     if (!s->strip.block.whole)
         PITHI_RUN(pithi_block_touch, pithi_tile_extent(&s->strip.block.tile, 3));
     if (!s->strip.touched) return;
-    if (a->from.plan.checksums) {
+    if (a->from.plan.checksums && s->strip.block.part == 0) {
         PITHI_STEP(pithi_block_hash, PITHI_TEAM);
         PITHI_SCAN(0);
         PITHI_RUN(pithi_block_compare, number);
@@ -270,8 +401,8 @@ PITHI_DEVICE void pithi_block_judge(const struct pithi_gpu_call *a, struct pithi
     if (s->strip.block.legible) {
         PITHI_RUN(pithi_exact_look, 0);
         PITHI_SCAN(0);
-        PITHI_RUN(pithi_widths_look, 0);
-        PITHI_SCAN(1);
+        PITHI_RUN(pithi_exact_judge, 0);
+        if (s->strip.block.method == PITHI_EB_PACKED) pithi_words_judge(a, s, t, team);
     }
 }
 

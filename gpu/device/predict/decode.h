@@ -1,8 +1,8 @@
-/* decode.h - frames of codec eb to values, a team a block, after bounded_check.h.
+/* decode.h - frames of codec eb to values, a team a part of a block, after check.h.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Differences along rows are summed while words are unpacked; along other dimensions in the
- * workspace. What is added to a tensor is made there first, exact values included. */
+ * workspace, a launch for each, and the values are then made in one more. What is added to a tensor is made there first, exact values included. */
 #ifndef PITHI_GPU_DEVICE_PREDICT_DECODE_H
 #define PITHI_GPU_DEVICE_PREDICT_DECODE_H
 
@@ -40,7 +40,8 @@ PITHI_DEVICE void pithi_value_make(const struct pithi_gpu_call *a, const struct 
 
 PITHI_PHASE(pithi_plain_read, uint32_t width) {
     const struct pithi_gpu_block *const b = &s->strip.block;
-    for (uint32_t i = t->tid; i < b->count; i += PITHI_TEAM) {
+    const struct pithi_gpu_share share = pithi_share_elements(b);
+    for (uint32_t i = share.from + t->tid; i < share.to; i += PITHI_TEAM) {
         const struct pithi_gpu_place p = pithi_place_of(&s->from.slot->tiling, &b->tile, i);
         pithi_value_put(a, &s->from, b, p.at, pithi_own_get(b->bytes + (uint64_t)i * width, width));
     }
@@ -49,64 +50,39 @@ PITHI_PHASE(pithi_plain_read, uint32_t width) {
 PITHI_PHASE(pithi_constant_read, uint64_t number) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const uint32_t bits = pithi_own_value(&b->quant, pithi_get32(b->body));
+    const struct pithi_gpu_share share = pithi_share_elements(b);
     (void)number;
-    for (uint32_t i = t->tid; i < b->count; i += PITHI_TEAM)
+    for (uint32_t i = share.from + t->tid; i < share.to; i += PITHI_TEAM)
         pithi_value_make(a, &s->from, b, i, pithi_place_of(&s->from.slot->tiling, &b->tile, i).at,
                          bits);
 }
 
 /* ---- Packed words ----------------------------------------------------------------------------*/
 
-PITHI_PHASE(pithi_strip_widths, uint32_t strip) {
+/* The run of each part before the team's, by a thread each. */
+PITHI_LOCAL(pithi_run_fetch, bool sums) {
     const struct pithi_gpu_block *const b = &s->strip.block;
-    const uint32_t g = strip * PITHI_TEAM + t->tid;
-    (void)a;
-    t->predict.total = g < b->named ? pithi_group_width(b, g) : 0;
-    if (strip == 0 && t->tid == 0) s->strip.carry[0] = 0;
+    t->predict.total = sums && t->tid < b->part ? pithi_part_of(&a->from, b, t->tid)->run : 0;
 }
 
-/* Differences of the strip's groups. carry: widths of the groups before. */
-PITHI_PHASE(pithi_strip_unpack, uint32_t strip) {
-    const struct pithi_gpu_block *const b = &s->strip.block;
-    const uint32_t g = strip * PITHI_TEAM + t->tid;
-    const uint64_t before = s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid);
+/* What stands before the part: widths, which are in scan 1, and runs, in scan 0. */
+PITHI_PHASE(pithi_strip_begin, uint32_t first) {
     (void)a;
-    if (t->tid == 0)
-        s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
-    if (g >= b->named) return;
-    const uint8_t *const planes = b->body + PITHI_PACK_WIDTHS + pithi_names_bytes(b) + 2 * before;
-    uint32_t word[PITHI_GROUP] = {0};
-    for (uint32_t i = 0; i < pithi_group_width(b, g); i++) {
-        const uint32_t plane = pithi_get16(planes + 2 * i);
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_GROUP; k++) word[k] |= (plane >> k & 1) << i;
-    }
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_GROUP; k++) s->strip.word[k][t->tid] =
-        pithi_unzigzag(word[k]);
+    if (t->tid) return;
+    s->strip.carry[first % 2] = pithi_scan_all(s, 1) >> 32;
+    s->strip.run[first % 2] = pithi_runs_before(s, 0, s->strip.block.part, 0);
 }
 
-/* Sums along rows, as far as the group itself has them. */
-PITHI_PHASE(pithi_strip_sum, uint32_t strip) {
-    const struct pithi_gpu_block *const b = &s->strip.block;
-    const uint32_t g = strip * PITHI_TEAM + t->tid, row = pithi_tile_extent(&b->tile, 3);
-    (void)a;
-    t->predict.total = 0;
-    if (g >= b->groups) return;
-    uint32_t x = g * PITHI_GROUP % row, sum = 0;
-    bool begins = false;
-    for (uint32_t k = 0; k < pithi_group_count(b, g); k++) {
-        if (x == 0) sum = 0;
-        begins = begins || x == 0;
-        sum += s->strip.word[k][t->tid];
-        s->strip.word[k][t->tid] = sum;
-        x = x + 1 == row ? 0 : x + 1;
-    }
-    t->predict.total = (uint64_t)begins << 32 | sum;
-}
-
-/* Before the total becomes one of several threads. */
-PITHI_LOCAL(pithi_strip_keep, uint32_t strip) {
-    (void)a, (void)s, (void)strip;
-    t->predict.own = t->predict.total;
+/* Part of a body. */
+PITHI_DEVICE void pithi_strips_begin(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                     struct pithi_gpu_thread *t, struct pithi_team *team,
+                                     uint32_t first, bool sums) {
+    PITHI_STEP(pithi_names_add, first);
+    PITHI_SCAN(1);
+    PITHI_STEP(pithi_run_fetch, sums);
+    PITHI_WARP_RUNS(predict.total);
+    PITHI_RUN(pithi_scan_publish, 0);
+    PITHI_RUN(pithi_strip_begin, first);
 }
 
 /* What rows have before the group; then values, or codes whose sums go on. */
@@ -118,11 +94,22 @@ PITHI_PHASE(pithi_strip_make, uint32_t strip, bool sums) {
     if (sums) {
         const uint64_t runs = pithi_runs_before(s, 1, t->tid, s->strip.run[strip % 2]);
         before = (uint32_t)runs;
-        if (t->tid == PITHI_TEAM - 1)
-            s->strip.run[(strip + 1) % 2] = pithi_runs_join(runs, t->predict.own);
+        pithi_run_carry(s, t, strip, runs);
     }
     if (g >= b->groups) return;
     struct pithi_gpu_place p = pithi_place_of(tiling, &b->tile, first);
+    const uint32_t width = pithi_width(a->from.plan.dtype);
+    if (b->order < 2 && b->whole && !a->add && a->from.items.dtype == a->from.plan.dtype &&
+        pithi_group_count(b, g) == PITHI_GROUP && p.x[3] + PITHI_GROUP <= b->tile.extent[3]) {
+        if (p.x[3] == 0) before = 0;
+        for (uint32_t done = 0; done < PITHI_GROUP; done += PITHI_UNIT) {
+            uint32_t v[PITHI_UNIT];
+            PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) v[k] =
+                pithi_own_value(&b->quant, s->strip.word[done + k][t->tid] + before);
+            pithi_unit_put(s->from.tensor + (p.at + done) * width, width, PITHI_UNIT, v);
+        }
+        return;
+    }
     for (uint32_t k = 0; k < pithi_group_count(b, g); k++) {
         if (p.x[3] == 0) before = 0;
         const uint32_t code = s->strip.word[k][t->tid] + before;
@@ -134,14 +121,15 @@ PITHI_PHASE(pithi_strip_make, uint32_t strip, bool sums) {
     }
 }
 
-/* Sums along dimension d: a thread has lines of its own. */
+/* Sums along dimension d: a thread has lines of its own, a part some of them. */
 PITHI_PHASE(pithi_sum_along, uint32_t d) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     uint8_t *const codes = pithi_codes_of(&a->from, b);
     const uint32_t extent = pithi_tile_extent(&b->tile, d);
     uint32_t stride = 1;
     for (uint32_t k = d + 1; k < PITHI_TILE_NDIM; k++) stride *= pithi_tile_extent(&b->tile, k);
-    for (uint32_t i = t->tid; i < b->count / extent; i += PITHI_TEAM) {
+    const struct pithi_gpu_share share = pithi_share_of(b, b->count / extent, PITHI_WARP);
+    for (uint32_t i = share.from + t->tid; i < share.to; i += PITHI_TEAM) {
         const uint32_t at = i / stride * stride * extent + i % stride;
         uint32_t sum = 0;
         for (uint32_t k = 0; k < extent; k++) {
@@ -155,8 +143,9 @@ PITHI_PHASE(pithi_sum_along, uint32_t d) {
 PITHI_PHASE(pithi_codes_read, uint64_t number) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const uint8_t *const codes = pithi_codes_of(&a->from, b);
+    const struct pithi_gpu_share share = pithi_share_elements(b);
     (void)number;
-    for (uint32_t i = t->tid; i < b->count; i += PITHI_TEAM)
+    for (uint32_t i = share.from + t->tid; i < share.to; i += PITHI_TEAM)
         pithi_value_make(a, &s->from, b, i, pithi_place_of(&s->from.slot->tiling, &b->tile, i).at,
                          pithi_own_value(&b->quant, pithi_get_aligned32(codes + 4 * (uint64_t)i)));
 }
@@ -171,19 +160,35 @@ PITHI_DEVICE void pithi_exact_make(const struct pithi_gpu_call *a, const struct 
                      pithi_own_get(b->values + k * width, width));
 }
 
+/* Those of the part's elements, wherever they stand in the list. */
 PITHI_PHASE(pithi_positions_read, uint64_t number) {
     const struct pithi_gpu_block *const b = &s->strip.block;
+    const struct pithi_gpu_share share = pithi_share_elements(b);
     (void)number;
-    for (uint32_t k = t->tid; k < b->misses; k += PITHI_TEAM)
-        pithi_exact_make(a, s, k, pithi_get32(b->which + 4 * (uint64_t)k));
+    for (uint32_t k = t->tid; k < b->misses; k += PITHI_TEAM) {
+        const uint32_t i = pithi_get32(b->which + 4 * (uint64_t)k);
+        if (i >= share.from && i < share.to) pithi_exact_make(a, s, k, i);
+    }
 }
 
-PITHI_PHASE(pithi_map_count, uint32_t strip) {
+/* Exact values of the groups before the part, by their map. */
+PITHI_LOCAL(pithi_map_before, uint32_t first) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    (void)a;
+    t->predict.total = 0;
+    for (uint32_t g = t->tid; g < first * PITHI_TEAM && g < b->groups; g += PITHI_TEAM)
+        t->predict.total += pithi_ones32(pithi_map_bits(b, b->which, g));
+}
+PITHI_PHASE(pithi_map_begin, uint32_t first) {
+    (void)a;
+    if (t->tid == 0) s->strip.carry[first % 2] = pithi_scan_all(s, 0);
+}
+
+PITHI_LOCAL(pithi_map_count, uint32_t strip) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const uint32_t g = strip * PITHI_TEAM + t->tid;
     (void)a;
     t->predict.total = g < b->groups ? pithi_ones32(pithi_map_bits(b, b->which, g)) : 0;
-    if (strip == 0 && t->tid == 0) s->strip.carry[0] = 0;
 }
 
 PITHI_PHASE(pithi_map_read, uint32_t strip) {
@@ -201,45 +206,49 @@ PITHI_PHASE(pithi_map_read, uint32_t strip) {
 PITHI_PHASE(pithi_sums_put, uint64_t number) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const uint8_t *const values = pithi_codes_of(&a->from, b);
+    const struct pithi_gpu_share share = pithi_share_elements(b);
     (void)number;
-    for (uint32_t i = t->tid; i < b->count; i += PITHI_TEAM)
+    for (uint32_t i = share.from + t->tid; i < share.to; i += PITHI_TEAM)
         pithi_value_put(a, &s->from, b, pithi_place_of(&s->from.slot->tiling, &b->tile, i).at,
                         pithi_get_aligned32(values + 4 * (uint64_t)i));
 }
 
-/* ---- The kernel ------------------------------------------------------------------------------*/
+/* ---- The kernels -----------------------------------------------------------------------------*/
 
-PITHI_PHASE(pithi_block_enter, uint64_t number) {
+/* answers: of the launches that write values, the first says what became of the frame. */
+PITHI_PHASE(pithi_block_enter, uint64_t number, bool answers) {
     const struct pithi_gpu_mark *const m = pithi_mark(a, number / a->chunks);
     if (t->tid) return;
     if (pithi_mark_status(m) != PITH_OK) s->strip.block.live = false;
     s->from.status = pithi_mark_status(m);
-    s->strip.run[0] = 0;
-    if (!s->from.first) return;
+    if (!s->from.first || !answers) return;
     pithi_item_answer(&a->from.items, &s->from, 0);
     if (s->from.status == PITH_OK && pithi_decode_counts(a))
         pithi_atomic_add64(&a->from.stream->frames, 1);
 }
 
+/* Part of a body, of a block that is located: whether there is anything to be read. Nobody has
+ * judged a block of which nothing is wanted. */
+PITHI_DEVICE bool pithi_block_wanted(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                     struct pithi_gpu_thread *t, struct pithi_team *team,
+                                     uint64_t number, bool answers) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    PITHI_RUN(pithi_block_enter, number, answers);
+    if (!b->live) return false;
+    if (!b->whole) PITHI_RUN(pithi_block_touch, pithi_tile_extent(&b->tile, 3));
+    return s->strip.touched;
+}
+
 PITHI_DEVICE void pithi_strip_read(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                    struct pithi_gpu_thread *t, struct pithi_team *team) {
     const struct pithi_gpu_block *const b = &s->strip.block;
-    const uint32_t strips = (b->groups + PITHI_TEAM - 1) / PITHI_TEAM;
-    for (uint32_t strip = 0; strip < strips; strip++) {
-        PITHI_RUN(pithi_strip_widths, strip);
-        PITHI_SCAN(0);
-        PITHI_RUN(pithi_strip_unpack, strip);
-        if (b->order) {
-            PITHI_RUN(pithi_strip_sum, strip);
-            PITHI_STEP(pithi_strip_keep, strip);
-            PITHI_WARP_RUNS(predict.total);
-            PITHI_RUN(pithi_scan_publish, 1);
-        }
-        PITHI_RUN(pithi_strip_make, strip, b->order != 0);
+    const struct pithi_gpu_share strips = pithi_share_strips(b, b->groups);
+    const bool sums = b->order != 0;
+    pithi_strips_begin(a, s, t, team, strips.from, sums);
+    for (uint32_t strip = strips.from; strip < strips.to; strip++) {
+        pithi_strip_open(a, s, t, team, strip, sums);
+        PITHI_RUN(pithi_strip_make, strip, sums);
     }
-    if (b->order < 2) return;
-    for (uint32_t k = 1; k < b->order; k++) PITHI_RUN(pithi_sum_along, PITHI_TILE_NDIM - 1 - k);
-    PITHI_RUN(pithi_codes_read, strips);
 }
 
 /* Over the values that codes mean; then sums go to the tensor. */
@@ -248,10 +257,16 @@ PITHI_DEVICE void pithi_exact_read(const struct pithi_gpu_call *a, struct pithi_
                                    uint64_t number) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     if (b->misses && !b->bitmap) PITHI_RUN(pithi_positions_read, number);
-    for (uint32_t g = 0; b->bitmap && g < b->groups; g += PITHI_TEAM) {
-        PITHI_RUN(pithi_map_count, g / PITHI_TEAM);
+    if (b->bitmap) {
+        const struct pithi_gpu_share strips = pithi_share_strips(b, b->groups);
+        PITHI_STEP(pithi_map_before, strips.from);
         PITHI_SCAN(0);
-        PITHI_RUN(pithi_map_read, g / PITHI_TEAM);
+        PITHI_RUN(pithi_map_begin, strips.from);
+        for (uint32_t strip = strips.from; strip < strips.to; strip++) {
+            PITHI_STEP(pithi_map_count, strip);
+            PITHI_SCAN(0);
+            PITHI_RUN(pithi_map_read, strip);
+        }
     }
     if (a->add) PITHI_RUN(pithi_sums_put, number);
 }
@@ -259,10 +274,7 @@ PITHI_DEVICE void pithi_exact_read(const struct pithi_gpu_call *a, struct pithi_
 PITHI_BODY(pithi_bounded_decode) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     PITHI_RUN(pithi_block_locate, number);
-    PITHI_RUN(pithi_block_enter, number);
-    if (!b->live) return;
-    if (!b->whole) PITHI_RUN(pithi_block_touch, pithi_tile_extent(&b->tile, 3));
-    if (!s->strip.touched) return; /* and nobody has judged it */
+    if (!pithi_block_wanted(a, s, t, team, number, true)) return;
     if (b->plain) {
         PITHI_RUN(pithi_plain_read, pithi_width(a->from.plan.dtype));
         return;
@@ -271,6 +283,32 @@ PITHI_BODY(pithi_bounded_decode) {
         pithi_strip_read(a, s, t, team);
     else
         PITHI_RUN(pithi_constant_read, number);
+    if (b->order > 1) {
+        if (b->parts > 1) return; /* sums are other launches' */
+        for (uint32_t k = 1; k < b->order; k++) PITHI_RUN(pithi_sum_along, PITHI_TILE_NDIM - 1 - k);
+        PITHI_RUN(pithi_codes_read, number);
+    }
+    pithi_exact_read(a, s, t, team, number);
+}
+
+/* Whether the block has differences of a higher order than this, of which codes are left. */
+PITHI_DEVICE bool pithi_block_sums(const struct pithi_gpu_block *b, uint32_t order) {
+    return !b->plain && b->method == PITHI_EB_PACKED && b->order > order;
+}
+
+/* Sums along the dimension that a->sieve.level says, counted from the last. */
+PITHI_BODY(pithi_bounded_along) {
+    PITHI_RUN(pithi_block_locate, number);
+    if (!pithi_block_wanted(a, s, t, team, number, false)) return;
+    if (!pithi_block_sums(&s->strip.block, a->sieve.level)) return;
+    PITHI_RUN(pithi_sum_along, PITHI_TILE_NDIM - 1 - a->sieve.level);
+}
+
+PITHI_BODY(pithi_bounded_values) {
+    PITHI_RUN(pithi_block_locate, number);
+    if (!pithi_block_wanted(a, s, t, team, number, false)) return;
+    if (!pithi_block_sums(&s->strip.block, 1)) return;
+    PITHI_RUN(pithi_codes_read, number);
     pithi_exact_read(a, s, t, team, number);
 }
 

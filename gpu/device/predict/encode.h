@@ -1,8 +1,10 @@
 /* encode.h - values to frames of codec eb, fast mode.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Four launches: the extremes of all values, where the bound depends on them; codes and what each
- * block will look like, a team a tile; where blocks stand, a team a frame; their bytes. */
+ * Launches: the extremes of all values, where the bound depends on them; codes, samples of their
+ * differences, widths of groups, a team a part of a block; what each block will look like, a team a
+ * block; where blocks stand, a team a frame; their bytes, a team a part; checksums, a team a
+ * block. */
 #ifndef PITHI_GPU_DEVICE_PREDICT_ENCODE_H
 #define PITHI_GPU_DEVICE_PREDICT_ENCODE_H
 
@@ -79,17 +81,26 @@ PITHI_DEVICE struct pithi_bound pithi_bound_requested(const struct pithi_device_
 
 /* ---- Codes -----------------------------------------------------------------------------------*/
 
-PITHI_PHASE(pithi_code_open, uint64_t number) {
-    struct pithi_gpu_block *const b = &s->strip.block;
+PITHI_PHASE(pithi_part_clear, uint64_t number) {
+    (void)a, (void)number;
     t->predict.total = 0;
     t->predict.low = t->predict.high = 0;
     if (t->tid < PITHI_PACK_MOST) s->strip.counts[t->tid] = 0;
     if (t->tid <= PITHI_TILE_NDIM) s->strip.bits[t->tid] = 0;
+    if (t->tid == 0) s->strip.low = s->strip.high = s->strip.misses = 0;
+}
+
+PITHI_PHASE(pithi_part_open, uint64_t number) {
+    pithi_part_clear(a, s, t, number);
     if (t->tid) return;
     pithi_item_locate(a, &a->to, number, &s->to);
-    pithi_block_open(a, &a->to, &s->to, number, b);
-    s->strip.low = s->strip.high = s->strip.misses = 0;
-    if (!b->live) return;
+    pithi_block_open(a, &a->to, &s->to, number, &s->strip.block);
+}
+
+PITHI_PHASE(pithi_code_open, uint64_t number) {
+    struct pithi_gpu_block *const b = &s->strip.block;
+    pithi_part_open(a, s, t, number);
+    if (t->tid || !b->live) return;
     const struct pithi_bound bound = pithi_bound_requested(&a->to.plan, pithi_mark(a, s->to.index));
     pithi_quant_init(&b->quant, a->to.plan.dtype, &bound, a->to.plan.device.requested.signed_zeros);
 }
@@ -148,7 +159,10 @@ PITHI_PHASE(pithi_code_make, uint64_t number) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     uint8_t *const map = pithi_misses_of(&a->to, b);
     (void)number;
-    for (uint32_t g = t->tid; g < b->groups; g += PITHI_TEAM) {
+    const struct pithi_gpu_share strips = pithi_share_strips(b, b->groups);
+    for (uint32_t strip = strips.from; strip < strips.to; strip++) {
+        const uint32_t g = strip * PITHI_TEAM + t->tid;
+        if (g >= b->groups) continue;
         const uint32_t miss = pithi_code_group(a, &s->to, b, g, t);
         map[2 * g] = (uint8_t)miss;
         if (pithi_group_count(b, g) > 8) map[2 * g + 1] = (uint8_t)(miss >> 8);
@@ -162,6 +176,34 @@ PITHI_PHASE(pithi_code_join, uint64_t number) {
     pithi_atomic_max32(&s->strip.low, t->predict.low);
     pithi_atomic_max32(&s->strip.high, t->predict.high);
     pithi_atomic_add32(&s->strip.misses, (uint32_t)t->predict.total);
+}
+
+PITHI_PHASE(pithi_code_hand, uint64_t number) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    struct pithi_gpu_part *const part = pithi_part_of(&a->to, b, b->part);
+    (void)number;
+    if (t->tid) return;
+    part->low = s->strip.low;
+    part->high = s->strip.high;
+    part->misses = s->strip.misses;
+}
+
+/* What all parts of the block come to; sampled: bits of samples are known. */
+PITHI_PHASE(pithi_parts_join, bool sampled) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    if (t->tid >= b->parts) return;
+    const struct pithi_gpu_part *const part = pithi_part_of(&a->to, b, t->tid);
+    pithi_atomic_max32(&s->strip.low, part->low);
+    pithi_atomic_max32(&s->strip.high, part->high);
+    pithi_atomic_add32(&s->strip.misses, part->misses);
+    PITHI_UNROLL for (uint32_t i = 0; i <= PITHI_TILE_NDIM; i++) {
+        if (sampled && part->bits[i]) pithi_atomic_add32(&s->strip.bits[i], part->bits[i]);
+    }
+}
+
+/* Part of a body, behind that phase: whether one code is all of the block's. */
+PITHI_DEVICE bool pithi_parts_constant(const struct pithi_gpu_shared *s) {
+    return s->strip.high == ~s->strip.low;
 }
 
 /* ---- Differences -----------------------------------------------------------------------------*/
@@ -202,42 +244,118 @@ PITHI_DEVICE uint32_t pithi_word_of(const struct pithi_tile *tile, const struct 
     return pithi_zigzag(sum);
 }
 
-/* All words of n elements from e on, or-ed. */
-PITHI_DEVICE uint32_t pithi_words_any(const struct pithi_tiling *tiling,
-                                      const struct pithi_tile *tile, const struct pithi_gpu_line *l,
-                                      uint32_t order, uint32_t e, uint32_t n) {
-    struct pithi_gpu_place p = pithi_place_of(tiling, tile, e);
+/* The words of group g, each of which is kept if there is a place for it; returns all or-ed. */
+PITHI_DEVICE uint32_t pithi_words_of(const struct pithi_tiling *tiling,
+                                     const struct pithi_gpu_block *b, const uint8_t *codes,
+                                     uint32_t g, uint32_t (*keep)[PITHI_TEAM], uint32_t tid) {
+    const struct pithi_gpu_line l = {codes, NULL, 0};
+    const uint32_t first = g * PITHI_GROUP, n = pithi_group_count(b, g);
+    const uint32_t row = pithi_tile_extent(&b->tile, 3);
     uint32_t any = 0;
-    for (uint32_t k = 0; k < n; k++) {
-        any |= pithi_word_of(tile, l, order, p.x, e + k);
-        pithi_place_next(tiling, tile, &p);
+    if (b->order < 2) { /* differences from the element before */
+        uint32_t x = first % row;
+        uint32_t last = b->order && x ? pithi_get_aligned32(codes + 4 * (uint64_t)first - 4) : 0;
+        for (uint32_t done = 0; done < PITHI_GROUP; done += PITHI_UNIT) {
+            const uint32_t left = n > done ? n - done : 0;
+            uint32_t v[PITHI_UNIT];
+            pithi_unit_get(codes + 4 * ((uint64_t)first + done), 4,
+                           left < PITHI_UNIT ? left : (uint32_t)PITHI_UNIT, v);
+            PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+                const uint32_t word = k < left ? pithi_zigzag(v[k] - (x ? last : 0)) : 0;
+                if (keep) keep[done + k][tid] = word;
+                any |= word;
+                last = b->order ? v[k] : 0;
+                x = x + 1 == row ? 0 : x + 1;
+            }
+        }
+        return any;
+    }
+    struct pithi_gpu_place p = pithi_place_of(tiling, &b->tile, first);
+    for (uint32_t k = 0; k < PITHI_GROUP; k++) {
+        const uint32_t word = k < n ? pithi_word_of(&b->tile, &l, b->order, p.x, first + k) : 0;
+        if (keep) keep[k][tid] = word;
+        any |= word;
+        if (k < n) pithi_place_next(tiling, &b->tile, &p);
     }
     return any;
 }
 
-/* As pithi_strip_choose: samples of at most 64 elements of a row. */
+/* As pithi_strip_choose: samples of at most 64 elements of a row, from one in every `step`. */
 enum { PITHI_SAMPLE_GROUPS = PITHI_PACK_SAMPLE / PITHI_GROUP };
-
-PITHI_PHASE(pithi_order_sample, uint32_t order) {
-    const struct pithi_gpu_block *const b = &s->strip.block;
+struct pithi_gpu_sample {
+    uint32_t row, step, groups;
+};
+PITHI_DEVICE struct pithi_gpu_sample pithi_sample_of(const struct pithi_gpu_block *b) {
     const uint32_t extent = pithi_tile_extent(&b->tile, 3);
-    const uint32_t row = extent < PITHI_PACK_SAMPLE ? extent : (uint32_t)PITHI_PACK_SAMPLE;
-    const uint32_t step = row * (b->count / (PITHI_PACK_SAMPLE * PITHI_PACK_SAMPLES) | 1);
-    const uint32_t samples = (b->count + step - 1) / step;
+    struct pithi_gpu_sample from;
+    from.row = extent < PITHI_PACK_SAMPLE ? extent : (uint32_t)PITHI_PACK_SAMPLE;
+    from.step = from.row * (b->count / (PITHI_PACK_SAMPLE * PITHI_PACK_SAMPLES) | 1);
+    from.groups = (b->count + from.step - 1) / from.step * PITHI_SAMPLE_GROUPS;
+    return from;
+}
+
+/* As many groups of samples, from the first on, as a team has threads: a word of all of each, for
+ * every order. */
+PITHI_PHASE(pithi_sample_clear, uint32_t most) {
+    (void)a;
+    for (uint32_t order = 0; order <= most; order++) s->strip.word[order][t->tid] = 0;
+}
+
+PITHI_PHASE(pithi_sample_take, uint32_t first, uint32_t end, uint32_t most) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    const struct pithi_gpu_sample from = pithi_sample_of(b);
+    const uint32_t extent = pithi_tile_extent(&b->tile, 3);
+    const uint32_t n = end - first < PITHI_TEAM ? end - first : (uint32_t)PITHI_TEAM;
     struct pithi_gpu_line l = {pithi_codes_of(&a->to, b), pithi_misses_of(&a->to, b), 0};
-    uint32_t bits = 0;
-    for (uint32_t i = t->tid; i < samples * PITHI_SAMPLE_GROUPS; i += PITHI_TEAM) {
-        const uint32_t at = i / PITHI_SAMPLE_GROUPS * step, x = at % extent;
+    for (uint32_t i = t->tid; i < n * PITHI_GROUP; i += PITHI_TEAM) {
+        const uint32_t group = first + i / PITHI_GROUP;
+        const uint32_t at = group / PITHI_SAMPLE_GROUPS * from.step, x = at % extent;
         const uint32_t count =
             extent - x < PITHI_PACK_SAMPLE ? extent - x : (uint32_t)PITHI_PACK_SAMPLE;
-        const uint32_t in = i % PITHI_SAMPLE_GROUPS * PITHI_GROUP;
+        const uint32_t in = group % PITHI_SAMPLE_GROUPS * PITHI_GROUP + i % PITHI_GROUP;
         if (in >= count) continue;
-        const uint32_t n = count - in < PITHI_GROUP ? count - in : (uint32_t)PITHI_GROUP;
         l.from = at - (x < PITHI_GROUP ? x : (uint32_t)PITHI_GROUP);
-        bits += pithi_bitplane_bits(
-            pithi_words_any(&s->to.slot->tiling, &b->tile, &l, order, at + in, n));
+        const struct pithi_gpu_place p = pithi_place_of(&s->to.slot->tiling, &b->tile, at + in);
+        for (uint32_t order = 0; order <= most; order++)
+            pithi_atomic_or32(&s->strip.word[order][i / PITHI_GROUP],
+                              pithi_word_of(&b->tile, &l, order, p.x, at + in));
     }
-    pithi_atomic_add32(&s->strip.bits[order], bits);
+}
+
+PITHI_PHASE(pithi_sample_count, uint32_t most) {
+    (void)a;
+    for (uint32_t order = 0; order <= most; order++)
+        pithi_atomic_add32(&s->strip.bits[order],
+                           pithi_bitplane_bits(s->strip.word[order][t->tid]));
+}
+
+PITHI_PHASE(pithi_sample_hand, uint32_t unused) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    (void)unused;
+    if (t->tid <= PITHI_TILE_NDIM)
+        pithi_part_of(&a->to, b, b->part)->bits[t->tid] = s->strip.bits[t->tid];
+}
+
+/* Part of a body: a part's share of the samples. */
+PITHI_DEVICE void pithi_part_sample(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                    struct pithi_gpu_thread *t, struct pithi_team *team) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    PITHI_RUN(pithi_parts_join, false);
+    if (pithi_parts_constant(s)) return;
+    const uint32_t most = pithi_tile_dimensions(&b->tile);
+    const struct pithi_gpu_share share = pithi_share_of(b, pithi_sample_of(b).groups, 1);
+    for (uint32_t first = share.from; first < share.to; first += PITHI_TEAM) {
+        PITHI_RUN(pithi_sample_clear, most);
+        PITHI_RUN(pithi_sample_take, first, share.to, most);
+        PITHI_RUN(pithi_sample_count, most);
+    }
+    PITHI_RUN(pithi_sample_hand, 0);
+}
+
+/* A team a part. */
+PITHI_BODY(pithi_bounded_sample) {
+    PITHI_RUN(pithi_part_open, number);
+    if (s->strip.block.live) pithi_part_sample(a, s, t, team);
 }
 
 PITHI_PHASE(pithi_order_choose, uint32_t most) {
@@ -249,13 +367,52 @@ PITHI_PHASE(pithi_order_choose, uint32_t most) {
     s->strip.block.order = best;
 }
 
-PITHI_PHASE(pithi_widths_count, uint32_t order) {
+PITHI_PHASE(pithi_widths_count, uint64_t number) {
     const struct pithi_gpu_block *const b = &s->strip.block;
-    const struct pithi_gpu_line l = {pithi_codes_of(&a->to, b), NULL, 0};
-    for (uint32_t g = t->tid; g < b->groups; g += PITHI_TEAM) {
-        const uint32_t any = pithi_words_any(&s->to.slot->tiling, &b->tile, &l, order,
-                                             g * PITHI_GROUP, pithi_group_count(b, g));
+    const struct pithi_gpu_share strips = pithi_share_strips(b, b->groups);
+    (void)number;
+    for (uint32_t strip = strips.from; strip < strips.to; strip++) {
+        const uint32_t g = strip * PITHI_TEAM + t->tid;
+        if (g >= b->groups) continue;
+        const uint32_t any =
+            pithi_words_of(&s->to.slot->tiling, b, pithi_codes_of(&a->to, b), g, NULL, 0);
         pithi_atomic_add32(&s->strip.counts[pithi_bitplane_bits(any)], 1);
+    }
+}
+
+PITHI_PHASE(pithi_widths_hand, uint64_t number) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    (void)number;
+    if (t->tid < PITHI_PACK_MOST)
+        pithi_part_of(&a->to, b, b->part)->counts[t->tid] = s->strip.counts[t->tid];
+}
+
+/* Part of a body: how many of a part's groups have each width. */
+PITHI_DEVICE void pithi_part_widths(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                    struct pithi_gpu_thread *t, struct pithi_team *team,
+                                    uint64_t number) {
+    PITHI_RUN(pithi_parts_join, true);
+    if (pithi_parts_constant(s)) return;
+    PITHI_RUN(pithi_order_choose, pithi_tile_dimensions(&s->strip.block.tile));
+    PITHI_RUN(pithi_widths_count, number);
+    PITHI_RUN(pithi_widths_hand, number);
+}
+
+/* A team a part. */
+PITHI_BODY(pithi_bounded_widths) {
+    PITHI_RUN(pithi_part_open, number);
+    if (s->strip.block.live) pithi_part_widths(a, s, t, team, number);
+}
+
+/* ---- What a block will look like -------------------------------------------------------------*/
+
+PITHI_PHASE(pithi_counts_join, uint32_t unused) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    (void)unused;
+    for (uint32_t i = t->tid; i < b->parts * PITHI_PACK_MOST; i += PITHI_TEAM) {
+        const uint32_t n =
+            pithi_part_of(&a->to, b, i / PITHI_PACK_MOST)->counts[i % PITHI_PACK_MOST];
+        if (n) pithi_atomic_add32(&s->strip.counts[i % PITHI_PACK_MOST], n);
     }
 }
 
@@ -268,7 +425,57 @@ PITHI_PHASE(pithi_device_plan_extend, uint32_t k) {
     if (t->tid < s->strip.choice.steps) pithi_bitplane_extend(&s->strip.choice, k, t->tid);
 }
 
-/* ---- What a block will look like -------------------------------------------------------------*/
+/* Part of a body: the four widths of the block's groups, by those of its parts. */
+PITHI_DEVICE void pithi_plan_widths(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                    struct pithi_gpu_thread *t, struct pithi_team *team) {
+    PITHI_RUN(pithi_counts_join, 0);
+    PITHI_RUN(pithi_device_plan_begin, 0);
+    for (uint32_t k = 1; k < PITHI_PACK_WIDTHS; k++) PITHI_RUN(pithi_device_plan_extend, k);
+}
+
+/* By one thread, of packed words: the table, for launches to come and for the team; returns the
+ * bytes of all planes. */
+PITHI_DEVICE uint64_t pithi_plan_table(struct pithi_gpu_shared *s, struct pithi_gpu_entry *entry) {
+    const uint64_t bytes = pithi_bitplane_end(&s->strip.choice, entry->table);
+    for (uint32_t k = 0; k < PITHI_PACK_WIDTHS; k++) s->strip.table[k] = entry->table[k];
+    return bytes;
+}
+
+/* Widths and exact values of each part, by a thread each. */
+PITHI_LOCAL(pithi_plan_part, bool packed) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    t->predict.total = 0;
+    if (!packed || t->tid >= b->parts) return;
+    const struct pithi_gpu_part *const part = pithi_part_of(&a->to, b, t->tid);
+    for (uint32_t w = 0, name = 0; w < PITHI_PACK_MOST; w++) {
+        while (name < PITHI_PACK_WIDTHS - 1 && s->strip.table[name] < w) name++;
+        t->predict.total += part->counts[w] * s->strip.table[name];
+    }
+}
+PITHI_LOCAL(pithi_plan_misses, uint32_t unused) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    (void)unused;
+    t->predict.total = t->tid < b->parts ? pithi_part_of(&a->to, b, t->tid)->misses : 0;
+}
+PITHI_PHASE(pithi_plan_hand, uint32_t unused) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    (void)unused;
+    if (t->tid >= b->parts) return;
+    struct pithi_gpu_part *const part = pithi_part_of(&a->to, b, t->tid);
+    part->widths_before = (uint32_t)pithi_scan_before(s, 0, t->tid);
+    part->misses_before = (uint32_t)pithi_scan_before(s, 1, t->tid);
+}
+
+/* Part of a body: what stands before each part. */
+PITHI_DEVICE void pithi_plan_parts(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                   struct pithi_gpu_thread *t, struct pithi_team *team,
+                                   bool packed) {
+    PITHI_STEP(pithi_plan_part, packed);
+    PITHI_SCAN(0);
+    PITHI_STEP(pithi_plan_misses, 0);
+    PITHI_SCAN(1);
+    PITHI_RUN(pithi_plan_hand, 0);
+}
 
 PITHI_DEVICE uint64_t pithi_exact_which_bytes(const struct pithi_gpu_block *b, uint32_t misses) {
     const uint32_t map = (b->count + 7) / 8;
@@ -286,14 +493,33 @@ PITHI_PHASE(pithi_code_close, bool constant) {
     if (constant)
         length += PITHI_EB_CODE;
     else
-        length += PITHI_PACK_WIDTHS + pithi_names_bytes(b) +
-                  pithi_bitplane_end(&s->strip.choice, entry->table);
+        length += PITHI_PACK_WIDTHS + pithi_names_bytes(b) + pithi_plan_table(s, entry);
     entry->method = constant ? PITHI_EB_CONSTANT : PITHI_EB_PACKED;
     entry->order = constant ? 0 : (uint8_t)b->order;
     entry->misses = misses;
     entry->length = length < raw ? (uint32_t)length : (uint32_t)raw | PITHI_INDEX_PLAIN;
 }
 
+/* Part of a body: a block by what its parts are. */
+PITHI_DEVICE void pithi_parts_plan(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                   struct pithi_gpu_thread *t, struct pithi_team *team) {
+    PITHI_RUN(pithi_parts_join, true);
+    const bool constant = pithi_parts_constant(s);
+    if (!constant) {
+        PITHI_RUN(pithi_order_choose, pithi_tile_dimensions(&s->strip.block.tile));
+        pithi_plan_widths(a, s, t, team);
+    }
+    PITHI_RUN(pithi_code_close, constant);
+    pithi_plan_parts(a, s, t, team, !constant);
+}
+
+/* A team a block. */
+PITHI_BODY(pithi_bounded_plan) {
+    PITHI_RUN(pithi_part_open, number);
+    if (s->strip.block.live) pithi_parts_plan(a, s, t, team);
+}
+
+/* A team a part. Where a block is one part the team goes on with what else are launches. */
 PITHI_BODY(pithi_bounded_code) {
     PITHI_RUN(pithi_code_open, number);
     if (!s->strip.block.live) return;
@@ -302,16 +528,14 @@ PITHI_BODY(pithi_bounded_code) {
     PITHI_WARP_MAX(predict.high, PITHI_WARP);
     PITHI_WARP_ADD(predict.total);
     PITHI_RUN(pithi_code_join, number);
-    const bool constant = s->strip.high == ~s->strip.low;
-    if (!constant) {
-        const uint32_t most = pithi_tile_dimensions(&s->strip.block.tile);
-        for (uint32_t order = 0; order <= most; order++) PITHI_RUN(pithi_order_sample, order);
-        PITHI_RUN(pithi_order_choose, most);
-        PITHI_RUN(pithi_widths_count, s->strip.block.order);
-        PITHI_RUN(pithi_device_plan_begin, 0);
-        for (uint32_t k = 1; k < PITHI_PACK_WIDTHS; k++) PITHI_RUN(pithi_device_plan_extend, k);
-    }
-    PITHI_RUN(pithi_code_close, constant);
+    PITHI_RUN(pithi_code_hand, number);
+    if (s->strip.block.parts > 1) return;
+    PITHI_RUN(pithi_part_clear, number);
+    pithi_part_sample(a, s, t, team);
+    PITHI_RUN(pithi_part_clear, number);
+    pithi_part_widths(a, s, t, team, number);
+    PITHI_RUN(pithi_part_clear, number);
+    pithi_parts_plan(a, s, t, team);
 }
 
 /* ---- Places, index and header ----------------------------------------------------------------*/
@@ -406,14 +630,13 @@ PITHI_BODY(pithi_bounded_place) {
 /* ---- Bytes -----------------------------------------------------------------------------------*/
 
 /* By the team's first thread: the place of its block, and of its parts up to the body behind a
- * head of so many bytes. Whether they are to be written. */
+ * head of so many bytes. Whether there is a head, and it is this team's. */
 PITHI_DEVICE bool pithi_write_find(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                    uint64_t number, uint32_t head) {
     struct pithi_gpu_block *const b = &s->strip.block;
     pithi_item_locate(a, &a->to, number, &s->to);
     s->to.status = pithi_mark(a, s->to.index)->status;
     pithi_block_open(a, &a->to, &s->to, number, b);
-    s->strip.carry[0] = 0;
     if (!b->live) return false;
     const struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
     b->bytes = s->to.payload + entry->at;
@@ -427,8 +650,8 @@ PITHI_DEVICE bool pithi_write_find(const struct pithi_gpu_call *a, struct pithi_
     b->values = b->which + pithi_exact_which_bytes(b, b->misses);
     b->body = b->values + (uint64_t)b->misses * pithi_width(a->to.plan.dtype);
     for (uint32_t k = 0; k < PITHI_PACK_WIDTHS; k++) s->strip.table[k] = entry->table[k];
-    if (!b->plain) pithi_put32(b->bytes + head, b->misses);
-    return !b->plain;
+    if (!b->plain && b->part == 0) pithi_put32(b->bytes + head, b->misses);
+    return !b->plain && b->part == 0;
 }
 
 PITHI_PHASE(pithi_write_open, uint64_t number) {
@@ -446,8 +669,9 @@ PITHI_PHASE(pithi_write_open, uint64_t number) {
 PITHI_PHASE(pithi_write_plain, uint32_t width) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const struct pithi_tiling *const tiling = &s->to.slot->tiling;
+    const struct pithi_gpu_share share = pithi_share_elements(b);
     (void)a;
-    for (uint32_t i = t->tid; i < b->count; i += PITHI_TEAM) {
+    for (uint32_t i = share.from + t->tid; i < share.to; i += PITHI_TEAM) {
         const struct pithi_gpu_place p = pithi_place_of(tiling, &b->tile, i);
         pithi_own_put(b->bytes + (uint64_t)i * width, width,
                       pithi_own_get(s->to.tensor + p.at * width, width));
@@ -497,21 +721,13 @@ PITHI_DEVICE void pithi_group_name(struct pithi_gpu_shared *s, struct pithi_gpu_
 /* The words of a strip's groups, their widths and names. */
 PITHI_PHASE(pithi_words_make, uint32_t strip) {
     const struct pithi_gpu_block *const b = &s->strip.block;
-    const struct pithi_gpu_line l = {pithi_codes_of(&a->to, b), NULL, 0};
-    const uint32_t g = strip * PITHI_TEAM + t->tid, first = g * PITHI_GROUP;
-    uint32_t any = 0;
+    const uint32_t g = strip * PITHI_TEAM + t->tid;
     t->predict.total = 0;
     s->strip.name[t->tid] = 0;
-    if (g >= b->groups) return;
-    struct pithi_gpu_place p = pithi_place_of(&s->to.slot->tiling, &b->tile, first);
-    for (uint32_t k = 0; k < PITHI_GROUP; k++) {
-        const bool there = k < pithi_group_count(b, g);
-        const uint32_t word = there ? pithi_word_of(&b->tile, &l, b->order, p.x, first + k) : 0;
-        s->strip.word[k][t->tid] = word;
-        any |= word;
-        if (there) pithi_place_next(&s->to.slot->tiling, &b->tile, &p);
-    }
-    pithi_group_name(s, t, any);
+    if (g < b->groups)
+        pithi_group_name(s, t,
+                         pithi_words_of(&s->to.slot->tiling, b, pithi_codes_of(&a->to, b), g,
+                                        s->strip.word, t->tid));
 }
 
 PITHI_PHASE(pithi_words_write, uint32_t strip) {
@@ -533,7 +749,7 @@ PITHI_PHASE(pithi_words_write, uint32_t strip) {
     for (uint32_t i = 0; i < s->strip.table[*name]; i++) {
         uint32_t plane = 0;
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_GROUP; k++) plane |= (word[k] >> i & 1) << k;
-        pithi_put16(planes + 2 * i, (uint16_t)plane);
+        pithi_own_put(planes + 2 * i, 2, plane);
     }
 }
 
@@ -544,25 +760,45 @@ PITHI_PHASE(pithi_write_sum, uint64_t number) {
         pithi_put64(it->payload + it->form->checks + 8 * s->strip.block.number, pithi_block_sum(s));
 }
 
-PITHI_PHASE(pithi_carry_clear, uint32_t tid) {
-    (void)a;
-    if (t->tid == tid) s->strip.carry[0] = 0;
+/* What is summed over strips begins, at this strip, with what stands before the part. */
+PITHI_PHASE(pithi_carry_misses, uint32_t strip) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    if (t->tid == 0) s->strip.carry[strip % 2] = pithi_part_of(&a->to, b, b->part)->misses_before;
+}
+PITHI_PHASE(pithi_carry_widths, uint32_t strip) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    if (t->tid == 0) s->strip.carry[strip % 2] = pithi_part_of(&a->to, b, b->part)->widths_before;
 }
 
-/* What is stored as it is: all of the block, or exact values. */
+/* What is stored as it is: all of the part, or its exact values. */
 PITHI_DEVICE void pithi_write_values(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                      struct pithi_gpu_thread *t, struct pithi_team *team) {
     const struct pithi_gpu_block *const b = &s->strip.block;
-    const uint32_t strips = (b->groups + PITHI_TEAM - 1) / PITHI_TEAM;
+    const struct pithi_gpu_share strips = pithi_share_strips(b, b->groups);
     if (b->plain) PITHI_RUN(pithi_write_plain, pithi_width(a->to.plan.dtype));
-    if (!b->plain && b->misses) {
-        for (uint32_t strip = 0; strip < strips; strip++) {
-            PITHI_STEP(pithi_misses_count, strip);
-            PITHI_SCAN(0);
-            PITHI_RUN(pithi_misses_write, strip);
-        }
+    if (b->plain || !b->misses) return;
+    PITHI_RUN(pithi_carry_misses, strips.from);
+    for (uint32_t strip = strips.from; strip < strips.to; strip++) {
+        PITHI_STEP(pithi_misses_count, strip);
+        PITHI_SCAN(0);
+        PITHI_RUN(pithi_misses_write, strip);
     }
-    PITHI_RUN(pithi_carry_clear, 0);
+}
+
+/* A team a part. */
+PITHI_BODY(pithi_bounded_write) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    PITHI_RUN(pithi_write_open, number);
+    if (!b->live) return;
+    pithi_write_values(a, s, t, team);
+    if (b->plain || b->method != PITHI_EB_PACKED) return;
+    const struct pithi_gpu_share strips = pithi_share_strips(b, b->groups);
+    PITHI_RUN(pithi_carry_widths, strips.from);
+    for (uint32_t strip = strips.from; strip < strips.to; strip++) {
+        PITHI_RUN(pithi_words_make, strip);
+        PITHI_SCAN(0);
+        PITHI_RUN(pithi_words_write, strip);
+    }
 }
 
 /* The checksum of what was written. */
@@ -575,20 +811,22 @@ PITHI_DEVICE void pithi_write_check(const struct pithi_gpu_call *a, struct pithi
     PITHI_RUN(pithi_write_sum, number);
 }
 
-PITHI_BODY(pithi_bounded_write) {
-    const struct pithi_gpu_block *const b = &s->strip.block;
-    PITHI_RUN(pithi_write_open, number);
+/* A launch of its own, a team a block. */
+PITHI_PHASE(pithi_sum_open, uint64_t number) {
+    struct pithi_gpu_block *const b = &s->strip.block;
+    if (t->tid) return;
+    pithi_item_locate(a, &a->to, number, &s->to);
+    s->to.status = pithi_mark(a, s->to.index)->status;
+    pithi_block_open(a, &a->to, &s->to, number, b);
     if (!b->live) return;
-    const uint32_t strips = (b->groups + PITHI_TEAM - 1) / PITHI_TEAM;
-    pithi_write_values(a, s, t, team);
-    if (!b->plain && b->method == PITHI_EB_PACKED) {
-        for (uint32_t strip = 0; strip < strips; strip++) {
-            PITHI_RUN(pithi_words_make, strip);
-            PITHI_SCAN(0);
-            PITHI_RUN(pithi_words_write, strip);
-        }
-    }
-    pithi_write_check(a, s, t, team, number);
+    const struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
+    b->bytes = s->to.payload + entry->at;
+    b->length = entry->length & ~PITHI_INDEX_PLAIN;
+}
+
+PITHI_BODY(pithi_bounded_sum) {
+    PITHI_RUN(pithi_sum_open, number);
+    if (s->strip.block.live) pithi_write_check(a, s, t, team, number);
 }
 
 #endif

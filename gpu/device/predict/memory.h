@@ -23,6 +23,7 @@ struct pithi_gpu_block {
     struct pithi_tile tile;
     struct pithi_quant quant;
     uint64_t number, before; /* before: elements of the tiles before it */
+    uint32_t part, parts;    /* the team's part of it, of how many */
     uint64_t lo, hi;         /* decode: the elements of the slot that are wanted */
     uint32_t count, groups;
     uint32_t named; /* groups of packed words */
@@ -76,6 +77,7 @@ struct pithi_gpu_strip {
     uint64_t scan[2][PITHI_TEAM];
     uint64_t carry[2], run[2]; /* of the strips before; the strip that is summed, and the next */
     uint32_t low, high, touched, fault;
+    uint32_t sums; /* decode: there are differences along rows to be summed */
     uint32_t misses, bits[PITHI_TILE_NDIM + 1], counts[PITHI_PACK_MOST];
     struct pithi_bitplane_scratch choice;
     uint8_t table[PITHI_PACK_WIDTHS], name[PITHI_TEAM];

@@ -2,8 +2,8 @@
  * their parts of a frame, read and checked.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A block's elements are neighbours in the tensor. A team has a block, a thread at a time a row, 16
- * rows of the map, or a group of the distinct rows' words. */
+ * A block's elements are neighbours in the tensor. A team has a part of a block, a thread at a time a
+ * row, or a group of the distinct rows' words. */
 #ifndef PITHI_GPU_DEVICE_PREDICT_ROWS_H
 #define PITHI_GPU_DEVICE_PREDICT_ROWS_H
 
@@ -46,13 +46,18 @@ PITHI_DEVICE uint8_t *pithi_rows_place(struct pithi_gpu_rows *r, uint8_t *map) {
     return r->centre + (uint64_t)r->wide * r->row;
 }
 
-/* Rows of group g of the map. */
-PITHI_DEVICE uint32_t pithi_rows_group(const struct pithi_gpu_rows *r, uint32_t g) {
-    const uint32_t first = g * PITHI_GROUP, left = first < r->rows ? r->rows - first : 0;
-    return left < PITHI_GROUP ? left : (uint32_t)PITHI_GROUP;
+/* Rows of the team's part, whole bytes of the map; a strip has a row for every thread. */
+PITHI_DEVICE struct pithi_gpu_share pithi_rows_share(const struct pithi_gpu_block *b,
+                                                     const struct pithi_gpu_rows *r) {
+    return pithi_share_of(b, r->rows, 8);
 }
-PITHI_DEVICE uint32_t pithi_rows_strips(const struct pithi_gpu_rows *r) {
-    return r->rows / (PITHI_GROUP * PITHI_TEAM) + 1;
+/* Row of the thread in a strip of a share, counted from its first row. */
+PITHI_DEVICE uint32_t pithi_rows_at(const struct pithi_gpu_share *share, uint32_t strip,
+                                    uint32_t tid) {
+    return share->from + strip * PITHI_TEAM + tid;
+}
+PITHI_DEVICE uint32_t pithi_rows_strips(const struct pithi_gpu_share *share) {
+    return (share->to - share->from + PITHI_TEAM - 1) / PITHI_TEAM;
 }
 
 /* The distinct row that row i is. */
@@ -108,13 +113,45 @@ PITHI_PHASE(pithi_rows_locate, uint64_t number) {
 
 /* ---- The map ---------------------------------------------------------------------------------*/
 
-/* New rows, 16 a thread. */
-PITHI_PHASE(pithi_map_open, uint32_t strip) {
+/* New rows before the part, 32 bits up, and of all the block. */
+PITHI_LOCAL(pithi_map_open, uint32_t unused) {
     const struct pithi_gpu_rows *const r = &s->strip.rows;
-    const uint32_t g = strip * PITHI_TEAM + t->tid, n = pithi_rows_group(r, g);
+    const struct pithi_gpu_share share = pithi_rows_share(&s->strip.block, r);
+    uint32_t sum[2] = {0, 0};
+    (void)a, (void)unused;
+    for (uint32_t i = t->tid; i < (r->rows + 7) / 8; i += PITHI_TEAM) {
+        const uint32_t left = r->rows - 8 * i;
+        const uint32_t ones = pithi_ones32(left < 8 ? r->map[i] & ((1u << left) - 1) : r->map[i]);
+        sum[1] += ones;
+        if (8 * i < share.from) sum[0] += ones;
+    }
+    t->predict.total = (uint64_t)sum[0] << 32 | sum[1];
+}
+
+/* By the first part also: whether what the map says goes together. */
+PITHI_PHASE(pithi_map_judge, uint32_t unused) {
+    const struct pithi_gpu_rows *const r = &s->strip.rows;
+    const uint64_t bits = pithi_rowmap_bits(r->rows, r->distinct), rows = pithi_scan_all(s, 0);
+    (void)a, (void)unused;
+    if (t->tid) return;
+    s->strip.carry[0] = rows >> 32;
+    if (s->strip.block.part) return;
+    if ((rows & 0xFFFFFFFFu) != r->distinct ||
+        (bits % 8 && r->numbers[bits / 8] >> bits % 8 != 0) ||
+        (r->rows % 8 && r->map[r->rows / 8] >> r->rows % 8 != 0))
+        s->strip.fault = PITHI_DAMAGED;
+}
+
+PITHI_DEVICE bool pithi_map_bit(const struct pithi_gpu_rows *r, uint32_t i) {
+    return r->map[i / 8] >> i % 8 & 1;
+}
+
+PITHI_LOCAL(pithi_map_rows, uint32_t strip) {
+    const struct pithi_gpu_rows *const r = &s->strip.rows;
+    const struct pithi_gpu_share share = pithi_rows_share(&s->strip.block, r);
+    const uint32_t i = pithi_rows_at(&share, strip, t->tid);
     (void)a;
-    t->predict.total = n ? pithi_ones32(pithi_map_group(r->map, g, n) & ((1u << n) - 1)) : 0;
-    if (strip == 0 && t->tid == 0) s->strip.carry[0] = 0;
+    t->predict.total = i < share.to && pithi_map_bit(r, i);
 }
 
 /* Number q of the map; what lies past the last is 0. */
@@ -126,35 +163,20 @@ PITHI_DEVICE uint32_t pithi_map_number(const struct pithi_gpu_rows *r, uint64_t 
     return word >> at % 8 & ((1u << r->width) - 1);
 }
 
-/* The rows' numbers, for the launch after this one; a fault where one is not before its row. */
+/* The rows' numbers, for the launches after this one; a fault where one is not before its row. */
 PITHI_PHASE(pithi_map_take, uint32_t strip) {
     const struct pithi_gpu_rows *const r = &s->strip.rows;
-    const uint32_t g = strip * PITHI_TEAM + t->tid, n = pithi_rows_group(r, g);
-    uint64_t known = s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid);
+    const struct pithi_gpu_share share = pithi_rows_share(&s->strip.block, r);
+    const uint32_t i = pithi_rows_at(&share, strip, t->tid);
+    const uint64_t known = s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid);
     (void)a;
     if (t->tid == 0)
         s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
-    if (!n) return;
-    const uint32_t bits = pithi_map_group(r->map, g, n);
-    bool wrong = bits >> n != 0;
-    for (uint32_t i = g * PITHI_GROUP; i < g * PITHI_GROUP + n; i++) {
-        const bool is_new = bits >> i % PITHI_GROUP & 1;
-        const uint32_t number = is_new ? (uint32_t)known : pithi_map_number(r, i - known);
-        wrong = wrong || (!is_new && number >= known);
-        r->number[i] = number;
-        known += is_new;
-    }
-    if (wrong) pithi_atomic_max32(&s->strip.fault, PITHI_DAMAGED);
-}
-
-PITHI_PHASE(pithi_map_close, uint32_t strips) {
-    const struct pithi_gpu_rows *const r = &s->strip.rows;
-    const uint64_t bits = pithi_rowmap_bits(r->rows, r->distinct);
-    (void)a;
-    if (t->tid) return;
-    if (s->strip.carry[strips % 2] != r->distinct ||
-        (bits % 8 && r->numbers[bits / 8] >> bits % 8 != 0))
-        s->strip.fault = PITHI_DAMAGED;
+    if (i >= share.to) return;
+    const bool is_new = pithi_map_bit(r, i);
+    const uint32_t number = is_new ? (uint32_t)known : pithi_map_number(r, i - known);
+    if (!is_new && number >= known) pithi_atomic_max32(&s->strip.fault, PITHI_DAMAGED);
+    r->number[i] = number;
 }
 
 PITHI_BODY(pithi_rows_judge) {
@@ -164,13 +186,15 @@ PITHI_BODY(pithi_rows_judge) {
     pithi_block_judge(a, s, t, team, number);
     if (!s->strip.touched) return;
     if (r->mapped) {
-        const uint32_t strips = pithi_rows_strips(r);
-        for (uint32_t strip = 0; strip < strips; strip++) {
-            PITHI_RUN(pithi_map_open, strip);
+        const struct pithi_gpu_share share = pithi_rows_share(&s->strip.block, r);
+        PITHI_STEP(pithi_map_open, 0);
+        PITHI_SCAN(0);
+        PITHI_RUN(pithi_map_judge, 0);
+        for (uint32_t strip = 0; strip < pithi_rows_strips(&share); strip++) {
+            PITHI_STEP(pithi_map_rows, strip);
             PITHI_SCAN(0);
             PITHI_RUN(pithi_map_take, strip);
         }
-        PITHI_RUN(pithi_map_close, strips);
     }
     PITHI_RUN(pithi_block_answer, number);
 }

@@ -1,4 +1,5 @@
-/* rows_decode.h - frames of codec embed to values, a team a block, after rows.h has checked them.
+/* rows_decode.h - frames of codec embed to values, a team a part of a block, after rows.h has checked
+ * them: one launch makes codes of the distinct rows, the next values of all.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef PITHI_GPU_DEVICE_PREDICT_ROWS_DECODE_H
 #define PITHI_GPU_DEVICE_PREDICT_ROWS_DECODE_H
@@ -28,31 +29,33 @@ PITHI_PHASE(pithi_distinct_make, uint32_t strip) {
 PITHI_PHASE(pithi_rows_read, uint64_t number) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const struct pithi_gpu_rows *const r = &s->strip.rows;
+    const struct pithi_gpu_share share = pithi_share_elements(b);
     (void)number;
-    for (uint32_t e = t->tid; e < b->count; e += PITHI_TEAM) {
+    for (uint32_t e = share.from + t->tid; e < share.to; e += PITHI_TEAM) {
         const uint32_t i = e / r->row, j = e - i * r->row;
         const uint32_t code = r->spare[pithi_rows_number(r, i) * r->row + j];
         pithi_value_make(a, &s->from, b, e, b->before + e, pithi_own_value(&b->quant, code));
     }
 }
 
-PITHI_BODY(pithi_rows_decode) {
+PITHI_BODY(pithi_rows_unpack) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     PITHI_RUN(pithi_rows_locate, number);
-    PITHI_RUN(pithi_block_enter, number);
-    if (!b->live) return;
-    if (!b->whole) PITHI_RUN(pithi_block_touch, pithi_tile_extent(&b->tile, 3));
-    if (!s->strip.touched) return; /* and nobody has judged it */
-    if (b->plain) {
+    if (!pithi_block_wanted(a, s, t, team, number, false) || b->plain) return;
+    const struct pithi_gpu_share strips = pithi_share_strips(b, b->named);
+    pithi_strips_begin(a, s, t, team, strips.from, false);
+    for (uint32_t strip = strips.from; strip < strips.to; strip++) {
+        pithi_strip_open(a, s, t, team, strip, false);
+        PITHI_RUN(pithi_distinct_make, strip);
+    }
+}
+
+PITHI_BODY(pithi_rows_decode) {
+    PITHI_RUN(pithi_rows_locate, number);
+    if (!pithi_block_wanted(a, s, t, team, number, true)) return;
+    if (s->strip.block.plain) {
         PITHI_RUN(pithi_plain_read, pithi_width(a->from.plan.dtype));
         return;
-    }
-    const uint32_t strips = (b->named + PITHI_TEAM - 1) / PITHI_TEAM;
-    for (uint32_t strip = 0; strip < strips; strip++) {
-        PITHI_RUN(pithi_strip_widths, strip);
-        PITHI_SCAN(0);
-        PITHI_RUN(pithi_strip_unpack, strip);
-        PITHI_RUN(pithi_distinct_make, strip);
     }
     PITHI_RUN(pithi_rows_read, number);
     pithi_exact_read(a, s, t, team, number);

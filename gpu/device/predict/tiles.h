@@ -2,7 +2,7 @@
  * place in the workspace, and sums over the team.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A team has a tile, a thread at a time a group of 16 of its elements. */
+ * A team has a tile or a part of one, a thread at a time a group of 16 of its elements. */
 #ifndef PITHI_GPU_DEVICE_PREDICT_TILES_H
 #define PITHI_GPU_DEVICE_PREDICT_TILES_H
 
@@ -63,7 +63,10 @@ PITHI_DEVICE void pithi_block_open(const struct pithi_gpu_call *a,
                                    const struct pithi_gpu_side *side,
                                    const struct pithi_gpu_item *it, uint64_t team,
                                    struct pithi_gpu_block *b) {
-    b->number = team % a->chunks;
+    const uint32_t chunk = (uint32_t)team % (uint32_t)a->chunks, teams = a->parts ? a->parts : 1;
+    b->number = chunk / teams;
+    b->part = chunk % teams;
+    b->parts = pithi_workspace_parts(&side->plan);
     b->workspace = pithi_frame_workspace(a, side, it->index);
     b->live = it->status == PITH_OK && b->number < it->slot->blocks;
     if (!b->live) return;
@@ -74,6 +77,35 @@ PITHI_DEVICE void pithi_block_open(const struct pithi_gpu_call *a,
     const uint64_t end = it->slot->count;
     b->lo = a->first < end ? a->first : end;
     b->hi = a->count < end - b->lo ? b->lo + a->count : end;
+}
+
+PITHI_DEVICE struct pithi_gpu_part *pithi_part_of(const struct pithi_gpu_side *side,
+                                                  const struct pithi_gpu_block *b, uint32_t part) {
+    uint8_t *const parts = b->workspace + pithi_workspace_records(&side->plan);
+    return (struct pithi_gpu_part *)(void *)parts + b->number * b->parts + part;
+}
+
+/* What the team's part has of n things of the block, in whole runs of `run`: parts are as equal as
+ * can be, the first are never empty, and those behind have nothing where there are few runs. */
+struct pithi_gpu_share {
+    uint32_t from, to;
+};
+PITHI_DEVICE struct pithi_gpu_share pithi_share_of(const struct pithi_gpu_block *b, uint32_t n,
+                                                   uint32_t run) {
+    const uint32_t runs = (n + run - 1) / run, each = (runs + b->parts - 1) / b->parts * run;
+    struct pithi_gpu_share share;
+    share.from = b->part * each < n ? b->part * each : n;
+    share.to = n - share.from < each ? n : share.from + each;
+    return share;
+}
+/* Of groups, of which a strip has one for every thread. */
+PITHI_DEVICE struct pithi_gpu_share pithi_share_strips(const struct pithi_gpu_block *b,
+                                                       uint32_t groups) {
+    return pithi_share_of(b, (groups + PITHI_TEAM - 1) / PITHI_TEAM, 1);
+}
+/* Of elements, whose groups are the part's. */
+PITHI_DEVICE struct pithi_gpu_share pithi_share_elements(const struct pithi_gpu_block *b) {
+    return pithi_share_of(b, b->count, PITHI_TEAM * PITHI_GROUP);
 }
 
 /* An element of the tile: where in it, and its number in the slot. */

@@ -27,14 +27,37 @@ struct pithi_gpu_entry {
     uint8_t method, order, table[4], unused[6];
 };
 
-/* The part of a frame: entries, bits of exact values, codes (4 bytes an element, in the order of
+/* Teams share a block: each has a part of it, of some 16384 elements while there are no more parts
+ * than a team has threads. What launches tell each other of a part. */
+enum { PITHI_PART = 4 * PITHI_TEAM * PITHI_BITPLANE_GROUP };
+struct pithi_gpu_part {
+    uint32_t low, high;     /* encode: ~ of the least code, the largest code; 0 without codes */
+    uint32_t misses, fresh; /* exact values; embed: rows that are the first of their equals */
+    uint32_t bits[PITHI_TILE_NDIM + 1];    /* of samples, by the order of differences */
+    uint32_t counts[PITHI_PACK_MOST];      /* groups of each width */
+    uint32_t misses_before, widths_before; /* in the parts before; widths of all groups, added up */
+    uint64_t run; /* decode: sums of differences along rows, see PITHI_WARP_RUNS */
+};
+/* Parts of every block. */
+PITHI_INLINE uint32_t pithi_workspace_parts(const struct pithi_device_plan *t) {
+    const uint64_t block = (uint64_t)1 << t->block_log2, most = t->most < block ? t->most : block;
+    const uint64_t parts = most / PITHI_PART + (most % PITHI_PART != 0);
+    return parts < 1 ? 1 : parts < PITHI_TEAM ? (uint32_t)parts : (uint32_t)PITHI_TEAM;
+}
+
+/* The part of a frame: entries, parts of blocks, bits of exact values, codes (4 bytes an element, in the order of
  * tiles; a last short row is whole); embed: as many codes again, and what is known of rows
  * (rows.h). */
 PITHI_INLINE uint64_t pithi_workspace_pad(uint64_t bytes) {
     return (bytes + PITHI_MARK_BYTES - 1) / PITHI_MARK_BYTES * PITHI_MARK_BYTES;
 }
-PITHI_INLINE uint64_t pithi_workspace_misses(const struct pithi_device_plan *t) {
+PITHI_INLINE uint64_t pithi_workspace_records(const struct pithi_device_plan *t) {
     return pithi_workspace_pad(t->most_blocks * sizeof(struct pithi_gpu_entry));
+}
+PITHI_INLINE uint64_t pithi_workspace_misses(const struct pithi_device_plan *t) {
+    return pithi_workspace_records(t) +
+           pithi_workspace_pad(t->most_blocks * pithi_workspace_parts(t) *
+                               sizeof(struct pithi_gpu_part));
 }
 PITHI_INLINE uint64_t pithi_workspace_codes(const struct pithi_device_plan *t) {
     return pithi_workspace_misses(t) + pithi_workspace_pad(t->most / 8 + t->most_blocks);
@@ -51,7 +74,7 @@ PITHI_INLINE uint64_t pithi_workspace_rows(const struct pithi_device_plan *t) {
 /* The part of a frame of topk: entries, what is found of the values as a whole, ties of every run
  * of tiles, elements of all sets. */
 PITHI_INLINE uint64_t pithi_workspace_search(const struct pithi_device_plan *t) {
-    return pithi_workspace_misses(t);
+    return pithi_workspace_records(t);
 }
 PITHI_INLINE uint64_t pithi_workspace_ties(const struct pithi_device_plan *t) {
     return pithi_workspace_search(t) + pithi_workspace_pad(sizeof(struct pithi_gpu_search));
