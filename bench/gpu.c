@@ -74,6 +74,13 @@ static const struct gpu_row rows[] = {
     {GPU_DECODE, "eb:abs=0.001,block=16384", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
     {GPU_ENCODE, "embed:mode=fast,abs=0.001,dim=64", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
     {GPU_DECODE, "embed:mode=fast,abs=0.001,dim=64", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
+    {GPU_ENCODE, "topk:density=0.01,ef=full", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
+    {GPU_DECODE, "topk:density=0.01", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
+    {GPU_DECODE_ADD, "topk:density=0.01", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
+    {GPU_REDUCE, "topk:density=0.01", NULL, PITH_F32, PITH_NONE, 8, 0, 0, 0},
+    {GPU_HOLD, "topk:density=0.01", NULL, PITH_F32, PITH_NONE, 8, 0, 0, 0},
+    {GPU_GATHER, "topk:density=0.01", NULL, PITH_F32, PITH_NONE, 8, 0, 0, 0},
+    {GPU_SCATTER, "topk:density=0.01", NULL, PITH_F32, PITH_NONE, 8, 0, 0, 0},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
@@ -169,8 +176,8 @@ struct options {
     const char *only;
 };
 
-static const char *const verbs[] = {"encode",        "decode",   "decode_add", "reduce",
-                                    "reduce_encode", "pages in", "pages out"};
+static const char *const verbs[] = {"encode", "decode", "decode_add", "reduce",   "reduce_encode",
+                                    "hold",   "gather", "scatter",    "pages in", "pages out"};
 
 static void name_of(const struct gpu_row *row, char *to, size_t size) {
     char types[32] = "";

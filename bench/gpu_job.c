@@ -8,6 +8,7 @@
 
 #include "pith/kv.h"
 #include "pith/pith_cuda.h"
+#include "pith/sparse.h"
 
 enum { STEPS = 4, CACHES = 4, SETS_MOST = 64, FRAMES_MOST = 16 };
 /* Of both sides: what they draw is the same. */
@@ -33,6 +34,8 @@ struct pages {
 /* What one set of data has on the device. */
 struct set {
     uint8_t *values[2], *tensor, *frames, *made, *workspace;
+    uint8_t *compact;                /* values at the elements of the held set */
+    uint64_t *lengths;               /* of frames that are read, where they differ; else NULL */
     pith_cuda_stream *stream, *into; /* into: of reduce_encode */
     pith_kv_pair *pairs;
     int32_t *status; /* per frame read, then of the one made; or per page */
@@ -41,9 +44,11 @@ struct set {
 struct gpu_job {
     const struct gpu_row *row;
     uint64_t count, tensor_bytes;
-    uint64_t frame_bytes; /* of the frames that are made: all have as many */
+    uint64_t frame_bytes; /* of the frames that are made: all have as many, but for sparse ones */
+    uint64_t lengths[FRAMES_MOST]; /* of these */
+    uint64_t chosen;               /* elements that any of them has */
     uint32_t sets, steps;
-    bool encodes, based;
+    bool encodes, based, sparse;
     struct pages pages;
     struct side from, into; /* into: of reduce_encode */
     pith_work *work;        /* of both */
@@ -51,7 +56,7 @@ struct gpu_job {
     struct set set[SETS_MOST];
     uint8_t *pristine; /* what a set's stream, or its tensor, is before the first call */
     /* The CPU's: values, frames (all steps), and what the last call leaves. */
-    uint8_t *values[2], *frames, *made, *tensor;
+    uint8_t *values[2], *frames, *made, *tensor, *compact;
 };
 
 static void fail(const char *what, const char *why) {
@@ -217,6 +222,58 @@ static void set_step(struct gpu_job *j, uint64_t step) {
     must(pith_stream_set_step(j->work, j->from.host, 0, step), j);
 }
 
+/* Whether calls are on the set that a slot holds. */
+static bool holds(const struct gpu_job *j) {
+    return j->row->what >= GPU_HOLD && j->row->what <= GPU_SCATTER;
+}
+
+/* The frame of the last of the steps that the device makes, which add to one residual; or frames of
+ * ranks, and how many elements they have together. */
+static void make_sparse(struct gpu_job *j) {
+    const uint32_t frames = j->encodes ? STEPS : j->row->frames;
+    uint8_t *const any = allocate(j->count);
+    memset(any, 0, (size_t)j->count);
+    for (uint32_t i = 0; i < frames; i++) {
+        const uint32_t at = j->encodes ? 0 : i;
+        uint8_t *const frame = j->frames + at * j->from.stride;
+        if (!j->encodes) fill(j, j->values[1], i);
+        const void *const values = j->values[j->encodes ? (i + 1) & 1 : 1];
+        pith_item item = host_item(&j->from, values, j->row->dtype, j->count, frame);
+        must(pith_encode(j->work, &item, 1, 0), j);
+        j->frame_bytes = j->lengths[at] = item.length;
+    }
+    for (uint32_t i = 0; !j->encodes && i < frames; i++) {
+        pith_item item =
+            host_item(&j->from, j->tensor, j->row->dtype, j->count, j->frames + i * j->from.stride);
+        item.length = (size_t)j->lengths[i];
+        must(pith_decode(j->work, &item, 1, 0), j);
+        for (uint64_t e = 0; e < j->count; e++) any[e] |= ((const float *)j->tensor)[e] != 0;
+    }
+    for (uint64_t e = 0; e < j->count; e++) j->chosen += any[e];
+    free(any);
+}
+
+/* What calls on the held set leave behind: its values, and a tensor that they were added to. */
+static void make_held(struct gpu_job *j) {
+    const void *frames[FRAMES_MOST];
+    size_t lengths[FRAMES_MOST];
+    const pith_view from = pith_view_flat(j->values[0], j->row->dtype, j->count);
+    const pith_view to = pith_view_flat(j->tensor, j->row->dtype, j->count);
+    for (uint32_t i = 0; i < j->row->frames; i++) {
+        frames[i] = j->frames + i * j->from.stride;
+        lengths[i] = (size_t)j->lengths[i];
+    }
+    j->compact = allocate(j->chosen * pith_dtype_bytes(j->row->dtype));
+    const pith_view compact = pith_view_flat(j->compact, j->row->dtype, j->chosen);
+    must(
+        pith_sparse_hold(j->work, j->from.host, 0, frames, lengths, j->row->frames, PITH_SET_UNION),
+        j);
+    must(pith_sparse_gather(j->work, j->from.host, 0, &from, &compact), j);
+    memcpy(j->tensor, j->values[0], (size_t)j->tensor_bytes);
+    for (uint32_t i = 0; i < STEPS; i++)
+        must(pith_sparse_scatter(j->work, j->from.host, 0, &compact, 1, &to), j);
+}
+
 /* Frames of all steps, and the base after them. Gradients are those of ranks at the step that the
  * last call has, which starts from the first after gpu_job_restore. */
 static void make_frames(struct gpu_job *j) {
@@ -245,7 +302,7 @@ static void make_sum(struct gpu_job *j) {
     size_t lengths[FRAMES_MOST];
     for (uint32_t i = 0; i < j->row->frames; i++) {
         frames[i] = j->frames + i * j->from.stride;
-        lengths[i] = (size_t)j->from.frame_bytes;
+        lengths[i] = (size_t)(j->sparse ? j->lengths[i] : j->from.frame_bytes);
     }
     pith_sum sum = {.size = sizeof sum,
                     .stream = j->from.host,
@@ -270,6 +327,7 @@ static void make_results(struct gpu_job *j) {
         memcpy(j->made, j->frames + (j->steps * j->row->frames - 1) * j->from.stride, item.length);
     if (j->row->what == GPU_REDUCE || j->row->what == GPU_REDUCE_ENCODE) make_sum(j);
     if (j->row->what == GPU_DECODE && !j->based) must(pith_decode(j->work, &item, 1, 0), j);
+    if (holds(j)) make_held(j);
     if (!add || j->based) return;
     memcpy(j->tensor, j->values[0], (size_t)j->tensor_bytes);
     for (uint32_t i = 0; i < STEPS; i++) must(pith_decode(j->work, &item, 1, PITH_ADD), j);
@@ -303,11 +361,13 @@ static void set_pairs(struct gpu_job *j, struct set *s) {
     free(pairs);
 }
 
+static pith_status held_call(const struct gpu_job *j, const struct set *s, enum gpu_what what);
+
 static void set_open(struct gpu_job *j, struct set *s) {
     const uint32_t frames = j->row->frames;
     const uint64_t all = j->steps * frames * j->from.stride;
     for (int i = 0; i < 2; i++) {
-        if (!(j->encodes || j->based)) continue;
+        if (!(j->encodes || j->based || holds(j))) continue;
         s->values[i] = gpu_allocate((size_t)j->tensor_bytes);
         gpu_put(s->values[i], j->values[i], (size_t)j->tensor_bytes);
     }
@@ -319,29 +379,42 @@ static void set_open(struct gpu_job *j, struct set *s) {
         s->frames = gpu_allocate((size_t)all);
         gpu_put(s->frames, j->frames, (size_t)all);
     }
+    if (j->sparse && !j->encodes) {
+        s->lengths = gpu_allocate(sizeof j->lengths);
+        gpu_put(s->lengths, j->lengths, sizeof j->lengths);
+    }
     if (j->pages.count) {
         set_pairs(j, s);
         return;
     }
     s->stream = new_stream(&j->from);
+    if (holds(j)) {
+        const size_t bytes = (size_t)(j->chosen * pith_dtype_bytes(j->row->dtype));
+        s->compact = gpu_allocate(bytes);
+        if (j->row->what == GPU_SCATTER) gpu_put(s->compact, j->compact, bytes);
+        if (j->row->what != GPU_HOLD) must_cuda(held_call(j, s, GPU_HOLD));
+    }
     if (j->into.plan) s->into = new_stream(&j->into);
     if (j->based) set_base(j, s);
 }
 
 static void set_close(const struct set *s) {
-    uint8_t *const all[] = {s->values[0], s->values[1], s->tensor,
-                            s->frames,    s->made,      s->workspace};
+    uint8_t *const all[] = {s->values[0], s->values[1], s->tensor, s->frames,
+                            s->made,      s->workspace, s->compact};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) GPU(cudaFree(all[i]));
     GPU(cudaFree(s->stream));
     GPU(cudaFree(s->into));
     GPU(cudaFree(s->pairs));
+    GPU(cudaFree(s->lengths));
     GPU(cudaFree(s->status));
 }
 
 /* ---- Life ------------------------------------------------------------------------------------*/
 
 /* Whether the calls' tensor is what they change, not their stream. */
-static bool adds(const struct gpu_job *j) { return j->row->what == GPU_DECODE_ADD; }
+static bool adds(const struct gpu_job *j) {
+    return j->row->what == GPU_DECODE_ADD || j->row->what == GPU_SCATTER;
+}
 
 static uint64_t pristine_bytes(const struct gpu_job *j) {
     if (j->pages.count) return 0;
@@ -362,7 +435,10 @@ static void make_host(struct gpu_job *j) {
         make_pages(j);
         return;
     }
-    make_frames(j);
+    if (j->sparse)
+        make_sparse(j);
+    else
+        make_frames(j);
     make_results(j);
 }
 
@@ -383,6 +459,7 @@ struct gpu_job *gpu_job_open(const struct gpu_row *row, uint64_t count, uint64_t
     j->row = row;
     j->count = count;
     j->based = row->base != PITH_NONE;
+    j->sparse = strncmp(row->spec, "topk", 4) == 0;
     j->encodes = row->what == GPU_ENCODE || row->what == GPU_ENCODE_PAGES;
     j->tensor_bytes = count * pith_dtype_bytes(row->dtype);
     j->steps = j->based ? STEPS : 1;
@@ -413,6 +490,7 @@ void gpu_job_close(struct gpu_job *j) {
     free(j->frames);
     free(j->made);
     free(j->tensor);
+    free(j->compact);
     free(j);
 }
 
@@ -420,8 +498,32 @@ void gpu_job_close(struct gpu_job *j) {
 
 uint32_t gpu_job_calls(const struct gpu_job *j) { return STEPS * j->sets; }
 
+/* Before there are frames: of the largest. */
+static uint64_t frames_bytes(const struct gpu_job *j) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < j->row->frames; i++)
+        bytes += j->lengths[i] ? j->lengths[i] : j->frame_bytes;
+    return bytes;
+}
+
+/* Of codec topk: encodes read and write the residual, what adds looks at chosen elements alone, and
+ * the map of a held set has a bit for each. */
+static uint64_t sparse_moved(const struct gpu_job *j) {
+    const uint64_t frames = frames_bytes(j), map = j->count / 8;
+    const uint64_t values = j->chosen * pith_dtype_bytes(j->row->dtype);
+    switch (j->row->what) {
+    case GPU_ENCODE: return 3 * j->tensor_bytes + frames;
+    case GPU_DECODE_ADD: return frames + 2 * values;
+    case GPU_HOLD: return frames + map;
+    case GPU_GATHER: return map + 2 * values;
+    case GPU_SCATTER: return map + 3 * values;
+    default: return frames + j->tensor_bytes;
+    }
+}
+
 uint64_t gpu_job_moved(const struct gpu_job *j) {
-    const uint64_t frames = j->row->frames * j->frame_bytes;
+    if (j->sparse) return sparse_moved(j);
+    const uint64_t frames = frames_bytes(j);
     const uint64_t base = j->count * pith_dtype_bytes(j->row->base);
     switch (j->row->what) {
     case GPU_ENCODE:
@@ -453,6 +555,10 @@ static pith_cuda_items items_of(const struct gpu_job *j, const struct set *s, ui
                              .status = s->status,
                              .workspace = j->from.sizes.workspace_bytes ? s->workspace : NULL,
                              .workspace_bytes = frames * j->from.sizes.workspace_bytes};
+    if (s->lengths) {
+        items.lengths = s->lengths;
+        items.capacity = j->from.frame_bytes;
+    }
     if (j->encodes) {
         items.tensor = s->values[(step + 1) & 1];
         items.frame = s->made;
@@ -479,6 +585,22 @@ static pith_status sum_call(const struct gpu_job *j, const struct set *s,
                                    &made, gpu_stream(), &the_error);
 }
 
+static pith_status held_call(const struct gpu_job *j, const struct set *s, enum gpu_what what) {
+    const pith_cuda_plan *const c = j->from.cuda;
+    pith_cuda_items items = items_of(j, s, 0);
+    if (what == GPU_HOLD)
+        return pith_cuda_sparse_hold(c, s->stream, &items, j->row->frames, PITH_SET_UNION,
+                                     gpu_stream(), &the_error);
+    items.frame = s->compact;
+    items.lengths = NULL;
+    items.capacity = j->chosen * pith_dtype_bytes(j->row->dtype);
+    if (what == GPU_SCATTER)
+        return pith_cuda_sparse_scatter(c, s->stream, &items, j->row->dtype, 1, gpu_stream(),
+                                        &the_error);
+    items.tensor = s->values[0];
+    return pith_cuda_sparse_gather(c, s->stream, &items, j->row->dtype, gpu_stream(), &the_error);
+}
+
 static pith_status pages_call(const struct gpu_job *j, const struct set *s) {
     const struct pages *const p = &j->pages;
     if (j->encodes)
@@ -502,6 +624,9 @@ void gpu_job_call(void *of, uint32_t k) {
         break;
     case GPU_ENCODE_PAGES:
     case GPU_DECODE_PAGES: must_cuda(pages_call(j, s)); break;
+    case GPU_HOLD:
+    case GPU_GATHER:
+    case GPU_SCATTER: must_cuda(held_call(j, s, j->row->what)); break;
     default: must_cuda(sum_call(j, s, &items));
     }
 }
@@ -542,6 +667,12 @@ static bool check_set(struct gpu_job *j, struct set *s) {
     const uint64_t made = j->into.plan ? j->into.frame_bytes : j->frame_bytes;
     const uint64_t base = j->count * pith_dtype_bytes(j->row->base);
     bool good = check_status(j, s);
+    if (holds(j) && j->row->what != GPU_SCATTER) { /* what is held shows in what is gathered */
+        must_cuda(held_call(j, s, GPU_GATHER));
+        return same(j, "values of the set", s->compact, j->compact,
+                    j->chosen * pith_dtype_bytes(j->row->dtype)) &&
+               good && check_status(j, s);
+    }
     if (frame) good &= same(j, "frame", s->made, j->made, made);
     if (j->based && !adds(j))
         good &= same(j, "base", pith_cuda_stream_base(j->from.cuda, s->stream), j->tensor, base);

@@ -20,6 +20,9 @@ enum gpu_what {
     GPU_DECODE_ADD,
     GPU_REDUCE,
     GPU_REDUCE_ENCODE,
+    GPU_HOLD, /* the set of all frames; gather and scatter are of values at its elements */
+    GPU_GATHER,
+    GPU_SCATTER,
     GPU_ENCODE_PAGES,
     GPU_DECODE_PAGES
 };
