@@ -13,6 +13,17 @@ static pith_status launch(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
     return pithi_cuda_launch(c, kernel, a, items, cuda_stream, error);
 }
 
+/* Launches a kernel with teams for every part of a block. */
+static pith_status over_parts(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
+                              struct pithi_gpu_call *a, uint64_t items, void *cuda_stream,
+                              pith_error *error) {
+    a->parts = pithi_workspace_parts(&c->table);
+    const pith_status status =
+        launch(c, kernel, a, c->table.most_blocks * a->parts, items, cuda_stream, error);
+    a->parts = 1;
+    return status;
+}
+
 /* Launches a kernel with teams for runs of tiles. */
 static pith_status over_values(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
                                struct pithi_gpu_call *a, uint64_t items, void *cuda_stream,
@@ -99,6 +110,11 @@ pith_status pithi_cuda_sparse_decode(const pith_cuda_plan *c, struct pithi_gpu_c
     const pith_status status = check(c, a, items, cuda_stream, error);
     if (status != PITH_OK) return status;
     if (verify) return launch(c, PITHI_GPU_sparse_answer, a, 1, items->count, cuda_stream, error);
+    if (!a->add) {
+        const pith_status zeros =
+            over_parts(c, PITHI_GPU_sparse_zero, a, items->count, cuda_stream, error);
+        if (zeros != PITH_OK) return zeros;
+    }
     return launch(c, PITHI_GPU_sparse_decode, a, c->table.most_blocks, items->count, cuda_stream,
                   error);
 }
@@ -109,9 +125,13 @@ pith_status pithi_cuda_sparse_reduce(const pith_cuda_plan *c, struct pithi_gpu_c
     pith_status status = check(c, a, items, cuda_stream, error);
     if (status == PITH_OK && items->dtype != PITH_F32)
         status = behind(c, a, items, pithi_cuda_sum_bytes(&c->table), &a->sums, error);
-    if (status != PITH_OK) return status;
-    return launch(c, PITHI_GPU_sparse_reduce, a, c->table.most_blocks, items->count, cuda_stream,
-                  error);
+    if (status == PITH_OK)
+        status = over_parts(c, PITHI_GPU_sparse_sums, a, items->count, cuda_stream, error);
+    if (status == PITH_OK)
+        status = launch(c, PITHI_GPU_sparse_reduce, a, c->table.most_blocks, items->count,
+                        cuda_stream, error);
+    if (status != PITH_OK || (!a->sums && a->scale == 1.0f)) return status;
+    return over_parts(c, PITHI_GPU_sparse_round, a, items->count, cuda_stream, error);
 }
 
 pith_status pithi_cuda_sparse_hold(const pith_cuda_plan *c, struct pithi_gpu_call *a,

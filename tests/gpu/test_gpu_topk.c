@@ -204,6 +204,22 @@ static void test_sums(void **state) {
         }
 }
 
+/* Blocks whose zeros and sums several teams share, some of which have no element; slots that end
+ * inside a part, the last of fewer blocks. */
+static void test_parts(void **state) {
+    (void)state;
+    for (int order = 0; order < device_orders(); order++) {
+        device_order(order);
+        check_sum("topk:density=0.01,block=65536", 100003, 2, 3, 0.25f, trip_reals[order % 3],
+                  CLUSTERS);
+        check_sum("topk:density=0.02,block=32768", 70009, 3, 2, 1, PITH_F32, GEN_NOISE);
+    }
+    for (uint64_t number = 0; number < 6; number++)
+        if (is_sampled(number, 2))
+            one_trip("topk:density=0.01,block=65536", 65536 + 20001 * (number % 2), CLUSTERS,
+                     number);
+}
+
 /* ---- What is refused -------------------------------------------------------------------------*/
 
 static void test_refused(void **state) {
@@ -270,8 +286,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_trips),    cmocka_unit_test(test_orders),
         cmocka_unit_test(test_settings), cmocka_unit_test(test_space),
-        cmocka_unit_test(test_sums),     cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_sums),     cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_hostile),
     };
     return cmocka_run_group_tests_name("gpu_topk", tests, NULL, NULL);
 }

@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Differences along rows are summed while words are unpacked; along other dimensions in the
- * workspace, a launch for each, and the values are then made in one more. What is added to a tensor is made there first, exact values included. */
+ * workspace, a launch for each, and the values are then made in one more. What is added to a tensor
+ * is made there first, exact values included. */
 #ifndef PITHI_GPU_DEVICE_PREDICT_DECODE_H
 #define PITHI_GPU_DEVICE_PREDICT_DECODE_H
 

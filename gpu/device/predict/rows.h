@@ -2,8 +2,8 @@
  * their parts of a frame, read and checked.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A block's elements are neighbours in the tensor. A team has a part of a block, a thread at a time a
- * row, or a group of the distinct rows' words. */
+ * A block's elements are neighbours in the tensor. A team has a part of a block, a thread at a time
+ * a row, or a group of the distinct rows' words. */
 #ifndef PITHI_GPU_DEVICE_PREDICT_ROWS_H
 #define PITHI_GPU_DEVICE_PREDICT_ROWS_H
 

@@ -1,5 +1,5 @@
-/* rows_decode.h - frames of codec embed to values, a team a part of a block, after rows.h has checked
- * them: one launch makes codes of the distinct rows, the next values of all.
+/* rows_decode.h - frames of codec embed to values, after rows.h has checked them: one launch makes
+ * codes of the distinct rows, the next values of all, a team a part of a block.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef PITHI_GPU_DEVICE_PREDICT_ROWS_DECODE_H
 #define PITHI_GPU_DEVICE_PREDICT_ROWS_DECODE_H

@@ -45,9 +45,9 @@ PITHI_INLINE uint32_t pithi_workspace_parts(const struct pithi_device_plan *t) {
     return parts < 1 ? 1 : parts < PITHI_TEAM ? (uint32_t)parts : (uint32_t)PITHI_TEAM;
 }
 
-/* The part of a frame: entries, parts of blocks, bits of exact values, codes (4 bytes an element, in the order of
- * tiles; a last short row is whole); embed: as many codes again, and what is known of rows
- * (rows.h). */
+/* The part of a frame: entries, parts of blocks, bits of exact values, codes (4 bytes an element,
+ * in the order of tiles; a last short row is whole); embed: as many codes again, and what is known
+ * of rows (rows.h). */
 PITHI_INLINE uint64_t pithi_workspace_pad(uint64_t bytes) {
     return (bytes + PITHI_MARK_BYTES - 1) / PITHI_MARK_BYTES * PITHI_MARK_BYTES;
 }

@@ -592,24 +592,37 @@ PITHI_BODY(pithi_sparse_answer) { PITHI_RUN(pithi_topk_say, number); }
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
-PITHI_PHASE(pithi_topk_open, uint64_t number) {
+/* answers: of the launches that write values, one says what became of the frame. */
+PITHI_PHASE(pithi_topk_open, uint64_t number, bool answers) {
     pithi_thread_clear(t);
     if (t->tid) return;
     pithi_shared_clear(s);
     pithi_frame_locate(a, number, &s->from);
     s->from.status = pithi_topk_status(a, &s->from);
-    pithi_topk_block(a, s, number % a->chunks);
-    if (s->from.first) pithi_item_answer(&a->from.items, &s->from, 0);
+    pithi_topk_block(a, s, number % a->chunks / (a->parts ? a->parts : 1));
+    if (s->from.first && answers) pithi_item_answer(&a->from.items, &s->from, 0);
 }
 
-/* +0 to all elements of the block that are wanted. */
+/* The elements of the block, from its first one, that the team has where several share it. */
+PITHI_DEVICE struct pithi_gpu_share pithi_topk_share(const struct pithi_gpu_call *a,
+                                                     const struct pithi_gpu_shared *s,
+                                                     uint64_t number) {
+    const uint32_t n = s->strip.set.n, part = (uint32_t)(number % a->chunks % a->parts);
+    const uint32_t each = ((n + a->parts - 1) / a->parts + PITHI_ROW - 1) / PITHI_ROW * PITHI_ROW;
+    struct pithi_gpu_share share;
+    share.from = (uint64_t)part * each < n ? part * each : n;
+    share.to = n - share.from < each ? n : share.from + each;
+    return share;
+}
+
+/* +0 to all elements of the team's part that are wanted. */
 PITHI_PHASE(pithi_topk_zero, uint64_t number) {
     const struct pithi_gpu_set *const c = &s->strip.set;
     const struct pithi_gpu_block *const b = &s->strip.block;
-    const uint64_t end = c->first + c->n < b->hi ? c->first + c->n : b->hi;
-    const uint64_t begin = c->first > b->lo ? c->first : b->lo;
+    const struct pithi_gpu_share share = pithi_topk_share(a, s, number);
+    const uint64_t from = c->first + share.from, to = c->first + share.to;
+    const uint64_t end = to < b->hi ? to : b->hi, begin = from > b->lo ? from : b->lo;
     const uint32_t none[PITHI_UNIT] = {0, 0, 0, 0, 0, 0, 0, 0}, width = pithi_width(c->dtype);
-    (void)a, (void)number;
     for (uint64_t e = begin + (uint64_t)t->tid * PITHI_UNIT; e < end; e += PITHI_ROW)
         pithi_unit_put_raw(c->out + e * width, width, pithi_unit_left(e, end), none);
 }
@@ -626,20 +639,24 @@ PITHI_PHASE(pithi_topk_close, uint64_t frames) {
     if (t->tid == 0) pithi_results_count(a->from.stream, &s->read, frames);
 }
 
-/* Part of a body: the values of a block that is opened. */
+/* Part of a body: the values of a block that is opened. A launch before has made all others 0. */
 PITHI_DEVICE void pithi_topk_values(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
-                                    struct pithi_gpu_thread *t, struct pithi_team *team,
-                                    uint64_t number) {
-    if (!s->strip.set.add) PITHI_RUN(pithi_topk_zero, number);
+                                    struct pithi_gpu_thread *t, struct pithi_team *team) {
     pithi_set_walk(a, s, t, team, PITHI_VISIT_PUT);
     if (a->from.plan.device.sets.values == PITH_I8 && s->strip.set.count)
         PITHI_RUN(pithi_topk_poisoned, pithi_packed_groups(&s->strip.set));
 }
 
+/* A team a part of a block: what is 0 in the blocks of a frame is most of them. */
+PITHI_BODY(pithi_sparse_zero) {
+    PITHI_RUN(pithi_topk_open, number, false);
+    if (s->strip.block.live) PITHI_RUN(pithi_topk_zero, number);
+}
+
 PITHI_BODY(pithi_sparse_decode) {
-    PITHI_RUN(pithi_topk_open, number);
+    PITHI_RUN(pithi_topk_open, number, true);
     if (s->from.status != PITH_OK) return;
-    if (s->strip.block.live) pithi_topk_values(a, s, t, team, number);
+    if (s->strip.block.live) pithi_topk_values(a, s, t, team);
     if (!pithi_decode_counts(a)) return;
     PITHI_GATHER_HASHED(false, false, number);
     PITHI_RUN(pithi_topk_close, s->from.first);
@@ -647,8 +664,8 @@ PITHI_BODY(pithi_sparse_decode) {
 
 /* ---- Sums ------------------------------------------------------------------------------------*/
 
-/* bad: the lowest frame that cannot be read, of all that are. Every frame is answered for. */
-PITHI_PHASE(pithi_topk_sum_open, uint64_t number) {
+/* bad: the lowest frame that cannot be read, of all that are. answers: for every frame. */
+PITHI_PHASE(pithi_topk_sum_open, uint64_t number, bool answers) {
     pithi_thread_clear(t);
     if (t->tid) return;
     pithi_shared_clear(s);
@@ -656,7 +673,7 @@ PITHI_PHASE(pithi_topk_sum_open, uint64_t number) {
     for (uint32_t k = 0; k < a->per_item; k++) {
         pithi_frame_locate(a, (item * a->per_item + k) * a->chunks + number % a->chunks, &s->from);
         s->from.status = pithi_topk_status(a, &s->from);
-        if (s->from.first) pithi_item_answer(&a->from.items, &s->from, 0);
+        if (s->from.first && answers) pithi_item_answer(&a->from.items, &s->from, 0);
         if (s->from.status != PITH_OK && s->bad == UINT32_MAX) s->bad = k;
     }
 }
@@ -667,19 +684,19 @@ PITHI_PHASE(pithi_topk_summand, uint64_t number, uint32_t k) {
     const uint64_t item = number / a->chunks;
     if (t->tid) return;
     pithi_frame_locate(a, (item * a->per_item + k) * a->chunks + number % a->chunks, &s->from);
-    pithi_topk_block(a, s, number % a->chunks);
+    pithi_topk_block(a, s, number % a->chunks / (a->parts ? a->parts : 1));
     if (a->sums) c->out = a->sums + item * pithi_workspace_whole(&a->from.plan);
     c->dtype = PITH_F32;
     c->add = k != 0;
 }
 
-/* The tensor := scale * the sums. */
+/* The tensor := scale * the sums, of the team's part. */
 PITHI_PHASE(pithi_topk_sum_close, uint64_t number) {
     const struct pithi_gpu_set *const c = &s->strip.set;
     const uint32_t dtype = a->from.items.dtype, width = pithi_width(dtype);
-    (void)number;
-    for (uint64_t e = (uint64_t)t->tid * PITHI_UNIT; e < c->n; e += PITHI_ROW) {
-        const uint32_t n = pithi_unit_left(e, c->n);
+    const struct pithi_gpu_share share = pithi_topk_share(a, s, number);
+    for (uint64_t e = share.from + t->tid * PITHI_UNIT; e < share.to; e += PITHI_ROW) {
+        const uint32_t n = pithi_unit_left(e, share.to);
         uint32_t x[PITHI_UNIT];
         pithi_unit_load(c->out + (c->first + e) * 4, PITH_F32, n, x);
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (a->scale != 1.0f) x[k] =
@@ -692,18 +709,30 @@ PITHI_PHASE(pithi_topk_sum_close, uint64_t number) {
 PITHI_PHASE(pithi_topk_summed, uint32_t k) { (void)a, (void)s, (void)t, (void)k; }
 
 PITHI_BODY(pithi_sparse_reduce) {
-    PITHI_RUN(pithi_topk_sum_open, number);
+    PITHI_RUN(pithi_topk_sum_open, number, true);
     if (s->bad != UINT32_MAX) return;
     for (uint32_t k = 0; k < a->per_item; k++) {
         PITHI_RUN(pithi_topk_summand, number, k);
         if (!s->strip.block.live) continue;
-        pithi_topk_values(a, s, t, team, number);
+        pithi_topk_values(a, s, t, team);
         PITHI_RUN(pithi_topk_summed, k);
     }
-    if (s->strip.block.live && (a->sums || a->scale != 1.0f))
-        PITHI_RUN(pithi_topk_sum_close, number);
     PITHI_GATHER_HASHED(false, false, number);
     PITHI_RUN(pithi_topk_close, s->from.first ? a->per_item : 0);
+}
+
+/* Before it and behind it, a team a part of a block: sums begin at 0, are rounded at the end. */
+PITHI_BODY(pithi_sparse_sums) {
+    PITHI_RUN(pithi_topk_sum_open, number, false);
+    if (s->bad != UINT32_MAX) return;
+    PITHI_RUN(pithi_topk_summand, number, 0);
+    if (s->strip.block.live) PITHI_RUN(pithi_topk_zero, number);
+}
+PITHI_BODY(pithi_sparse_round) {
+    PITHI_RUN(pithi_topk_sum_open, number, false);
+    if (s->bad != UINT32_MAX) return;
+    PITHI_RUN(pithi_topk_summand, number, 0);
+    if (s->strip.block.live) PITHI_RUN(pithi_topk_sum_close, number);
 }
 
 #endif

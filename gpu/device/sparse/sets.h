@@ -55,7 +55,7 @@ PITHI_PHASE(pithi_hold_close, uint64_t number) {
 
 /* Both sides of the call are the same. */
 PITHI_BODY(pithi_sparse_hold) {
-    PITHI_RUN(pithi_topk_sum_open, number);
+    PITHI_RUN(pithi_topk_sum_open, number, true);
     if (s->bad != UINT32_MAX) return;
     PITHI_RUN(pithi_hold_open, number);
     for (uint32_t k = 0; k < a->per_item; k++) {
