@@ -26,11 +26,10 @@ PITHI_DEVICE uint32_t pithi_wide_group(const struct pithi_gpu_page *g,
     return tile * PITHI_UNITS * g->rows + ((u * PITHI_TEAM + t->tid) >> g->log2);
 }
 
-/* x := f32 bits of eight elements of 16 bits. */
-PITHI_DEVICE void pithi_wide_read(uint32_t dtype, const struct pithi_quad *raw, uint32_t x[8]) {
-    const uint32_t words[PITHI_UNIT] = {
-        raw->word[0], raw->word[1], raw->word[2], raw->word[3], 0, 0, 0, 0};
-    pithi_unit_read(dtype, words, x);
+/* t->base keeps the base of a unit as it lies there: there are not so many registers. */
+PITHI_DEVICE void pithi_wide_keep(struct pithi_gpu_thread *t, uint32_t u) {
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->base[u][k] =
+        k < 4 ? t->kv.raw[PITHI_UNITS + u].word[k % 4] : 0;
 }
 PITHI_DEVICE void pithi_wide_put(uint8_t *to, const uint32_t raw[8]) {
     const struct pithi_quad q = {{raw[0], raw[1], raw[2], raw[3]}};
@@ -42,7 +41,9 @@ PITHI_DEVICE void pithi_wide_update(const struct pithi_device_plan *p,
                                     const struct pithi_gpu_page *g, struct pithi_gpu_thread *t,
                                     uint32_t tile, uint32_t u, const float x[8], bool update,
                                     struct pithi_gpu_results *count, uint32_t raw[8]) {
-    pithi_unit_update(p->base_dtype, t->base[u], x, PITHI_UNIT, &count->saturated, raw);
+    uint32_t base[PITHI_UNIT];
+    pithi_unit_read(p->base_dtype, t->base[u], base);
+    pithi_unit_update(p->base_dtype, base, x, PITHI_UNIT, &count->saturated, raw);
     if (!update) return;
     pithi_wide_put(pithi_wide_base(g, t, tile, u), raw);
     if (p->device.base_hash)
@@ -67,8 +68,10 @@ PITHI_LOCAL(pithi_wide_take, uint32_t tile) {
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         pithi_full_spread(p->dtype, &t->kv.raw[u], t->x[u]);
         if (p->base_dtype == PITH_NONE) continue;
-        pithi_wide_read(p->base_dtype, &t->kv.raw[PITHI_UNITS + u], t->base[u]);
-        pithi_unit_less(t->base[u], t->x[u]);
+        uint32_t base[PITHI_UNIT];
+        pithi_wide_keep(t, u);
+        pithi_unit_read(p->base_dtype, t->base[u], base);
+        pithi_unit_less(base, t->x[u]);
     }
 }
 
@@ -251,7 +254,7 @@ PITHI_LOCAL(pithi_wide_mean, uint32_t tile) {
         if (p->base_dtype == PITH_NONE)
             t->read.saturated += saturated;
         else
-            pithi_wide_read(p->base_dtype, &t->kv.raw[PITHI_UNITS + u], t->base[u]);
+            pithi_wide_keep(t, u);
     }
 }
 
