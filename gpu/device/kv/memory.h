@@ -36,6 +36,10 @@ struct pithi_kv_thread {
     float vq[PITHI_TRIES], vq_other[PITHI_TRIES];
     int32_t qq[PITHI_TRIES], qq_other[PITHI_TRIES];
     struct pithi_shrink shrink;
+    /* One candidate as scale, zero point, reciprocal (0: none) and largest code; those of
+     * neighbours, and whose they are. */
+    float cut[4], cuts[4][PITHI_TRIES];
+    uint32_t cut_of[PITHI_TRIES];
     uint64_t word[2], word_other[2], floor[2]; /* see outliers.h */
     /* Of full tiles: what was fetched, and values; largest values and those of what is below 0, of
      * units; in exchanges what is kept, and what goes and comes. */

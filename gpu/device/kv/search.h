@@ -252,9 +252,70 @@ PITHI_LOCAL(pithi_shrink_begin, uint32_t tile) {
     t->kv.shrink.error = t->kv.vq[0];
 }
 
+/* Cuts that are the same on both sides do not depend on what was found before: each thread makes the
+ * candidate of one of them. */
+PITHI_LOCAL(pithi_shrink_cut, uint32_t tile) {
+    const int number = (int)(t->tid % PITHI_LANES);
+    struct pithi_shrink one = t->kv.shrink;
+    (void)a, (void)s, (void)tile;
+    t->kv.cut[0] = t->kv.cut[1] = t->kv.cut[2] = t->kv.cut[3] = 0;
+    one.iteration = number;
+    if (!t->kv.sought.more || number >= PITHI_SHRINK_SAME || !pithi_shrink_next(&one) ||
+        one.iteration != number)
+        return;
+    t->kv.cut[0] = one.candidate.scale;
+    t->kv.cut[1] = one.candidate.zero;
+    t->kv.cut[2] = one.candidate.reciprocal;
+    t->kv.cut[3] = one.candidate.most;
+}
+PITHI_LOCAL(pithi_shrink_aim, int first) {
+    (void)a, (void)s;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_TRIES; k++) t->kv.cut_of[k] = (uint32_t)first + k;
+}
+PITHI_DEVICE struct pithi_grid pithi_shrink_cut_grid(const struct pithi_gpu_thread *t, uint32_t k) {
+    const struct pithi_grid grid = {t->kv.cuts[0][k], t->kv.cuts[1][k], t->kv.cuts[2][k],
+                                    t->kv.cuts[3][k]};
+    return grid;
+}
+PITHI_LOCAL(pithi_shrink_measure, int first) {
+    (void)a, (void)first;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_TRIES; k++) t->kv.vq[k] = 0;
+    if (!t->kv.sought.more) return;
+    for (uint32_t i = t->tid % PITHI_LANES; i < t->kv.sought.count; i += PITHI_LANES) {
+        const float x = s->paged.values[t->kv.sought.at + i];
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_TRIES; k++) {
+            const struct pithi_grid grid = pithi_shrink_cut_grid(t, k);
+            t->kv.vq[k] += pithi_grid_error(t->kv.shrink.set, t->kv.shrink.dtype, &grid, x);
+        }
+    }
+}
+PITHI_LOCAL(pithi_shrink_pick, int first) {
+    struct pithi_shrink *const one = &t->kv.shrink;
+    (void)a, (void)s;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_TRIES; k++) {
+        if (!t->kv.sought.more || t->kv.cuts[2][k] == 0) continue;
+        one->candidate = pithi_shrink_cut_grid(t, k);
+        one->candidate_low = one->candidate_high = first + (int)k + 1;
+        pithi_shrink_judge(one, t->kv.vq[k]);
+    }
+    one->iteration = PITHI_SHRINK_SAME;
+}
+
+/* Makes the next candidate. Those of symmetric groups differ by the cut above only, of which all up
+ * to PITHI_SHRINK_SAME were judged: again they would not lose less. */
+PITHI_DEVICE bool pithi_shrink_further(struct pithi_shrink *s) {
+    for (; !s->set->asymmetric && s->iteration < PITHI_SHRINK_ITERATIONS; s->iteration++) {
+        pithi_shrink_place(s);
+        if (s->candidate_high > PITHI_SHRINK_SAME && s->candidate_high != s->high &&
+            s->candidate_low + s->candidate_high <= PITHI_SHRINK_MOST)
+            break;
+    }
+    return pithi_shrink_next(s);
+}
+
 PITHI_LOCAL(pithi_shrink_try, int iteration) {
     (void)a, (void)iteration;
-    t->kv.sought.more = t->kv.sought.more && pithi_shrink_next(&t->kv.shrink);
+    t->kv.sought.more = t->kv.sought.more && pithi_shrink_further(&t->kv.shrink);
     t->kv.vq[0] = t->kv.sought.more ? pithi_sought_error(s, t, &t->kv.shrink.candidate) : 0;
 }
 
@@ -342,7 +403,19 @@ PITHI_DEVICE void pithi_page_shrink_range(const struct pithi_gpu_call *a,
     PITHI_STEP(pithi_shrink_open, tile);
     PITHI_SOUGHT_SUM(1);
     PITHI_STEP(pithi_shrink_begin, tile);
-    for (int iteration = 0; iteration < PITHI_SHRINK_ITERATIONS; iteration++) {
+    PITHI_STEP(pithi_shrink_cut, tile);
+    for (int first = 0; first < PITHI_SHRINK_SAME; first += PITHI_TRIES) {
+        PITHI_STEP(pithi_shrink_aim, first);
+        PITHI_UNROLL for (uint32_t part = 0; part < 4; part++)
+            PITHI_WARP_PICK(kv.cut[part], kv.cuts[part], kv.cut_of, PITHI_TRIES, PITHI_LANES);
+        PITHI_STEP(pithi_shrink_measure, first);
+        PITHI_SOUGHT_SUM(PITHI_TRIES);
+        PITHI_STEP(pithi_shrink_pick, first);
+    }
+    /* Then each side moves by itself; of symmetric groups there is one side. */
+    const int moves = PITHI_SHRINK_ITERATIONS - PITHI_SHRINK_SAME;
+    const int most = a->to.plan.device.set.asymmetric ? moves : moves / 2;
+    for (int iteration = 0; iteration < most; iteration++) {
         PITHI_STEP(pithi_shrink_try, iteration);
         PITHI_SOUGHT_SUM(1);
         PITHI_STEP(pithi_shrink_compare, iteration);
