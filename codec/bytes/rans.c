@@ -169,16 +169,17 @@ const uint8_t *pithi_rans_decode_c(const struct pithi_rans_decoder *t, uint32_t 
 
 /* ---- Frequencies -----------------------------------------------------------------------------*/
 
-/* Counts symbols in four tables: neighbours are often alike, and a counter waits for itself. */
-static void count(uint32_t table[4][SYMBOLS], const uint8_t *src, size_t n) {
-    memset(table, 0, 4 * sizeof table[0]);
+/* Counts symbols in several tables: neighbours are often alike, and a counter waits for itself.
+ * The first one gets the sums. */
+static void count(uint32_t table[PITHI_RANS_TABLES][SYMBOLS], const uint8_t *src, size_t n) {
+    enum { TABLES = PITHI_RANS_TABLES };
+    memset(table, 0, TABLES * sizeof table[0]);
     size_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        const uint64_t x = pithi_get64(src + i);
-        for (unsigned k = 0; k < 8; k++) table[k % 4][x >> 8 * k & 0xFF]++;
-    }
+    for (; i + TABLES <= n; i += TABLES)
+        for (unsigned k = 0; k < TABLES; k++) table[k][src[i + k]]++;
     for (; i < n; i++) table[0][src[i]]++;
-    for (unsigned s = 0; s < SYMBOLS; s++) table[0][s] += table[1][s] + table[2][s] + table[3][s];
+    for (unsigned k = 1; k < TABLES; k++)
+        for (unsigned s = 0; s < SYMBOLS; s++) table[0][s] += table[k][s];
 }
 
 /* ---- Table of frequencies --------------------------------------------------------------------

@@ -54,11 +54,11 @@ pithi_rans_decode_fn pithi_rans_decode_c;
 /* A head of three bytes and a table of frequencies, at most six bits and a frequency for each
  * symbol. */
 enum { PITHI_RANS_TABLE_MOST = 3 + 256 * (6 + 11) / 8 };
-enum { PITHI_RANS_SAMPLE = 8192 };
+enum { PITHI_RANS_SAMPLE = 8192, PITHI_RANS_TABLES = 8 };
 
 /* Memory of a worker; what it holds is of use only between a plan and its pack. */
 struct pithi_rans {
-    uint32_t count[4][256];
+    uint32_t count[PITHI_RANS_TABLES][256];
     uint16_t frequency[256];
     uint8_t table[PITHI_RANS_TABLE_MOST];
     size_t table_bytes;
