@@ -263,18 +263,28 @@ static const uint8_t *decode(const struct pithi_rans_decoder *t, uint32_t *state
 
 enum { BLOCK = 16, BLOCKS = PITHI_RANS_SLOTS / BLOCK, RARE = PITHI_RANS_SLOTS };
 
-/* By symbol: F, and its first P or RARE + its first slot. In 16-bit lanes for at most 64 symbols,
- * else in bytes. By block of P: its bits, and how many there are before. By number of rare
- * symbols: their slots. */
+/* By symbol: F, its first P or RARE + its first slot, and the halves of 1 / f. In 16-bit lanes for
+ * at most 64 symbols, else in bytes. By block of P: its bits, and how many there are before. By
+ * number of rare symbols: their slots. */
 struct symbols {
     bool few;
     __m512i factor[2], first[2];
-    struct bytes factors[2], firsts[2];
+    __m512i inverse[2][2];
+    struct bytes factors[2], firsts[2], inverses[4];
     struct bytes bits[2], before, passed[2];
 };
 
+/* Returns the bits of the largest f32 number that is not above 1 / f. */
+static uint32_t inverse_of(unsigned f) {
+    enum { DOWN = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC };
+    const __m128 divisor = _mm_set_ss((float)(f + (f == 0)));
+    return (uint32_t)_mm_cvtsi128_si32(
+        _mm_castps_si128(_mm_div_round_ss(_mm_set_ss(1.0f), divisor, DOWN)));
+}
+
 static void symbols_of(struct symbols *t, const struct pithi_rans_encoder *from) {
-    uint16_t factor[64] = {0}, first[64] = {0}, bits[BLOCKS] = {0};
+    uint16_t factor[64] = {0}, first[64] = {0}, inverse[2][64] = {{0}}, bits[BLOCKS] = {0};
+    uint8_t inverses[4][256];
     uint8_t factors[2][256], firsts[2][256], block[2][BLOCKS], before[BLOCKS], passed[2][256];
     unsigned least = 255, most = 0, kinds = 0, main = 0, rares = 0, slots = 0;
     for (unsigned s = 0; s < 256; s++) {
@@ -305,7 +315,11 @@ static void symbols_of(struct symbols *t, const struct pithi_rans_encoder *from)
         factors[1][s] = (uint8_t)(f << F_SHIFT >> 8);
         firsts[0][s] = (uint8_t)at;
         firsts[1][s] = (uint8_t)(at >> 8);
+        const uint32_t inverted = inverse_of(f);
+        for (unsigned k = 0; k < 4; k++) inverses[k][s] = (uint8_t)(inverted >> 8 * k);
         if (!f) continue;
+        inverse[0][s % 64] = (uint16_t)inverted;
+        inverse[1][s % 64] = (uint16_t)(inverted >> 16);
         factor[s % 64] = (uint16_t)(f << F_SHIFT);
         first[s % 64] = (uint16_t)at;
     }
@@ -320,6 +334,9 @@ static void symbols_of(struct symbols *t, const struct pithi_rans_encoder *from)
     t->before = bytes_of(before, BLOCKS);
     for (unsigned k = 0; k < 2; k++) {
         t->factor[k] = load(factor + LANES * k);
+        for (unsigned h = 0; h < 2; h++) t->inverse[h][k] = load(inverse[h] + LANES * k);
+        for (unsigned h = 0; h < 2; h++)
+            t->inverses[2 * h + k] = bytes_of(inverses[2 * h + k], 256);
         t->first[k] = load(first + LANES * k);
         t->factors[k] = bytes_of(factors[k], 256);
         t->firsts[k] = bytes_of(firsts[k], 256);
@@ -328,14 +345,17 @@ static void symbols_of(struct symbols *t, const struct pithi_rans_encoder *from)
     }
 }
 
-/* Looks up F and the first P of the symbols of 64 states. */
+/* Looks up F, the first P, and the low and high halves of 1 / f, of the symbols of 64 states. */
 static inline void find_64(const struct symbols *t, bool few, unsigned vectors, __mmask32 used,
-                           const uint8_t *src, __m512i factor[2], __m512i first[2]) {
+                           const uint8_t *src, __m512i factor[2], __m512i first[2], __m512i low[2],
+                           __m512i high[2]) {
     if (few) {
         for (unsigned h = 0; h < vectors; h++) {
             const __m512i s = _mm512_cvtepu8_epi16(_mm256_maskz_loadu_epi8(used, src + LANES * h));
             factor[h] = _mm512_permutex2var_epi16(t->factor[0], s, t->factor[1]);
             first[h] = _mm512_permutex2var_epi16(t->first[0], s, t->first[1]);
+            low[h] = _mm512_permutex2var_epi16(t->inverse[0][0], s, t->inverse[0][1]);
+            high[h] = _mm512_permutex2var_epi16(t->inverse[1][0], s, t->inverse[1][1]);
         }
         return;
     }
@@ -343,6 +363,24 @@ static inline void find_64(const struct symbols *t, bool few, unsigned vectors, 
         vectors == 2 ? load(src) : _mm512_zextsi256_si512(_mm256_maskz_loadu_epi8(used, src)));
     widen(factor, look_up(&t->factors[0], 256, s, 0), look_up(&t->factors[1], 256, s, 0));
     widen(first, look_up(&t->firsts[0], 256, s, 0), look_up(&t->firsts[1], 256, s, 0));
+    widen(low, look_up(&t->inverses[0], 256, s, 0), look_up(&t->inverses[1], 256, s, 0));
+    widen(high, look_up(&t->inverses[2], 256, s, 0), look_up(&t->inverses[3], 256, s, 0));
+}
+
+/* The 32-bit numbers of the even lanes, and of the odd lanes, of two halves. */
+static inline __m512i even_of(__m512i low, __m512i high) {
+    return _mm512_mask_mov_epi16(low, 0xAAAAAAAA, _mm512_slli_epi32(high, 16));
+}
+
+static inline __m512i odd_of(__m512i low, __m512i high) {
+    return _mm512_mask_mov_epi16(_mm512_srli_epi32(low, 16), 0xAAAAAAAA, high);
+}
+
+/* Returns the product of an integer and a positive number, each rounded down, as an integer. */
+static inline __m512i multiply(__m512i x, __m512i number) {
+    enum { DOWN = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC };
+    return _mm512_cvttps_epu32(
+        _mm512_mul_round_ps(_mm512_cvt_roundepu32_ps(x, DOWN), _mm512_castsi512_ps(number), DOWN));
 }
 
 /* Stores the lanes of the mask, the last lane's last. */
@@ -357,19 +395,13 @@ static inline uint8_t *store_words(__m512i x, __mmask32 mask, uint8_t *end) {
     return end - 2 * count;
 }
 
-/* Makes of states x, below 2^20 f, 2^12 floor(x / f), and returns x % f. A quotient rounded down
- * twice is at most 1 too small, since it is below 2^20. */
-static inline __m512i divide(__m512i *low, __m512i *high, __m512i f) {
-    enum { DOWN = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC };
+/* Makes of states x, below 2^20 f, 2^12 floor(x / f), and returns x % f. A quotient below 2^20 of
+ * which three factors are rounded down, by less than 2^-23 each, is at most 1 too small. */
+static inline __m512i divide(__m512i *low, __m512i *high, __m512i f, __m512i inverse_low,
+                             __m512i inverse_high) {
     const __mmask32 odd = 0xAAAAAAAA;
-    const __m512i even_x = _mm512_mask_mov_epi16(*low, odd, _mm512_slli_epi32(*high, 16));
-    const __m512i odd_x = _mm512_mask_mov_epi16(_mm512_srli_epi32(*low, 16), odd, *high);
-    const __m512 even_f = _mm512_cvtepi32_ps(_mm512_and_si512(f, _mm512_set1_epi32(0xFFFF)));
-    const __m512 odd_f = _mm512_cvtepi32_ps(_mm512_srli_epi32(f, 16));
-    const __m512i even_q = _mm512_cvttps_epu32(
-        _mm512_div_round_ps(_mm512_cvt_roundepu32_ps(even_x, DOWN), even_f, DOWN));
-    const __m512i odd_q = _mm512_cvttps_epu32(
-        _mm512_div_round_ps(_mm512_cvt_roundepu32_ps(odd_x, DOWN), odd_f, DOWN));
+    const __m512i even_q = multiply(even_of(*low, *high), even_of(inverse_low, inverse_high));
+    const __m512i odd_q = multiply(odd_of(*low, *high), odd_of(inverse_low, inverse_high));
     const __m512i q = _mm512_mask_mov_epi16(even_q, odd, _mm512_slli_epi32(odd_q, 16));
     const __m512i k = _mm512_sub_epi16(*low, _mm512_mullo_epi16(q, f));
     const __mmask32 above = _mm512_cmpge_epu16_mask(k, f);
@@ -411,8 +443,10 @@ static inline uint8_t *encode_row(const struct symbols *t, bool few, unsigned pa
                                   unsigned vectors, __mmask32 used, struct states *x,
                                   const uint8_t *src, uint8_t *end) {
     __m512i factor[VECTORS_MOST], first[VECTORS_MOST], p[VECTORS_MOST];
+    __m512i inverse[2][VECTORS_MOST];
     for (unsigned v = 0; v < vectors; v += 2)
-        find_64(t, few, vectors < 2 ? 1 : 2, used, src + LANES * v, factor + v, first + v);
+        find_64(t, few, vectors < 2 ? 1 : 2, used, src + LANES * v, factor + v, first + v,
+                inverse[0] + v, inverse[1] + v);
     for (unsigned v = vectors; v--;) {
         const __mmask32 full = _mm512_mask_cmpge_epu16_mask(used, x->high[v], factor[v]);
         end = store_words(x->low[v], full, end);
@@ -421,7 +455,8 @@ static inline uint8_t *encode_row(const struct symbols *t, bool few, unsigned pa
     }
     for (unsigned v = 0; v < vectors; v++) {
         const __m512i f = _mm512_srli_epi16(factor[v], F_SHIFT);
-        p[v] = _mm512_add_epi16(first[v], divide(&x->low[v], &x->high[v], f));
+        p[v] = _mm512_add_epi16(first[v],
+                                divide(&x->low[v], &x->high[v], f, inverse[0][v], inverse[1][v]));
     }
     if (vectors < 2) p[1] = first[1] = p[0];
     for (unsigned v = 0; v < vectors; v += 2) slots_of(t, passed, p + v, first + v);
