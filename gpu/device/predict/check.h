@@ -7,6 +7,7 @@
 #ifndef PITHI_GPU_DEVICE_PREDICT_CHECK_H
 #define PITHI_GPU_DEVICE_PREDICT_CHECK_H
 
+#include "device/open.h"
 #include "device/predict/tiles.h"
 
 /* ---- Frames ----------------------------------------------------------------------------------*/
@@ -15,10 +16,35 @@ PITHI_DEVICE uint8_t *pithi_bound_section(const struct pithi_gpu_item *it) {
     return it->frame + it->slot->fixed_bytes + PITHI_SECTION_HEAD;
 }
 
+/* By the team's first thread, of a located frame, before the phase behind it. */
+PITHI_DEVICE void pithi_head_open(struct pithi_gpu_shared *s) {
+    s->differs[0][0] = s->differs[0][1] = PITHI_HEADER_SAME;
+}
+/* The first 256 bytes of the frame, by a warp; one thread would wait for each of them. */
+PITHI_PHASE(pithi_head_fetch, uint32_t tid) {
+    const struct pithi_gpu_item *const it = &s->from;
+    const uint32_t lane = t->tid - tid;
+    if (lane >= PITHI_WARP || it->status != PITH_OK) return;
+    const uint64_t length = pithi_item_length(&a->from.items, it->index);
+    const uint64_t word = pithi_open_word(it->frame, 8 * lane, length);
+    s->head[0][lane] = word;
+    pithi_open_compare(a, s, word, 8 * lane, s->differs[0]);
+}
+/* As pithi_header_judge. */
+PITHI_DEVICE int32_t pithi_head_judge(const struct pithi_device_plan *p,
+                                      const struct pithi_gpu_shared *s, uint64_t length,
+                                      struct pithi_gpu_item *it) {
+    const bool fetched = it->slot->form[0].header_bytes <= sizeof s->head[0] &&
+                         it->slot->form[1].header_bytes <= sizeof s->head[0];
+    if (!fetched) return pithi_header_judge(p, length, it, it->frame, NULL);
+    return pithi_header_judge(p, length, it, (const uint8_t *)s->head[0], s->differs[0]);
+}
+
 /* Header, bound, and what lies around the index. */
-PITHI_DEVICE int32_t pithi_bounded_header(const struct pithi_device_plan *p, uint64_t length,
+PITHI_DEVICE int32_t pithi_bounded_header(const struct pithi_device_plan *p,
+                                          const struct pithi_gpu_shared *s, uint64_t length,
                                           struct pithi_gpu_item *it, struct pithi_bound *bound) {
-    const int32_t judged = pithi_header_judge(p, length, it, it->frame, NULL);
+    const int32_t judged = pithi_head_judge(p, s, length, it);
     if (judged != PITH_OK) return judged;
     const uint8_t *const section = pithi_bound_section(it);
     bound->kind = pithi_get32(section + PITHI_BOUND_KIND);
@@ -37,16 +63,23 @@ PITHI_DEVICE int32_t pithi_bounded_header(const struct pithi_device_plan *p, uin
                : PITH_ERR_CORRUPT;
 }
 
-PITHI_PHASE(pithi_bounded_frame, uint64_t number) {
-    const struct pithi_device_plan *const p = &a->from.plan;
+PITHI_PHASE(pithi_bounded_locate, uint64_t number) {
     struct pithi_gpu_item *const it = &s->from;
     if (t->tid) return;
     pithi_item_locate(a, &a->from, number, it);
     if (it->status == PITH_OK && !it->frame) it->status = PITH_ERR_ARG;
+    pithi_head_open(s);
+}
+
+PITHI_PHASE(pithi_bounded_frame, uint64_t number) {
+    const struct pithi_device_plan *const p = &a->from.plan;
+    struct pithi_gpu_item *const it = &s->from;
+    (void)number;
+    if (t->tid) return;
     struct pithi_bound bound = {0, 0, 0};
     if (it->status == PITH_OK)
         it->status =
-            pithi_bounded_header(p, pithi_item_length(&a->from.items, it->index), it, &bound);
+            pithi_bounded_header(p, s, pithi_item_length(&a->from.items, it->index), it, &bound);
     pithi_mark(a, it->index)->bound = bound;
     s->strip.block.workspace = pithi_frame_workspace(a, &a->from, it->index);
     s->strip.carry[0] = it->form->data;
@@ -87,6 +120,8 @@ PITHI_PHASE(pithi_bounded_mark, uint64_t strips) {
 
 PITHI_BODY(pithi_bounded_check) {
     uint64_t strips = 0;
+    PITHI_RUN(pithi_bounded_locate, number);
+    PITHI_RUN(pithi_head_fetch, 0);
     PITHI_RUN(pithi_bounded_frame, number);
     if (s->from.status == PITH_OK) {
         for (uint64_t first = 0; first < s->from.slot->blocks; first += PITHI_TEAM, strips++) {

@@ -39,9 +39,10 @@ PITHI_DEVICE bool pithi_topk_legal(const uint8_t *head) {
 }
 
 /* Header, section CHOSEN, and what lies around the index. */
-PITHI_DEVICE int32_t pithi_topk_header(const struct pithi_device_plan *p, uint64_t length,
+PITHI_DEVICE int32_t pithi_topk_header(const struct pithi_device_plan *p,
+                                       const struct pithi_gpu_shared *s, uint64_t length,
                                        struct pithi_gpu_item *it) {
-    const int32_t judged = pithi_header_judge(p, length, it, it->frame, NULL);
+    const int32_t judged = pithi_head_judge(p, s, length, it);
     if (judged != PITH_OK) return judged;
     const uint8_t *const section = pithi_bound_section(it);
     const uint32_t flags = pithi_get32(section + PITHI_CHOSEN_AT_FLAGS);
@@ -86,14 +87,21 @@ PITHI_DEVICE uint8_t *pithi_frame_map(const struct pithi_gpu_call *a,
     return pithi_slot_map(&a->from, it, pithi_frame_slot(a, it));
 }
 
-PITHI_PHASE(pithi_topk_frame, uint64_t number) {
+PITHI_PHASE(pithi_topk_find, uint64_t number) {
     struct pithi_gpu_item *const it = &s->from;
     if (t->tid) return;
     pithi_frame_locate(a, number, it);
     if (it->status == PITH_OK && !it->frame) it->status = PITH_ERR_ARG;
+    pithi_head_open(s);
+}
+
+PITHI_PHASE(pithi_topk_frame, uint64_t number) {
+    struct pithi_gpu_item *const it = &s->from;
+    (void)number;
+    if (t->tid) return;
     if (it->status == PITH_OK)
         it->status =
-            pithi_topk_header(&a->from.plan, pithi_item_length(&a->from.items, it->index), it);
+            pithi_topk_header(&a->from.plan, s, pithi_item_length(&a->from.items, it->index), it);
     s->strip.block.workspace = pithi_frame_workspace(a, &a->from, it->index);
     s->strip.carry[0] = it->form->data;
     s->strip.fault = 0;
@@ -137,6 +145,8 @@ PITHI_PHASE(pithi_held_compare, const uint8_t *map) {
 
 PITHI_BODY(pithi_sparse_check) {
     uint64_t strips = 0;
+    PITHI_RUN(pithi_topk_find, number);
+    PITHI_RUN(pithi_head_fetch, 0);
     PITHI_RUN(pithi_topk_frame, number);
     if (s->from.status == PITH_OK) {
         for (uint64_t first = 0; first < s->from.slot->blocks; first += PITHI_TEAM, strips++) {
