@@ -519,6 +519,9 @@ PITHI_BODY(pithi_bounded_plan) {
     if (s->strip.block.live) pithi_parts_plan(a, s, t, team);
 }
 
+/* Behind it no thread looks at what the parts came to, which is about to be cleared. */
+PITHI_PHASE(pithi_part_done, uint64_t number) { (void)a, (void)s, (void)t, (void)number; }
+
 /* A team a part. Where a block is one part the team goes on with what else are launches. */
 PITHI_BODY(pithi_bounded_code) {
     PITHI_RUN(pithi_code_open, number);
@@ -532,8 +535,10 @@ PITHI_BODY(pithi_bounded_code) {
     if (s->strip.block.parts > 1) return;
     PITHI_RUN(pithi_part_clear, number);
     pithi_part_sample(a, s, t, team);
+    PITHI_RUN(pithi_part_done, number);
     PITHI_RUN(pithi_part_clear, number);
     pithi_part_widths(a, s, t, team, number);
+    PITHI_RUN(pithi_part_done, number);
     PITHI_RUN(pithi_part_clear, number);
     pithi_parts_plan(a, s, t, team);
 }
