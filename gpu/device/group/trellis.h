@@ -81,11 +81,11 @@ PITHI_PHASE(pithi_trellis_look, uint64_t segment, uint64_t tile) {
         const uint32_t n = pithi_unit_left(e, s->to.slot->count), at = (uint32_t)(e - segment);
         const uint32_t i = at >> log2;
         if (!n || (at & (group - 1)) >= PITHI_TRELLIS_LOOK || !s->trellis.unit[i]) continue;
-        const float unit = pithi_float(s->trellis.unit[i] & 0x7FFFFFFFu);
+        const float unit = pithi_float(s->trellis.unit[i]);
         bool levels = true;
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) levels =
             levels && (k >= n || pithi_trellis_marked(&s->trellis.tables, t->x[u][k] * unit));
-        if (!levels) pithi_atomic_or32(&s->trellis.unit[i], 0x80000000u);
+        if (!levels) pithi_atomic_or32(&s->trellis.other[i], 0x80000000u);
     }
 }
 
@@ -225,7 +225,7 @@ PITHI_PHASE(pithi_trellis_finish, uint64_t segment, uint64_t tile, uint32_t from
     if (s->trellis.unit[i]) {
         const uint32_t count = pithi_trellis_left(&s->to, e, set->group);
         const uint32_t path = (uint32_t)(e - segment) / pithi_trellis_sequence(set);
-        scale = pithi_trellis_fitted(set, of, PITH_F32, largest, count, s->trellis.unit[i],
+        scale = pithi_trellis_fitted(set, of, PITH_F32, largest, count, s->trellis.other[i],
                                      t->trellis.sum);
         sign = s->trellis.begin[path] ? 0x80000000u : 0;
     }

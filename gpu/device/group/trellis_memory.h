@@ -32,11 +32,10 @@ struct pithi_trellis_tables {
 
 struct pithi_trellis_shared {
     struct pithi_trellis_tables tables;
-    /* Of groups. largest: bits, in the end those of the scale. unit: what values are multiplied by
-     * if the group was decoded before, negative where it was not; then it is `other`. Both are 0
-     * where all codes are. */
-    uint32_t largest[PITHI_TRELLIS_PATHS], unit[PITHI_TRELLIS_PATHS];
-    float other[PITHI_TRELLIS_PATHS];
+    /* Of groups, bits of f32. largest: in the end the scale. unit: what values are multiplied by
+     * if the group was decoded before; where it was not, `other` is negative, and its magnitude
+     * that. Both are 0 where all codes are. */
+    uint32_t largest[PITHI_TRELLIS_PATHS], unit[PITHI_TRELLIS_PATHS], other[PITHI_TRELLIS_PATHS];
     uint8_t begin[PITHI_TRELLIS_PATHS]; /* of sequences: the state that the path begins in */
     /* The lowest bits of codes before any is turned, a byte a unit. */
     uint8_t chosen[PITHI_TRELLIS_SEGMENT / PITHI_UNIT];

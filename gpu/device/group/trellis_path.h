@@ -249,22 +249,22 @@ PITHI_DEVICE float pithi_trellis_utmost(const struct pithi_group_setting *set, i
 /* unit, other := as in the team's memory, of a group with this largest value. */
 PITHI_DEVICE void pithi_trellis_units(const struct pithi_group_setting *set, int top,
                                       uint32_t dtype, uint32_t largest, uint32_t count,
-                                      uint32_t *unit, float *other) {
+                                      uint32_t *unit, uint32_t *other) {
     const float m = pithi_float(largest), utmost = pithi_trellis_utmost(set, top, dtype, largest);
     const bool coded = count && !pithi_nonfinite(pithi_bits(utmost)) && utmost != 0;
     *unit = coded ? pithi_bits((float)top / m) : 0;
-    *other = coded ? (float)pithi_trellis_reach(set->bits, count) / m : 0;
+    *other = coded ? pithi_bits((float)pithi_trellis_reach(set->bits, count) / m) : 0;
 }
-PITHI_DEVICE float pithi_trellis_unit(uint32_t unit, float other) {
-    return unit >> 31 ? other : pithi_float(unit);
+PITHI_DEVICE float pithi_trellis_unit(uint32_t unit, uint32_t other) {
+    return pithi_float(other >> 31 ? pithi_magnitude(other) : unit);
 }
 
 /* The scale of a group, from its sums. */
 PITHI_DEVICE float pithi_trellis_fitted(const struct pithi_group_setting *set,
                                         const struct pithi_trellis *of, uint32_t dtype,
-                                        uint32_t largest, uint32_t count, uint32_t unit,
+                                        uint32_t largest, uint32_t count, uint32_t other,
                                         const float sum[2]) {
-    const int reach = unit >> 31 ? pithi_trellis_reach(set->bits, count) : of->top;
+    const int reach = other >> 31 ? pithi_trellis_reach(set->bits, count) : of->top;
     return pithi_trellis_scale(set, of, pithi_trellis_dtype(set, dtype), reach,
                                pithi_float(largest),
                                pithi_trellis_utmost(set, of->top, dtype, largest), sum[0], sum[1]);

@@ -96,7 +96,7 @@ struct pithi_gpu_paged {
     /* Trellises: as pithi_trellis_shared has it, of the groups of a tile. */
     struct {
         struct pithi_trellis_tables tables;
-        float other[PITHI_UNITS * PITHI_TEAM];
+        uint32_t other[PITHI_UNITS * PITHI_TEAM];
         uint16_t count[PITHI_UNITS * PITHI_TEAM]; /* elements */
         uint8_t begin[PITHI_UNITS * PITHI_TEAM], chosen[PITHI_TILE / PITHI_UNIT];
     } paths;

@@ -93,7 +93,7 @@ PITHI_PHASE(pithi_paths_publish, uint32_t tile) {
     }
 }
 
-/* s->paged.down := units, negative where groups were not decoded before. */
+/* s->paged.down := units, as pithi_trellis_shared has them. */
 PITHI_PHASE(pithi_paths_scales, uint32_t tile) {
     (void)tile;
     const struct pithi_device_plan *const p = &a->to.plan;
@@ -109,11 +109,11 @@ PITHI_PHASE(pithi_paths_look, uint32_t tile) {
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const struct pithi_path_unit w = pithi_paths_unit(&a->to.plan, &s->paged, t, u);
         if (!w.n || w.j * PITHI_UNIT >= PITHI_TRELLIS_LOOK || !s->paged.down[w.group]) continue;
-        const float unit = pithi_float(pithi_magnitude(s->paged.down[w.group]));
+        const float unit = pithi_float(s->paged.down[w.group]);
         bool levels = true;
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) levels =
             levels && (k >= w.n || pithi_trellis_marked(&s->paged.paths.tables, t->x[u][k] * unit));
-        if (!levels) pithi_atomic_or32(&s->paged.down[w.group], 0x80000000u);
+        if (!levels) pithi_atomic_or32(&s->paged.paths.other[w.group], 0x80000000u);
     }
 }
 
@@ -214,8 +214,8 @@ PITHI_LOCAL(pithi_paths_finish, uint32_t tile, uint32_t first) {
     const uint32_t largest = s->paged.up[i];
     float scale = pithi_trellis_utmost(set, of->top, dtype, largest);
     if (s->paged.down[i]) {
-        scale = pithi_trellis_fitted(set, of, dtype, largest, t->kv.sought.count, s->paged.down[i],
-                                     t->trellis.sum);
+        scale = pithi_trellis_fitted(set, of, dtype, largest, t->kv.sought.count,
+                                     s->paged.paths.other[i], t->trellis.sum);
         if (s->paged.paths.begin[i]) scale = -scale;
     }
     uint8_t *at =
