@@ -252,8 +252,8 @@ PITHI_LOCAL(pithi_shrink_begin, uint32_t tile) {
     t->kv.shrink.error = t->kv.vq[0];
 }
 
-/* Cuts that are the same on both sides do not depend on what was found before: each thread makes the
- * candidate of one of them. */
+/* Cuts that are the same on both sides do not depend on what was found before: each thread makes
+ * the candidate of one of them. */
 PITHI_LOCAL(pithi_shrink_cut, uint32_t tile) {
     const int number = (int)(t->tid % PITHI_LANES);
     struct pithi_shrink one = t->kv.shrink;
