@@ -57,6 +57,8 @@ struct pithi_gpu_shared {
         struct pithi_gpu_paged paged; /* codecs in pages */
     };
 };
+static_assert(sizeof(struct pithi_gpu_shared) <= 48 * 1024, "what a launch has without asking");
+
 /* Bytes of it that a launch needs. */
 static inline size_t pithi_shared_bytes(const struct pithi_gpu_call *a) {
     const struct pithi_device_plan *const to = &a->to.plan;
