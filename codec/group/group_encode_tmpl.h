@@ -7,6 +7,9 @@
  *   pack64(...)            64 codes in four vectors to 8 * bits bytes
  *   unpack64(...)          and back
  *   v_streams_codes(bits)  whether pack64 can write codes of so many bits by non-temporal stores
+ *   OWN_SEARCH_SUMS        a macro, where 16 vectors are summed together (f_sums, v_sums),
+ *                          registers have room for the sums of five candidates of a search, and
+ *                          f_round and f_add_square are one instruction
  *   v_stream16(to, from)   16 bytes by non-temporal stores; v_stream16_fits(p): whether p allows it
  *   OWN_PACKING            a macro, where packing from other forms has an instruction of its own;
  *                          then also pack64_high, pack64_whole, rotate_runs, has_transposed and
@@ -399,9 +402,13 @@ static void put_scales(const struct pithi_group_setting *s, const struct batch *
 }
 
 /* ---- The search for the scale of least error --------------------------------------------------*/
-/* Candidates that share a pass over the group: their sums fit into 16 registers of 8 lanes. The
- * scalar reference sums over 16 lanes, so that a vector's lanes are the reference's. */
+/* Candidates share passes over the group, as many as have their sums in registers. The scalar
+ * reference sums over 16 lanes, so that a vector's lanes are the reference's. */
+#ifdef OWN_SEARCH_SUMS
+enum { TOGETHER = 5 };
+#else
 enum { TOGETHER = 3 };
+#endif
 
 /* One group, which is whole vectors. */
 struct search {
@@ -411,10 +418,67 @@ struct search {
     v16 sign, reciprocal, least, most;
 };
 
+/* Sums of one candidate. */
 struct correlation {
     v16 vq, qq;
 };
 
+#ifdef OWN_SEARCH_SUMS
+ALWAYS void correlate_16(const struct search *s, v16 v, v16 factor, struct correlation *c) {
+    const v16 q = f_max(f_min(f_round(f_mul(v, factor)), s->most), s->least);
+    c->vq = f_add(c->vq, f_mul(v, q));
+    c->qq = f_add_square(c->qq, q); /* exact: at most 2^24 a lane */
+}
+
+/* Groups whose sums are formed before their scales are: where one's scale waits for its quotients
+ * the next goes on. */
+enum { SOME_GROUPS = 8 };
+/* Lanes of sums, by candidate. */
+struct correlations {
+    struct pithi_search *search;
+    _Alignas(64) float vq[PITHI_SEARCH_CAPACITY][16], qq[PITHI_SEARCH_CAPACITY][16];
+};
+ALWAYS void put_sums(struct correlations *to, int k, const struct correlation *c) {
+    v_store((uint8_t *)to->vq[k], c->vq);
+    v_store((uint8_t *)to->qq[k], c->qq);
+}
+/* Sums the lanes of all candidates. */
+static void sum_candidates(struct correlations *c) {
+    struct pithi_search *const s = c->search;
+    v16 vq[PITHI_SEARCH_CAPACITY], qq[PITHI_SEARCH_CAPACITY];
+    for (int k = s->candidates; k < PITHI_SEARCH_CAPACITY; k++) {
+        v_store((uint8_t *)c->vq[k], v_set(0));
+        v_store((uint8_t *)c->qq[k], v_set(0));
+    }
+    PITHI_UNROLL for (int k = 0; k < PITHI_SEARCH_CAPACITY; k++) {
+        vq[k] = v_load((const uint8_t *)c->vq[k]);
+        qq[k] = f_floor_to_i(v_load((const uint8_t *)c->qq[k]));
+    }
+    v_store((uint8_t *)s->vq, f_sums(vq));
+    v_store((uint8_t *)s->qq, f_from_i(v_sums(qq)));
+}
+/* Chooses a scale as pithi_search_free does, all candidates at once. What a candidate explains is
+ * not negative, or no number, so that its bits compare alike. */
+static float search_free(const struct pithi_search *s) {
+    static const uint32_t lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const v16 vq = v_load((const uint8_t *)s->vq), qq = v_load((const uint8_t *)s->qq);
+    const v16 quotient = f_div(f_mul(vq, vq), qq);
+    const v16 number = v_greater(v_set(0x7F800001u), quotient);
+    const v16 explained = v_maxi(v_and(quotient, number), v_set(0));
+    const int32_t best = v_reduce_maxi(explained);
+    if (!best) return s->unit;
+    const v16 less = v_greater(v_set((uint32_t)best), explained);
+    const int k = v_reduce_mini(v_maxi(v_load((const uint8_t *)lanes), v_and(less, v_set(16))));
+    const float t = s->vq[k] / s->qq[k];
+    return s->unit * (t < 0.5f ? 1.0f / s->factor[k] : t);
+}
+static float search_end(const struct pithi_search *s) {
+    const uint32_t dtype = s->set->scale_dtype;
+    if (dtype == PITHI_E8M0) return pithi_search_end(s);
+    const uint32_t u = pithi_bits(search_free(s));
+    return pithi_round_scale(dtype, pithi_float((u < PITHI_F32_INF ? u : PITHI_F32_MAX) ^ s->sign));
+}
+#else
 ALWAYS void correlate_16(const struct search *s, v16 v, v16 factor, struct correlation *c) {
     const v16 magic = v_set(0x4B400000u); /* 1.5 * 2^23 */
     v16 q = f_sub(f_add(f_mul(v, factor), magic), magic);
@@ -430,28 +494,48 @@ static float sum_integers(v16 x) {
     return (float)sum;
 }
 
-ALWAYS void correlate_as(uint32_t dtype, const struct search *s, const float *factor, float *vq,
-                         float *qq) {
-    const v16 zero = v_set(0);
-    const v16 f0 = v_spread(factor), f1 = v_spread(factor + 1), f2 = v_spread(factor + 2);
-    struct correlation c0 = {zero, zero}, c1 = c0, c2 = c0;
+enum { SOME_GROUPS = 1 };
+struct correlations {
+    struct pithi_search *search;
+};
+ALWAYS void put_sums(struct correlations *to, int k, const struct correlation *c) {
+    to->search->vq[k] = f_sum(c->vq);
+    to->search->qq[k] = sum_integers(c->qq);
+}
+static void sum_candidates(struct correlations *c) { (void)c; }
+static float search_end(const struct pithi_search *s) { return pithi_search_end(s); }
+#endif
+
+/* Sums candidates from the one on that these factors begin with. */
+ALWAYS void correlate_as(uint32_t dtype, const struct search *s, const float *factor, int first,
+                         struct correlations *to) {
+    const v16 zero = v_set(0), f0 = v_spread(factor), f1 = v_spread(factor + 1),
+              f2 = v_spread(factor + 2), f3 = TOGETHER > 3 ? v_spread(factor + 3) : zero,
+              f4 = TOGETHER > 3 ? v_spread(factor + 4) : zero;
+    struct correlation c0 = {zero, zero}, c1 = c0, c2 = c0, c3 = c0, c4 = c0;
     for (size_t i = s->first; i < s->end; i += 16) {
         const v16 v = f_mul(v_xor(load(dtype, s->batch->value, i), s->sign), s->reciprocal);
         correlate_16(s, v, f0, &c0);
         correlate_16(s, v, f1, &c1);
         correlate_16(s, v, f2, &c2);
+        if (TOGETHER > 3) correlate_16(s, v, f3, &c3);
+        if (TOGETHER > 3) correlate_16(s, v, f4, &c4);
     }
-    vq[0] = f_sum(c0.vq), qq[0] = sum_integers(c0.qq);
-    vq[1] = f_sum(c1.vq), qq[1] = sum_integers(c1.qq);
-    vq[2] = f_sum(c2.vq), qq[2] = sum_integers(c2.qq);
+    put_sums(to, first, &c0);
+    put_sums(to, first + 1, &c1);
+    put_sums(to, first + 2, &c2);
+    if (TOGETHER > 3) put_sums(to, first + 3, &c3);
+    if (TOGETHER > 3) put_sums(to, first + 4, &c4);
 }
 static __attribute__((noinline)) void correlate(const struct search *s, const float *factor,
-                                                float *vq, float *qq) {
+                                                int first, struct correlations *to) {
     const struct search copy = *s; /* a copy that no store can alias */
     if (s->dtype == PITH_F32)
-        correlate_as(PITH_F32, &copy, factor, vq, qq);
+        correlate_as(PITH_F32, &copy, factor, first, to);
+    else if (s->dtype == PITH_BF16)
+        correlate_as(PITH_BF16, &copy, factor, first, to);
     else
-        correlate_as(s->dtype, &copy, factor, vq, qq);
+        correlate_as(PITH_F16, &copy, factor, first, to);
 }
 
 /* Whether the largest value that is not negative has the bits m. */
@@ -461,32 +545,44 @@ static bool reached_above(const struct batch *b, uint32_t dtype, size_t i, size_
     return (uint32_t)v_reduce_maxi(most) == m;
 }
 
-/* Searches the scale of one group. b->scale[g] holds that of the largest value; groups are whole
- * vectors. */
-static void search_group(const struct pithi_group_setting *set, struct batch *b, uint32_t dtype,
-                         size_t g) {
-    struct pithi_search search = {.set = set, .scale = b->scale[g], .largest = b->largest[g]};
+/* Sums what the search of a group's scale follows from. b->scale[g] holds that of the largest
+ * value; groups are whole vectors. */
+static void search_group(const struct pithi_group_setting *set, const struct batch *b,
+                         uint32_t dtype, size_t g, struct pithi_search *search) {
     const size_t first = g << b->shift, group = (size_t)1 << b->shift;
     const size_t end = first + group < b->count ? first + group : b->count;
-    search.above = reached_above(b, dtype, first, end, search.largest);
-    pithi_search_begin(&search);
+    search->set = set;
+    search->scale = b->scale[g];
+    search->largest = b->largest[g];
+    search->above = reached_above(b, dtype, first, end, search->largest);
+    pithi_search_begin(search);
     const struct search s = {.batch = b,
                              .dtype = dtype,
                              .first = first,
                              .end = end,
-                             .sign = v_set(search.sign),
-                             .reciprocal = v_set(pithi_bits(search.reciprocal)),
-                             .least = v_set(pithi_bits((float)search.least)),
-                             .most = v_set(pithi_bits((float)search.most))};
-    for (int k = 0; k < search.candidates; k += TOGETHER)
-        correlate(&s, search.factor + k, search.vq + k, search.qq + k);
-    b->scale[g] = pithi_search_end(&search);
-    b->reciprocal[g] = 1.0f / b->scale[g];
+                             .sign = v_set(search->sign),
+                             .reciprocal = v_set(pithi_bits(search->reciprocal)),
+                             .least = v_set(pithi_bits((float)search->least)),
+                             .most = v_set(pithi_bits((float)search->most))};
+    struct correlations c;
+    c.search = search;
+    for (int k = 0; k < search->candidates; k += TOGETHER) correlate(&s, search->factor + k, k, &c);
+    sum_candidates(&c);
 }
 
 static void search_scales(const struct pithi_group_setting *s, struct batch *b, uint32_t dtype) {
-    for (size_t g = 0; g << b->shift < b->count; g++)
-        if (b->largest[g] >= TINY) search_group(s, b, dtype, g);
+    struct pithi_search search[SOME_GROUPS];
+    const size_t groups = (b->count + s->group - 1) >> b->shift;
+    for (size_t first = 0; first < groups; first += SOME_GROUPS) {
+        const size_t end = groups - first < SOME_GROUPS ? groups : first + SOME_GROUPS;
+        for (size_t g = first; g < end; g++)
+            if (b->largest[g] >= TINY) search_group(s, b, dtype, g, &search[g - first]);
+        for (size_t g = first; g < end; g++) {
+            if (b->largest[g] < TINY) continue;
+            b->scale[g] = search_end(&search[g - first]);
+            b->reciprocal[g] = 1.0f / b->scale[g];
+        }
+    }
 }
 
 /* ---- The search for the part of a range of least error ----------------------------------------*/
