@@ -212,9 +212,6 @@ static inline float f_sum(v16 x) {
 static inline v16 f_round(v16 a) {
     return I(_mm512_roundscale_ps(F(a), _MM_FROUND_TO_NEAREST_INT));
 }
-/* sum + x * x where both are integers and the result, below 2^24, is exact. */
-static inline v16 f_add_square(v16 sum, v16 x) { return I(_mm512_fmadd_ps(F(x), F(x), F(sum))); }
-
 /* The sums of 16 vectors' lanes, each formed as f_sum does: halves of two or four vectors side by
  * side are added. */
 #define SUMS(name, add)                                                                    \

@@ -9,7 +9,7 @@
  *   v_streams_codes(bits)  whether pack64 can write codes of so many bits by non-temporal stores
  *   OWN_SEARCH_SUMS        a macro, where 16 vectors are summed together (f_sums, v_sums),
  *                          registers have room for the sums of five candidates of a search, and
- *                          f_round and f_add_square are one instruction
+ *                          f_round is one instruction
  *   v_stream16(to, from)   16 bytes by non-temporal stores; v_stream16_fits(p): whether p allows it
  *   OWN_PACKING            a macro, where packing from other forms has an instruction of its own;
  *                          then also pack64_high, pack64_whole, rotate_runs, has_transposed and
@@ -427,7 +427,7 @@ struct correlation {
 ALWAYS void correlate_16(const struct search *s, v16 v, v16 factor, struct correlation *c) {
     const v16 q = f_max(f_min(f_round(f_mul(v, factor)), s->most), s->least);
     c->vq = f_add(c->vq, f_mul(v, q));
-    c->qq = f_add_square(c->qq, q); /* exact: at most 2^24 a lane */
+    c->qq = f_add(c->qq, f_mul(q, q));
 }
 
 /* Groups whose sums are formed before their scales are: where one's scale waits for its quotients
