@@ -49,7 +49,8 @@ static void there_and_back(unsigned width, unsigned low, size_t count) {
     CHECK(memcmp(back, words, count * width) == 0);
     if (used && 8 * width - low < 16) {
         escapes[random_word() % used] = (uint16_t)(1u << (8 * width - low));
-        CHECK(!pithi_top_join_c(&top, back, count, symbols, plane, again, (const uint8_t *)escapes));
+        CHECK(
+            !pithi_top_join_c(&top, back, count, symbols, plane, again, (const uint8_t *)escapes));
     }
     free(words), free(back), free(symbols), free(planes), free(bits), free(string), free(again);
     free(escapes);
