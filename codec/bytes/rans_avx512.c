@@ -47,7 +47,8 @@ struct bytes {
 
 static inline struct bytes bytes_of(const uint8_t *from, unsigned size) {
     struct bytes t;
-    for (unsigned k = 0; k < size / 64; k++) t.part[k] = load(from + 64 * k);
+    t.part[0] = load(from);
+    for (unsigned k = 1; k < size / 64; k++) t.part[k] = load(from + 64 * k);
     return t;
 }
 
@@ -458,7 +459,7 @@ static inline uint8_t *encode_row(const struct symbols *t, bool few, unsigned pa
         p[v] = _mm512_add_epi16(first[v],
                                 divide(&x->low[v], &x->high[v], f, inverse[0][v], inverse[1][v]));
     }
-    if (vectors < 2) p[1] = first[1] = p[0];
+    if (vectors == 1) p[1] = first[1] = p[0];
     for (unsigned v = 0; v < vectors; v += 2) slots_of(t, passed, p + v, first + v);
     for (unsigned v = 0; v < vectors; v++)
         x->low[v] = _mm512_or_si512(x->low[v], _mm512_and_si512(p[v], all(PITHI_RANS_SLOTS - 1)));

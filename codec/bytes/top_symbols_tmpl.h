@@ -5,7 +5,8 @@
  *   WORD      the word type: uint16_t, uint32_t or uint64_t
  *   NAME(x)   x with a suffix of the word type
  *   LANES     the words of a vector
- *   WHOLE     the most whole bytes below a top; the fewest are one less, tops having 16 bits at most
+ *   WHOLE     the most whole bytes below a top; since a top has 16 bits at most, the fewest are
+ *             one less
  * and, of vectors `vec` that the instruction set has, for these words:
  *   vec NAME(load)(const WORD *), void NAME(store)(WORD *, vec)
  *   vec NAME(all)(WORD)

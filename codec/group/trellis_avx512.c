@@ -18,8 +18,8 @@ enum { WIDE = 32, SEQUENCE = PITHI_TRELLIS_SEQUENCE, STATES = PITHI_TRELLIS_STAT
 enum { NEGATIVE = 0x100, CELL = 4 };
 
 /* For negative values these hold what the negated ones need, with subsets in their places. The
- * number of a level, and its code without the lowest bit, are found by cell and sign in bits 0 to 4,
- * the upper bit of the subset in bit 6 and the lower one in bit 5. */
+ * number of a level, and its code without the lowest bit, are found by cell and sign in bits 0 to
+ * 4, the upper bit of the subset in bit 6 and the lower one in bit 5. */
 struct tables {
     struct pithi_trellis plain;
     _Alignas(64) uint32_t levels[16]; /* a bit for each magnitude: whether it is a level */
@@ -371,9 +371,9 @@ static void encode_sequences(struct pithi_group_job *job, const struct tables *t
 
 /* ---- Decode -----------------------------------------------------------------------------------*/
 
-/* 64 codes are eight words of 64 bits with the three codes before each; the code of byte i of a word
- * begins in its bit 16 + i * bits. What a level's number is, is linear in a code's bits and in the
- * lowest ones of the three codes before it (trellis_value.h). */
+/* 64 codes are eight words of 64 bits with the three codes before each; the code of byte i of a
+ * word begins in its bit 16 + i * bits. What a level's number is, is linear in a code's bits and in
+ * the lowest ones of the three codes before it (trellis_value.h). */
 static void decoder_make(struct decoder *d, uint32_t bits) {
     struct pithi_trellis t;
     _Alignas(64) uint8_t gather[64], upper[64], lower[64];

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * The including file has the lanes, and defines before it includes this one:
- *   WIDE            how many sequences are coded together, one to a lane, which are those of as many
- *                   groups or of one
+ *   WIDE            how many sequences are coded together, one to a lane: those of as many groups,
+ *                   or of one
  *   struct tables   what belongs to a number of bits: with `plain`, the trellis
  *   struct paths    what belongs to sequences that are coded together
  *   struct decoder  what decoding needs

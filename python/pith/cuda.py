@@ -547,7 +547,9 @@ class DeviceStream:
         """
         torch, device = _torch(), self._plan.device
         listed = self._slots(slots)
-        lists = list(elements) if isinstance(elements, (list, tuple)) else [elements]
+        lists: list[Any] = [elements]
+        if isinstance(elements, (list, tuple)):
+            lists = list(elements)
         if len(lists) != len(listed):
             raise ArgumentError(f"elements: found {len(lists)} lists, expected {len(listed)}")
         for each in lists:

@@ -406,7 +406,7 @@ PITHI_LOCAL(pithi_channels_path_take, uint32_t row) {
             const uint32_t subset = (parity >> at & 1) << 1 | (word[2] >> at & 1);
             const float level = s->level[0][(word[0] >> at & high) << 1 | subset];
             const float x = level * pithi_float(t->kv.up[k]) + 0.0f;
-            const bool far = pithi_magnitude(t->kv.up[k]) >= PITHI_SCALE_LIMIT && k < piece.n;
+            const bool far = k < piece.n && pithi_magnitude(t->kv.up[k]) >= PITHI_SCALE_LIMIT;
             t->x[u][k] = far ? pithi_trellis_far(t->kv.up[k], x, &t->read.saturated) : x;
         }
     }
