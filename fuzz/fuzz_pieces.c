@@ -32,11 +32,11 @@ static struct pithi_entropy *coder_of(size_t n, int level) {
     return pithi_entropy_open(memory(bytes), bytes);
 }
 
-/* Reads n bytes of a piece; copies them to `out`. */
-static bool take(const uint8_t *bytes, size_t length, unsigned scalar, size_t n, uint8_t *out,
-                 size_t *left) {
+/* Reads n bytes of a piece, by a coder of a level that makes nothing; copies them to `out`. */
+static bool take(const uint8_t *bytes, size_t length, int level, unsigned scalar, size_t n,
+                 uint8_t *out, size_t *left) {
     void *const scratch = memory(pithi_piece_take_scratch(n));
-    struct pithi_entropy *const coder = coder_of(n, PITHI_ENTROPY_LEVEL_NONE);
+    struct pithi_entropy *const coder = coder_of(n, level);
     struct pithi_reader r = {bytes, length, scratch, coder, kernels(scalar)->rans_decode};
     uint8_t *const buffer = guard_new(n);
     const uint8_t *const piece = pithi_piece_take(&r, n, buffer);
@@ -48,11 +48,11 @@ static bool take(const uint8_t *bytes, size_t length, unsigned scalar, size_t n,
     return piece != NULL;
 }
 
-static void check_take(const uint8_t *bytes, size_t length, size_t n) {
+static void check_take(const uint8_t *bytes, size_t length, int level, size_t n) {
     uint8_t *const copy = guard_copy(bytes, length), *const out[2] = {guard_new(n), guard_new(n)};
     size_t left[2];
-    const bool good = take(copy, length, 0, n, out[0], &left[0]);
-    FUZZ_CHECK(take(copy, length, 1, n, out[1], &left[1]) == good);
+    const bool good = take(copy, length, level, 0, n, out[0], &left[0]);
+    FUZZ_CHECK(take(copy, length, level, 1, n, out[1], &left[1]) == good);
     FUZZ_CHECK(!good || (left[0] == left[1] && memcmp(out[0], out[1], n) == 0));
     guard_free(copy, length);
     for (int i = 0; i < 2; i++) guard_free(out[i], n);
@@ -78,7 +78,8 @@ static void check_put(const uint8_t *bytes, size_t n, int level, size_t cap) {
     if (length) {
         uint8_t *const back = guard_new(n);
         size_t left = 1;
-        FUZZ_CHECK(take(to[0], length, 0, n, back, &left) && left == 0);
+        const int reader = level == PITHI_ENTROPY_LEVEL_RANS ? level : PITHI_ENTROPY_LEVEL_NONE;
+        FUZZ_CHECK(take(to[0], length, reader, 0, n, back, &left) && left == 0);
         FUZZ_CHECK(memcmp(back, bytes, n) == 0);
         guard_free(back, n);
     }
@@ -89,10 +90,12 @@ static void check_put(const uint8_t *bytes, size_t n, int level, size_t cap) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct fuzz_source s = {data, size};
     const bool damaged = fuzz_u8(&s) & 1;
-    const int level = 1 + (int)fuzz_below(&s, 4);
+    const int drawn = 1 + (int)fuzz_below(&s, 5);
+    const int level = drawn <= PITHI_ENTROPY_LEVEL_SEARCH ? drawn : PITHI_ENTROPY_LEVEL_RANS;
+    const int reader = level < 0 ? level : PITHI_ENTROPY_LEVEL_NONE;
     const size_t n = 1 + fuzz_below(&s, MOST), short_of = fuzz_below(&s, 64);
     if (damaged)
-        check_take(s.bytes, s.length, n);
+        check_take(s.bytes, s.length, reader, n);
     else if (s.length && s.length <= MOST)
         check_put(s.bytes, s.length, level, s.length + 1 > short_of ? s.length + 1 - short_of : 0);
     return 0;
