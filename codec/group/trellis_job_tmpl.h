@@ -85,7 +85,8 @@ struct coded {
     v16 with_value, with_itself; /* sums */
 };
 
-/* Groups that are coded together: up to 16 of up to 256 values, or of as many sequences, or one. */
+/* Groups that are coded together: up to WIDE of up to 256 values, or of as many sequences, or
+ * one. */
 struct batch {
     struct coded group[WIDE];
     struct paths paths;
@@ -166,6 +167,7 @@ static void trellis_encode(struct pithi_group_job *job) {
     struct tables t;
     struct batch b;
     if (whole) tables_make(&t, s->bits);
+    if (n < UNIT) memset(&b.paths, 0, sizeof b.paths); /* rows of whole units are read */
     for (size_t g = 0, groups; g < whole; g += groups) {
         groups = whole - g < most ? whole - g : most;
         for (size_t k = 0; k < groups; k++)
