@@ -290,11 +290,13 @@ static pith_exempt *ranges_of(const struct subject *x, uint64_t shift, size_t *c
     return out;
 }
 
-/* Whether blocks are tiles of the shape, which is lost in a slot. */
-static bool in_tiles(const pith_info *info) {
+/* Whether blocks are tiles or rows of the shape, which is lost in a slot. */
+static bool by_shape(const pith_info *info) {
     pith_codec_info codec = {.size = sizeof codec};
     for (uint32_t i = 0; pith_codec_at(i, &codec) == PITH_OK; i++)
-        if (codec.id == info->codec) return info->ndim != 1 && codec.traits & PITH_TRAIT_BOUND;
+        if (codec.id == info->codec)
+            return info->ndim != 1 &&
+                   (codec.traits & PITH_TRAIT_BOUND || strcmp(codec.name, "kv") == 0);
     return false;
 }
 
@@ -302,7 +304,7 @@ static bool in_tiles(const pith_info *info) {
 static uint64_t into_slots(const struct subject *x, pith_layout *layout, uint64_t counts[2],
                            struct fuzz_source *s) {
     const uint64_t other = fuzz_below(s, 300), slot = fuzz_u8(s) & 1;
-    if (other == 0 || x->info.base_dtype || in_tiles(&x->info)) return 0;
+    if (other == 0 || x->info.base_dtype || by_shape(&x->info)) return 0;
     counts[slot] = x->count;
     counts[!slot] = other;
     layout->ndim = 1;
