@@ -206,9 +206,12 @@ PITHI_DEVICE uint8_t *pithi_item_stream(const struct pithi_gpu_item *it) {
 /* How the bytes of a header differ from the table's. */
 enum { PITHI_HEADER_SAME, PITHI_HEADER_FREE, PITHI_HEADER_OTHER }; /* FREE: where frames may */
 
-/* Of a frame whose header is whole, and of the plan's codec: whether its revision is known. */
+/* Of a frame whose header is whole: whether its flags are known, and if it is of the plan's codec,
+ * its revision. */
 PITHI_DEVICE int32_t pithi_header_revision(const struct pithi_device_plan *p, const uint8_t *head,
                                            const uint8_t *mine) {
+    const uint32_t known = PITHI_FLAG_WIDE | PITHI_FLAG_KEY | PITHI_FLAG_CHECKSUMS;
+    if (head[PITHI_AT_FLAGS] & ~known) return PITH_ERR_NEWER;
     if (head[PITHI_AT_CODEC] != mine[PITHI_AT_CODEC]) return PITH_OK;
     if (head[PITHI_AT_REVISION] > p->device.free_keys.revision) return PITH_ERR_NEWER;
     return head[PITHI_AT_REVISION] == 0 ? PITH_ERR_CORRUPT : PITH_OK;

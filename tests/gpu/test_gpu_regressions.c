@@ -125,6 +125,61 @@ static void test_revisions(void **state) {
         }
 }
 
+/* Flags that this library does not know were looked at behind the revision, and not as NEWER. */
+static void test_flags(void **state) {
+    (void)state;
+    static const char *const specs[] = {"raw", "wdiff", "kv", "topk:k=10", "eb:abs=0.001"};
+    for (size_t i = 0; i < 2 * sizeof specs / sizeof specs[0]; i++) {
+        struct rig r;
+        struct frame f;
+        context("%s, unknown flags", specs[i / 2]);
+        open_filled(&r, specs[i / 2], PITH_NONE, &f);
+        f.bytes[11] |= 0x40;
+        if (i % 2) f.bytes[6] = 0;
+        bad_seal(&f);
+        CHECK_STATUS(PITH_ERR_NEWER, rig_try(&r, f.bytes, f.length, 0));
+        close_filled(&r, &f);
+    }
+}
+
+/* The header of a frame with more dimensions than the plan was hashed beyond what a team had
+ * fetched of it, where a source makes it long: CHECKSUM of a frame without damage. */
+static void test_wide_header_with_a_source(void **state) {
+    (void)state;
+    static const char *const specs[] = {"eb:abs=0.001", "embed:mode=fast,abs=0.1", "topk:k=10"};
+    static const size_t lengths[] = {100, 105, 120, 136, 152, 153};
+    enum { EACH = sizeof lengths / sizeof lengths[0], SIDE = 4, COUNT = 1024 };
+    uint8_t source[160];
+    float value[COUNT];
+    memset(source, 'a', sizeof source);
+    gen_fill(GEN_NOISE, 1, PITH_F32, value, COUNT);
+    for (size_t i = 0; i < EACH * sizeof specs / sizeof specs[0]; i++) {
+        struct rig r;
+        struct stream s;
+        pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
+        pith_view view = pith_view_flat(value, PITH_F32, COUNT);
+        layout.source = source;
+        layout.source_bytes = lengths[i % EACH];
+        context("%s, five dimensions and a source of %zu", specs[i / EACH], lengths[i % EACH]);
+        CHECK(rig_open(&r, specs[i / EACH], &layout));
+        layout.ndim = view.ndim = 5;
+        for (unsigned d = 0; d < 5; d++) {
+            layout.shape[d] = view.shape[d] = SIDE;
+            view.stride[d] = 1 << 2 * (4 - d);
+        }
+        stream_open(&s, specs[i / EACH], &layout, NULL);
+        struct frame f = stream_encode(&s, &view, 0, false);
+        struct job j;
+        job_open(&j, &r, 1, 1, PITH_F32, 0);
+        job_set_frame(&j, f.bytes, f.length);
+        JOB_RUN(&j, pith_cuda_decode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
+        CHECK_STATUS(PITH_ERR_MISMATCH, job_status(&j, 0));
+        job_close(&j);
+        stream_close(&s);
+        close_filled(&r, &f);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_step_without_residual),
@@ -132,6 +187,8 @@ int main(void) {
         cmocka_unit_test(test_hash_not_declared),
         cmocka_unit_test(test_wide_header),
         cmocka_unit_test(test_revisions),
+        cmocka_unit_test(test_flags),
+        cmocka_unit_test(test_wide_header_with_a_source),
     };
     return cmocka_run_group_tests_name("gpu_regressions", tests, NULL, NULL);
 }

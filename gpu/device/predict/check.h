@@ -34,8 +34,9 @@ PITHI_PHASE(pithi_head_fetch, uint32_t tid) {
 PITHI_DEVICE int32_t pithi_head_judge(const struct pithi_device_plan *p,
                                       const struct pithi_gpu_shared *s, uint64_t length,
                                       struct pithi_gpu_item *it) {
-    const bool fetched = it->slot->form[0].header_bytes <= sizeof s->head[0] &&
-                         it->slot->form[1].header_bytes <= sizeof s->head[0];
+    /* A frame's own header may be wide where the plan's is not, and is hashed as it says. */
+    const bool fetched = it->slot->form[0].header_bytes <= PITHI_SHORT_HEADER &&
+                         it->slot->form[1].header_bytes <= PITHI_SHORT_HEADER;
     if (!fetched) return pithi_header_judge(p, length, it, it->frame, NULL);
     return pithi_header_judge(p, length, it, (const uint8_t *)s->head[0], s->differs[0]);
 }
