@@ -9,7 +9,8 @@
  * the same for all threads, but never at t.
  *
  * PITHI_RUN(phase, ...)   every thread, then a barrier; further arguments are the same for all
- * PITHI_STEP(phase, ...)  every thread, no barrier: the phase takes s as const
+ * PITHI_STEP(phase, ...)  every thread, no barrier: the phase takes s as const, or a barrier
+ *                         comes before another thread reads what it wrote
  * PITHI_WARP_*            exchanges among the 32 threads of a warp, of registers
  * PITHI_WARP_PICK(from, to, index, n, width)  to[i] := from of the thread of so many neighbours
  *                         whose number the low bits of index[i] are

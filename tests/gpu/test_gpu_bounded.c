@@ -128,6 +128,7 @@ static const struct {
     {"eb:abs=0.05", {2, 190, 211}},
     {"eb:rel=0.0001,block=whole", {3, 33, 35, 37}},
     {"eb:pwrel=0.01,zeros=signed", {4, 5, 9, 31, 33}},
+    {"eb:abs=0.05,block=1048576", {1, 620011}}, /* more parts than a warp has threads */
 };
 
 static void one_parted(size_t i, int kind, uint64_t number) {
