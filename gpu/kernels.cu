@@ -25,9 +25,9 @@ static constexpr int teams_of(int kernel) {
 /* Special kernels fit into the registers of three teams a processor, the number that hides the
  * latency of memory. General ones would not. */
 #ifdef PITHI_GPU_trellis
-static constexpr int special_teams = 4; /* these need few */
+[[maybe_unused]] static constexpr int special_teams = 4; /* these need few */
 #else
-static constexpr int special_teams = 3;
+[[maybe_unused]] static constexpr int special_teams = 3;
 #endif
 #define PITH_GPU_SPECIAL(family, body, from, to) \
     PITHI_IF_##family(KERNEL(body##_##from##_##to, true, special_teams))
