@@ -6,7 +6,7 @@
 
 /* Whole tiles and an end; and whole tiles only. */
 static const uint64_t counts[] = {40011, 20480};
-static const int kinds[] = {GEN_NOISE, GEN_BITS, GEN_HOLES};
+static const enum gen kinds[] = {GEN_NOISE, GEN_BITS, GEN_HOLES};
 enum { COUNTS = 2, KINDS = 3, STEPS = 2, RANKS = 3, BASE_STEP = 3 };
 
 static void check_encode(struct rig *r, struct job *j, struct frame *f) {
@@ -35,7 +35,7 @@ static void check_add(struct rig *r, const struct frame *f, uint32_t dtype) {
 }
 
 /* Frames without a base, there and back and added. */
-static void check_gradients(const char *spec, uint32_t dtype, uint64_t count, int kind,
+static void check_gradients(const char *spec, uint32_t dtype, uint64_t count, enum gen kind,
                             uint64_t number) {
     const pith_layout layout = flat_layout(dtype, PITH_NONE, count);
     struct rig r;
@@ -59,7 +59,7 @@ static void check_gradients(const char *spec, uint32_t dtype, uint64_t count, in
 }
 
 /* Differences from a base, which moves on both ends. */
-static void check_weights(uint32_t dtype, uint32_t base_dtype, uint64_t count, int kind,
+static void check_weights(uint32_t dtype, uint32_t base_dtype, uint64_t count, enum gen kind,
                           uint64_t number) {
     const char *const spec = "wdiff:round=stochastic";
     const pith_layout layout = flat_layout(dtype, base_dtype, count);
