@@ -6,9 +6,11 @@
 #ifdef __CUDACC__
 #define PITHI_INLINE static __host__ __device__ __forceinline__
 #define PITHI_UNROLL _Pragma("unroll")
+#define PITHI_ROLLED _Pragma("unroll 1")
 #else
 #define PITHI_INLINE static inline
 #define PITHI_UNROLL
+#define PITHI_ROLLED
 #endif
 
 #endif

@@ -278,13 +278,17 @@ PITHI_PHASE(pithi_trellis_wait, uint64_t tile) { (void)a, (void)s, (void)t, (voi
 
 /* ---- Segments --------------------------------------------------------------------------------*/
 
-/* What is in a tile, in words. */
-PITHI_DEVICE void pithi_trellis_enter(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
-                                      struct pithi_gpu_thread *t, struct pithi_team *team,
-                                      uint64_t segment, uint64_t tile) {
-    PITHI_RUN(pithi_trellis_look, segment, tile);
-    PITHI_RUN(pithi_trellis_put_words, segment, tile);
-}
+/* What is done with the values of a tile, by passes over a segment: of groups that lie in a tile all
+ * before paths is one, and all behind them another. The values are filled in one place, since that
+ * is most of what a compiler sees. */
+enum pithi_trellis_pass {
+    PITHI_TRELLIS_MEASURE,
+    PITHI_TRELLIS_SEEK,
+    PITHI_TRELLIS_WORDS,
+    PITHI_TRELLIS_CODES,
+    PITHI_TRELLIS_KEEP,
+    PITHI_TRELLIS_PASSES
+};
 
 PITHI_DEVICE void pithi_trellis_measure(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                         struct pithi_gpu_thread *t, struct pithi_team *team,
@@ -295,70 +299,90 @@ PITHI_DEVICE void pithi_trellis_measure(const struct pithi_gpu_call *a, struct p
     PITHI_RUN(pithi_trellis_publish, segment, tile);
 }
 
-/* Words and paths of a segment. */
-PITHI_DEVICE void pithi_trellis_find(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
-                                     struct pithi_gpu_thread *t, struct pithi_team *team, int of,
-                                     uint64_t segment, uint64_t end) {
+/* Part of a body: a tile before paths. */
+PITHI_DEVICE void pithi_trellis_enter(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                      struct pithi_gpu_thread *t, struct pithi_team *team, int pass,
+                                      uint64_t segment, uint64_t tile) {
     const uint32_t group = a->to.plan.device.set.group, log2 = pithi_trellis_log2(group);
+    const uint32_t first = (uint32_t)(tile - segment) >> log2;
     const bool longer = group > PITHI_TILE;
-    PITHI_RUN(pithi_trellis_clear, segment);
-    for (uint64_t tile = segment; tile < end; tile += PITHI_TILE) {
-        const uint32_t first = (uint32_t)(tile - segment) >> log2;
-        PITHI_ENCODE_FILL(of, tile, false);
+    if (pass == PITHI_TRELLIS_MEASURE) {
         pithi_trellis_measure(a, s, t, team, segment, tile);
-        if (longer) continue;
-        PITHI_RUN(pithi_trellis_scales, segment, first, first + (PITHI_TILE >> log2));
-        pithi_trellis_enter(a, s, t, team, segment, tile);
+        if (!longer) PITHI_RUN(pithi_trellis_scales, segment, first, first + (PITHI_TILE >> log2));
     }
-    if (longer) {
-        PITHI_RUN(pithi_trellis_scales, segment, 0, PITHI_TRELLIS_SEGMENT >> log2);
-        for (uint64_t tile = segment; tile < end; tile += PITHI_TILE) {
-            PITHI_ENCODE_FILL(of, tile, true);
-            PITHI_RUN(pithi_trellis_look, segment, tile);
-        }
-        for (uint64_t tile = segment; tile < end; tile += PITHI_TILE) {
-            PITHI_ENCODE_FILL(of, tile, true);
-            PITHI_RUN(pithi_trellis_put_words, segment, tile);
-        }
-    }
-    PITHI_RUN(pithi_trellis_paths, segment);
+    if (!longer || pass == PITHI_TRELLIS_SEEK) PITHI_RUN(pithi_trellis_look, segment, tile);
+    if (!longer || pass == PITHI_TRELLIS_WORDS) PITHI_RUN(pithi_trellis_put_words, segment, tile);
 }
 
-PITHI_DEVICE void pithi_trellis_encode_segment(const struct pithi_gpu_call *a,
-                                               struct pithi_gpu_shared *s,
-                                               struct pithi_gpu_thread *t, struct pithi_team *team,
-                                               int of, uint64_t segment, uint64_t end) {
+/* A tile behind them. */
+PITHI_DEVICE void pithi_trellis_leave(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                      struct pithi_gpu_thread *t, struct pithi_team *team, int pass,
+                                      uint64_t segment, uint64_t tile, uint64_t end) {
     const uint32_t group = a->to.plan.device.set.group;
     const bool longer = group > PITHI_TILE;
     const bool keeps = a->to.plan.base_dtype != PITH_NONE || a->to.plan.device.decay;
-    PITHI_STEP(pithi_tile_whole, false);
-    pithi_trellis_find(a, s, t, team, of, segment, end);
-    for (uint64_t tile = segment; tile < end; tile += PITHI_TILE) {
-        const uint64_t next = tile + PITHI_TILE;
+    const uint64_t next = tile + PITHI_TILE;
+    PITHI_RUN(pithi_trellis_put_codes, segment, tile);
+    if (pass == PITHI_TRELLIS_CODES) {
         const bool more = longer && ((tile - segment) & (group - 1));
         const bool last = !longer || next >= end || !((next - segment) & (group - 1));
-        PITHI_ENCODE_FILL(of, tile, true);
-        PITHI_RUN(pithi_trellis_put_codes, segment, tile);
         pithi_trellis_fit(a, s, t, team, segment, tile, more, last);
         PITHI_RUN(pithi_trellis_wait, tile);
-        if (keeps && !longer) PITHI_RUN(pithi_trellis_update, segment, tile);
     }
-    for (uint64_t tile = segment; keeps && longer && tile < end; tile += PITHI_TILE) {
-        PITHI_ENCODE_FILL(of, tile, true);
-        PITHI_RUN(pithi_trellis_put_codes, segment, tile);
+    if (keeps && (!longer || pass == PITHI_TRELLIS_KEEP))
         PITHI_RUN(pithi_trellis_update, segment, tile);
+}
+
+/* The passes over a segment. plain: codes are not of a trellis, as encode.h makes them, but with the
+ * values filled in here. */
+PITHI_DEVICE void pithi_trellis_encode_segment(const struct pithi_gpu_call *a,
+                                               struct pithi_gpu_shared *s,
+                                               struct pithi_gpu_thread *t, struct pithi_team *team,
+                                               int of, bool plain, uint64_t segment, uint64_t end) {
+    const uint32_t group = a->to.plan.device.set.group, log2 = pithi_trellis_log2(group);
+    const bool longer = group > PITHI_TILE;
+    const bool keeps = a->to.plan.base_dtype != PITH_NONE || a->to.plan.device.decay;
+    PITHI_STEP(pithi_tile_whole, false);
+    if (!plain) PITHI_RUN(pithi_trellis_clear, segment);
+    PITHI_ROLLED for (int pass = 0; pass < PITHI_TRELLIS_PASSES; pass++) {
+        const bool always = pass == PITHI_TRELLIS_MEASURE || pass == PITHI_TRELLIS_CODES;
+        if (!always && (plain || !longer)) continue;
+        if (pass == PITHI_TRELLIS_KEEP && !keeps) continue;
+        if (pass == PITHI_TRELLIS_SEEK)
+            PITHI_RUN(pithi_trellis_scales, segment, 0, PITHI_TRELLIS_SEGMENT >> log2);
+        if (pass == PITHI_TRELLIS_CODES && plain)
+            PITHI_ENCODE_SCALES(segment);
+        else if (pass == PITHI_TRELLIS_CODES)
+            PITHI_RUN(pithi_trellis_paths, segment);
+        PITHI_ROLLED for (uint64_t tile = segment; tile < end; tile += PITHI_TILE) {
+            if (!plain || longer || pass == PITHI_TRELLIS_MEASURE)
+                PITHI_ENCODE_FILL(of, tile, pass > 0);
+            if (plain && pass == PITHI_TRELLIS_MEASURE)
+                PITHI_ENCODE_MEASURE(segment, tile);
+            else if (plain)
+                PITHI_RUN(pithi_encode_codes, segment, tile);
+            else if (pass < PITHI_TRELLIS_CODES)
+                pithi_trellis_enter(a, s, t, team, pass, segment, tile);
+            else
+                pithi_trellis_leave(a, s, t, team, pass, segment, tile, end);
+        }
     }
 }
 
 PITHI_DEVICE void pithi_trellis_groups(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                        struct pithi_gpu_thread *t, struct pithi_team *team,
                                        int of) {
-    const uint32_t size = pithi_trellis_segment(&a->to.plan.device.set);
-    PITHI_RUN(pithi_trellis_levels, &a->to, 1);
-    PITHI_RUN(pithi_trellis_open, &a->to);
+    const struct pithi_group_setting *const set = &a->to.plan.device.set;
+    const bool plain = of == PITHI_OF_FRAMES && set->codebook != PITHI_CODEBOOK_TRELLIS;
+    const uint32_t most = set->group > PITHI_TILE ? set->group : (uint32_t)PITHI_TILE;
+    const uint32_t size = plain ? most : pithi_trellis_segment(set);
+    if (!plain) {
+        PITHI_RUN(pithi_trellis_levels, &a->to, 1);
+        PITHI_RUN(pithi_trellis_open, &a->to);
+    }
     for (uint64_t at = s->to.begin; at < s->to.end; at += size) {
         const uint64_t end = s->to.end - at < size ? s->to.end : at + size;
-        pithi_trellis_encode_segment(a, s, t, team, of, at, end);
+        pithi_trellis_encode_segment(a, s, t, team, of, plain, at, end);
     }
 }
 
@@ -395,10 +419,7 @@ PITHI_BODY(pithi_trellis_recode) {
         return;
     }
     PITHI_RUN(pithi_trellis_levels, &a->from, 0);
-    if (a->to.plan.device.set.codebook)
-        pithi_trellis_groups(a, s, t, team, PITHI_OF_FRAMES);
-    else
-        pithi_encode_groups(a, s, t, team, PITHI_OF_FRAMES);
+    pithi_trellis_groups(a, s, t, team, PITHI_OF_FRAMES);
     PITHI_RUN(pithi_encode_padding, (uint64_t)1 << a->to.plan.block_log2);
     pithi_pair_close(a, s, t, team, number);
 }
