@@ -138,6 +138,52 @@ static void test_full(void **state) {
             one_trip(full[number / 2 % 4], rows[i], number % 5 ? GEN_COUNT : GEN_HOLES, number);
 }
 
+/* Pages that add to a base which nobody reads elsewhere: there is no tensor. */
+static void one_base(const char *spec, const uint64_t shape[5], uint32_t dtype, uint64_t number) {
+    pith_layout layout = shape_layout(shape, dtype, 0);
+    layout.base_dtype = dtype;
+    struct rig r;
+    struct job j;
+    struct stream sender;
+    context("%s %s from %s, shape of %llu, number %llu", spec, pith_dtype_name(dtype),
+            pith_dtype_name(dtype), (unsigned long long)shape[0], (unsigned long long)number);
+    device_order((int)(number % (uint64_t)device_orders()));
+    CHECK(rig_open(&r, spec, &layout));
+    const size_t bytes = (size_t)r.count * pith_dtype_bytes(dtype);
+    uint8_t *const base = allocate(bytes), *const value = allocate(bytes);
+    gen_fill(GEN_NOISE, 7 + number, dtype, base, r.count);
+    gen_fill(number % 3 ? GEN_NOISE : GEN_HOLES, 8 + number, dtype, value, r.count);
+    const pith_view from = pith_view_flat(base, dtype, r.count),
+                    view = pith_view_flat(value, dtype, r.count);
+    rig_set_base(&r, base, dtype, 3);
+    stream_open_end(&sender, &r.cpu, NULL);
+    CHECK_OK(pith_stream_set_base(sender.work, sender.stream, &from, 3));
+    struct frame f = stream_encode(&sender, &view, 0, false);
+    CHECK_OK(decode_one(r.cpu.work, r.cpu.stream, 0, f.bytes, f.length, &view, 0));
+    job_open(&j, &r, 1, 1, dtype, 0);
+    job_set_frame(&j, f.bytes, f.length);
+    j.items.tensor = NULL;
+    JOB_RUN(&j, pith_cuda_decode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
+    CHECK_OK(job_status(&j, 0));
+    rig_check_stream(&r);
+    CHECK(all_bytes(j.tensor.host, j.tensor.bytes, UNTOUCHED));
+    free(f.bytes);
+    free(base);
+    free(value);
+    job_close(&j);
+    stream_close(&sender);
+    rig_close(&r);
+}
+
+static void test_base(void **state) {
+    (void)state;
+    static const uint64_t rows[][5] = {{3, 150, 2, 128}, {4, 2, 70, 4, 64}, {3, 33, 3, 5}};
+    for (uint64_t number = 0; number < 12; number++)
+        for (size_t i = 0; i < 3; i++)
+            one_base(number % 2 ? "kv:page=64" : "kv:page=32,group=64,scale_dtype=bf16", rows[i],
+                     trip_reals[number / 2 % 3], number);
+}
+
 static void test_rotated(void **state) {
     (void)state;
     uint64_t number = 0;
@@ -252,7 +298,7 @@ int main(void) {
         cmocka_unit_test(test_rotated),  cmocka_unit_test(test_slots),
         cmocka_unit_test(test_space),    cmocka_unit_test(test_refused),
         cmocka_unit_test(test_searched), cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_full),
+        cmocka_unit_test(test_full),     cmocka_unit_test(test_base),
     };
     return cmocka_run_group_tests_name("gpu_kv", tests, NULL, NULL);
 }

@@ -269,7 +269,7 @@ PITHI_LOCAL(pithi_wide_give, uint32_t tile) {
             PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) bits[k] = pithi_bits(t->x[u][k]);
             pithi_unit_stored(a->from.items.dtype, bits, raw);
         }
-        pithi_wide_put(pithi_full_values(g, t, tile, u), raw);
+        if (g->values) pithi_wide_put(pithi_full_values(g, t, tile, u), raw);
     }
 }
 

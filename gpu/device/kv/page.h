@@ -67,6 +67,12 @@ PITHI_DEVICE void pithi_page_share(const struct pithi_device_plan *p, struct pit
     }
 }
 
+/* Whether pages are added to a base. Kernels that know of plans without one leave that out. */
+PITHI_DEVICE bool pithi_page_based(const struct pithi_device_plan *p,
+                                   const struct pithi_gpu_page *g) {
+    return p->base_dtype != PITH_NONE && g->base;
+}
+
 /* Whether what groups are made of is f32 whatever the values: of rotated heads, or what values add
  * to a base. Full tiles of such groups are those of full_wide.h. */
 PITHI_DEVICE bool pithi_full_wide(const struct pithi_device_plan *p) {
@@ -96,9 +102,9 @@ PITHI_DEVICE void pithi_full_find(const struct pithi_device_plan *p, uint32_t dt
                                   struct pithi_gpu_page *g) {
     const bool channel = p->device.pages.channel;
     g->full = g->fulls = 0;
-    if (!pithi_full_plan(p, dtype) || !g->values || g->dim % PITHI_UNIT ||
-        !pithi_is_aligned(g->bytes, 16) || !pithi_is_aligned(g->values + 2 * g->at, 16))
+    if (!pithi_full_plan(p, dtype) || g->dim % PITHI_UNIT || !pithi_is_aligned(g->bytes, 16))
         return;
+    if (g->values ? !pithi_is_aligned(g->values + 2 * g->at, 16) : !pithi_page_based(p, g)) return;
     if (p->base_dtype != PITH_NONE && (!g->base || !pithi_is_aligned(g->base, 16))) return;
     if (!channel && g->plain && g->lanes >= 4) pithi_full_rows(g, PITHI_TILE, 1);
     if (channel && g->lanes == PITHI_WARP && g->heads * g->dim == g->chunks * PITHI_TEAM &&
@@ -182,12 +188,6 @@ PITHI_DEVICE void pithi_page_find(const struct pithi_gpu_call *a, const struct p
     g->whole = g->length;
     it->begin = g->first + (g->lo & ~(PITHI_UNIT - 1u));
     it->end = g->first + g->hi;
-}
-
-/* Whether pages are added to a base. Kernels that know of plans without one leave that out. */
-PITHI_DEVICE bool pithi_page_based(const struct pithi_device_plan *p,
-                                   const struct pithi_gpu_page *g) {
-    return p->base_dtype != PITH_NONE && g->base;
 }
 
 /* ---- Units -----------------------------------------------------------------------------------*/
