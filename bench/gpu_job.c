@@ -551,18 +551,14 @@ static pith_cuda_items items_of(const struct gpu_job *j, const struct set *s, ui
                              .tensor = s->tensor,
                              .frame = s->frames + at * j->from.stride,
                              .frame_stride = j->from.stride,
-                             .capacity = j->frame_bytes,
+                             .capacity = j->from.frame_bytes,
                              .status = s->status,
                              .workspace = j->from.sizes.workspace_bytes ? s->workspace : NULL,
                              .workspace_bytes = frames * j->from.sizes.workspace_bytes};
-    if (s->lengths) {
-        items.lengths = s->lengths;
-        items.capacity = j->from.frame_bytes;
-    }
+    if (s->lengths) items.lengths = s->lengths;
     if (j->encodes) {
         items.tensor = s->values[(step + 1) & 1];
         items.frame = s->made;
-        items.capacity = j->from.frame_bytes;
     } else if (j->row->what == GPU_DECODE && j->based) {
         items.tensor = NULL; /* the base moves on where it lies */
     }

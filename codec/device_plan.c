@@ -55,6 +55,7 @@ static void write_mask(const struct pithi_frame *f, uint64_t fixed, uint8_t *mas
     uint8_t *const stream = mask + fixed + PITHI_SECTION_HEAD;
     if (f->has_stream) memset(stream, 0, PITHI_STREAM_FLAGS);
     if (f->has_stream && !f->has_base_hash) memset(stream + PITHI_STREAM_BASE, 0xFF, 8);
+    if (!f->payload.fixed) memset(mask + PITHI_AT_PAYLOAD, 0, sizeof f->payload_bytes);
     const struct pithi_whole *const whole = f->params.codec->whole;
     if (whole) {
         memset(mask + PITHI_AT_PAYLOAD, 0, sizeof f->payload_bytes);

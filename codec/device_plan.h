@@ -68,6 +68,7 @@ struct pithi_device {
     uint32_t decay;               /* error feedback: 0 none, 1 full, 1 + thousandths */
     bool base_hash;               /* frames carry the hash of their base */
     bool domain;                  /* sums are formed before the rotation is undone */
+    bool coded;                   /* codes are coded codes, and blocks of variable length */
     bool antithetic;
 };
 

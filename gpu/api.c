@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "coded.h"
 #include "device/special.h"
 #include "kv.h"
 #include "plan.h"
@@ -182,11 +183,12 @@ pith_status pithi_cuda_clear(const pith_cuda_plan *c, void *p, uint64_t bytes, v
 
 /* Whether a launch must look at frames as a whole before another may write. */
 static bool needs_check(const pith_cuda_plan *c) {
-    return c->table.checksums || c->table.longest_header > PITHI_SHORT_HEADER;
+    return c->table.checksums || c->table.longest_header > PITHI_SHORT_HEADER ||
+           pithi_cuda_is_coded(c);
 }
 
 /* Launches the checks of headers, checksums and, where `hash_base` is set, base hashes. Every frame
- * has its own teams. */
+ * has its own teams. Behind it frames of coded codes are as those of fixed rate. */
 static pith_status check_first(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                const pith_cuda_items *items, void *cuda_stream, pith_error *error) {
     if (items->count > UINT64_MAX / sizeof(struct pithi_gpu_work) / a->per_item)
@@ -201,8 +203,11 @@ static pith_status check_first(const pith_cuda_plan *c, struct pithi_gpu_call *a
     a->work = items->workspace;
     const pith_status cleared = pithi_cuda_clear(c, items->workspace, bytes, cuda_stream, error);
     if (cleared != PITH_OK) return cleared;
-    return pithi_cuda_launch(c, pithi_cuda_is_paged(c) ? PITHI_GPU_paged_check : PITHI_GPU_check, a,
-                             frames, cuda_stream, error);
+    const pith_status checked =
+        pithi_cuda_launch(c, pithi_cuda_is_paged(c) ? PITHI_GPU_paged_check : PITHI_GPU_check, a,
+                          frames, cuda_stream, error);
+    if (checked != PITH_OK || !pithi_cuda_is_coded(c)) return checked;
+    return pithi_cuda_coded_read(c, a, items, cuda_stream, error);
 }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
@@ -252,6 +257,8 @@ pith_status pith_cuda_encode(const pith_cuda_plan *c, pith_cuda_stream *stream,
         return pithi_cuda_bounded_encode(c, &a, &items, cuda_stream, error);
     if (pithi_cuda_is_sparse(c)) return pithi_cuda_sparse_encode(c, &a, &items, cuda_stream, error);
     pithi_cuda_divide(&a, c, items.count, c->table.most);
+    if (pithi_cuda_is_coded(c) && !key)
+        return pithi_cuda_coded_encode(c, encoder(c, key), &a, &items, cuda_stream, error);
     return pithi_cuda_launch(c, encoder(c, key), &a, items.count, cuda_stream, error);
 }
 
@@ -377,6 +384,9 @@ static pith_status open_made(const pith_cuda_plan *c, const pith_cuda_stream *st
     if (status == PITH_OK) status = check_frames(made, error);
     if (status == PITH_OK) status = check_once(pithi_encode_depends(&out->table), made, error);
     if (status != PITH_OK) return status;
+    if (pithi_cuda_is_coded(out))
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED,
+                          "sums are not recoded to coded codes on a device: reduce, then encode");
     if (pithi_cuda_has_base(&out->table) || out->table.dtype != PITH_F32 ||
         pithi_cuda_is_bounded(out) || pithi_cuda_is_paged(out) || pithi_cuda_is_sparse(out))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED,

@@ -8,6 +8,7 @@
 /* The kernels are compiled a family at a time (kernels.cu). NULL: not one of the family. */
 #define FAMILIES(X) \
     X(common)       \
+    X(bytes)        \
     X(predict) X(sparse) X(group_encode) X(group_decode) X(trellis) X(kv_encode) X(kv_decode)
 #define DECLARE(family) \
     extern "C" const void *pithi_gpu_kernel_##family(enum pithi_gpu_kernel number);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coded.h"
 #include "common/pad.h"
 #include "device/predict/workspace.h"
 
@@ -66,6 +67,7 @@ static uint64_t workspace_bytes(const struct pithi_device_plan *t) {
     if (t->device.kind == PITHI_DEVICE_bounded || t->device.kind == PITHI_DEVICE_rows ||
         t->device.kind == PITHI_DEVICE_sets)
         return PITHI_MARK_BYTES + pithi_workspace_bytes(t);
+    if (t->device.coded) return pithi_cuda_coded_bytes(t);
     const bool checks =
         t->checksums || t->longest_header > PITHI_SHORT_HEADER || t->device.base_hash;
     return checks ? sizeof(struct pithi_gpu_work) : 0;

@@ -19,6 +19,7 @@
 #define PITHI_GPU_trellis
 #define PITHI_GPU_predict
 #define PITHI_GPU_sparse
+#define PITHI_GPU_bytes
 #define PITHI_GPU_kv_encode
 #define PITHI_GPU_kv_decode
 #include "device/bodies.h"

@@ -4,14 +4,11 @@
 
 #include <string.h>
 
+#include "bytes/rans_table.h"
 #include "common/endian.h"
-#include "common/log2.h"
 
-enum { SLOTS = PITHI_RANS_SLOTS, LOG2_SLOTS = PITHI_RANS_LOG2_SLOTS, SYMBOLS = 256 };
+enum { SLOTS = PITHI_RANS_SLOTS, LOG2_SLOTS = PITHI_RANS_LOG2_SLOTS, SYMBOLS = PITHI_RANS_SYMBOLS };
 enum { LOG2_BUCKETS_LEAST = 5 };
-/* Bytes before the table of frequencies: the number of states and the precision, the first symbol,
- * the last. */
-enum { HEAD = 3 };
 
 /* ---- Slots -----------------------------------------------------------------------------------*/
 
@@ -182,45 +179,20 @@ static void count(uint32_t table[PITHI_RANS_TABLES][SYMBOLS], const uint8_t *src
         for (unsigned s = 0; s < SYMBOLS; s++) table[0][s] += table[k][s];
 }
 
-/* ---- Table of frequencies --------------------------------------------------------------------
- * A bit string, least significant bit first: for each symbol from the first to the last the bit
- * length of its frequency, told from the one before, and as many bits below its highest as the
- * precision says. Bits of a frequency below these are 0, but for one symbol that has what is left
- * of the slots: `rest`. */
-
-enum { LENGTH_BEFORE = 0, LENGTH_REST = 15, PRECISION_ALL = 11 };
-
-static unsigned kept_bits(unsigned length, unsigned precision) {
-    return length > precision + 1 ? precision : length ? length - 1 : 0;
-}
-
-/* Returns the number of slots of a symbol: rounded, of at most 1 + precision significant bits, and
- * at least 1 of what occurs. */
-static unsigned rounded(uint64_t counted, size_t n, unsigned precision) {
-    const uint32_t exact = (uint32_t)((counted * SLOTS + n / 2) / n);
-    const unsigned length = pithi_bit_length(exact);
-    if (length <= precision + 1) return exact + (exact == 0 && counted);
-    const unsigned dropped = length - 1 - precision;
-    return (exact + (1u << (dropped - 1))) >> dropped << dropped;
-}
-
-/* What of a frequency table follows from the counts; the most frequent symbol gets the rest. */
-struct rounding {
-    unsigned kinds, rest, precision;
-};
-
-/* Rounds all counts with this precision. False where what the most frequent symbol gets differs
- * from its share by more than 1/16 of that. */
-static bool round_counts(struct rounding *r, const uint32_t counts[SYMBOLS], size_t n,
+/* Rounds all counts with this precision. False where the most frequent symbol gets too much or too
+ * little. */
+static bool round_counts(struct pithi_rans_rounding *r, const uint32_t counts[SYMBOLS], size_t n,
                          uint16_t frequency[SYMBOLS]) {
     int left = SLOTS;
     for (unsigned s = 0; s < SYMBOLS; s++) {
-        frequency[s] = counts[s] ? (uint16_t)rounded(counts[s], n, r->precision) : 0;
+        frequency[s] = counts[s] ? (uint16_t)pithi_rans_rounded(pithi_rans_exact(counts[s], n),
+                                                                true, r->precision)
+                                 : 0;
         if (s != r->rest) left -= frequency[s];
     }
     const int share = (int)((uint64_t)counts[r->rest] * SLOTS / n);
     frequency[r->rest] = (uint16_t)(left > 0 ? left : 1);
-    return left > 0 && left <= share + share / 16 + 1 && left >= share - share / 16 - 1;
+    return pithi_rans_fair(left, share);
 }
 
 /* Takes what is too much from the most frequent symbols, when rare ones have got more than their
@@ -239,143 +211,35 @@ static void take_back(uint16_t frequency[SYMBOLS]) {
     }
 }
 
-/* Chooses frequencies for counts of n symbols. Few symbols do not pay for a fine table. */
-static struct rounding frequencies_of(const uint32_t counts[SYMBOLS], size_t n,
-                                      uint16_t frequency[SYMBOLS]) {
-    struct rounding r = {.precision = n < 1 << 12 ? 1 : n < 1 << 15 ? 2 : 3};
+/* Chooses frequencies for counts of n symbols. */
+static struct pithi_rans_rounding frequencies_of(const uint32_t counts[SYMBOLS], size_t n,
+                                                 uint16_t frequency[SYMBOLS]) {
+    struct pithi_rans_rounding r = {.precision = pithi_rans_precision(n)};
     for (unsigned s = 0; s < SYMBOLS; s++) {
         r.kinds += counts[s] > 0;
         if (counts[s] > counts[r.rest]) r.rest = s;
     }
     if (r.kinds < 2) return r;
-    for (const unsigned end = r.precision + 3; r.precision < end; r.precision++)
+    for (const unsigned end = r.precision + PITHI_RANS_PRECISIONS; r.precision < end; r.precision++)
         if (round_counts(&r, counts, n, frequency)) return r;
-    r.precision = PRECISION_ALL;
+    r.precision = PITHI_RANS_PRECISION_ALL;
     if (!round_counts(&r, counts, n, frequency)) take_back(frequency);
     return r;
 }
 
-struct bits {
-    uint8_t *at;
-    uint32_t held;
-    unsigned count;
-};
-
-static void put_bits(struct bits *b, uint32_t value, unsigned count) {
-    b->held |= value << b->count;
-    for (b->count += count; b->count >= 8; b->count -= 8, b->held >>= 8)
-        *b->at++ = (uint8_t)b->held;
-}
-
-static unsigned first_of(const uint16_t *frequency) {
-    unsigned s = 0;
-    while (!frequency[s]) s++;
-    return s;
-}
-
-static unsigned last_of(const uint16_t *frequency) {
-    unsigned s = SYMBOLS - 1;
-    while (!frequency[s]) s--;
-    return s;
-}
-
-/* Writes the table; returns what follows it. */
-static uint8_t *put_table(uint8_t *at, const struct rounding *r, const uint16_t *frequency) {
-    struct bits b = {.at = at};
-    unsigned before = LENGTH_BEFORE;
-    for (unsigned s = first_of(frequency), last = last_of(frequency); s <= last; s++) {
-        if (s == r->rest) {
-            put_bits(&b, 3 | LENGTH_REST << 2, 6);
-            continue;
-        }
-        const unsigned f = frequency[s], length = pithi_bit_length(f);
-        if (length == before)
-            put_bits(&b, 0, 1);
-        else if (length + 1 == before || length == before + 1)
-            put_bits(&b, 1 | (length > before ? 4u : 0u), 3);
-        else
-            put_bits(&b, 3 | length << 2, 6);
-        before = length;
-        const unsigned kept = kept_bits(length, r->precision);
-        if (kept) put_bits(&b, f >> (length - 1 - kept) & ((1u << kept) - 1), kept);
-    }
-    if (b.count) *b.at++ = (uint8_t)b.held;
-    return b.at;
-}
-
-struct bit_reader {
-    const uint8_t *at, *end;
-    uint32_t held;
-    unsigned count;
-    bool short_of;
-};
-
-static uint32_t take_bits(struct bit_reader *b, unsigned count) {
-    for (; b->count < count; b->count += 8) {
-        if (b->at == b->end)
-            b->short_of = true;
-        else
-            b->held |= (uint32_t)*b->at++ << b->count;
-    }
-    const uint32_t value = b->held & ((1u << count) - 1);
-    b->held >>= count;
-    b->count -= count;
-    return value;
-}
-
-static unsigned take_length(struct bit_reader *b, unsigned before) {
-    if (!take_bits(b, 1)) return before;
-    if (take_bits(b, 1)) return take_bits(b, 4);
-    return take_bits(b, 1) ? before + 1 : before - 1;
-}
-
-/* Reads a table and returns what follows it; NULL when it is damaged. */
-static const uint8_t *take_table(const uint8_t *at, const uint8_t *end, unsigned precision,
-                                 unsigned first, unsigned last, uint16_t frequency[SYMBOLS]) {
-    struct bit_reader b = {.at = at, .end = end};
-    unsigned before = LENGTH_BEFORE, sum = 0, rest = SYMBOLS;
-    if (first >= last || precision > PRECISION_ALL) return NULL;
-    memset(frequency, 0, SYMBOLS * sizeof *frequency);
-    for (unsigned s = first; s <= last; s++) {
-        const unsigned length = take_length(&b, before);
-        if (length == LENGTH_REST) {
-            if (rest < SYMBOLS) return NULL;
-            rest = s;
-            continue;
-        }
-        if (length > LOG2_SLOTS) return NULL;
-        before = length;
-        if (!length) continue;
-        const unsigned kept = kept_bits(length, precision);
-        frequency[s] = (uint16_t)((1u << kept | take_bits(&b, kept)) << (length - 1 - kept));
-        sum += frequency[s];
-    }
-    if (b.short_of || b.held || rest == SYMBOLS || sum >= SLOTS || !sum) return NULL;
-    frequency[rest] = (uint16_t)(SLOTS - sum);
-    return frequency[first] && frequency[last] ? b.at : NULL;
-}
-
 /* ---- Strings ---------------------------------------------------------------------------------*/
-
-/* More states are faster, and each takes three bytes more than what it carries: at most one in a
- * hundred of a string. Vectors are for 8 and more. */
-static unsigned log2_states(size_t n) {
-    return n >= 1 << 16 ? 6 : n >= 1 << 14 ? 5 : n >= 1 << 13 ? 3 : 1;
-}
 
 size_t pithi_rans_plan(struct pithi_rans *m, const uint8_t *src, size_t n) {
     count(m->count, src, n);
-    const struct rounding r = frequencies_of(m->count[0], n, m->frequency);
+    const struct pithi_rans_rounding r = frequencies_of(m->count[0], n, m->frequency);
     if (r.kinds < 2) return SIZE_MAX;
     uint64_t bits = 0; /* in 1/256 */
     for (unsigned s = 0; s < SYMBOLS; s++)
         if (m->frequency[s])
             bits += m->count[0][s] * (uint64_t)(256 * LOG2_SLOTS - pithi_log2_256(m->frequency[s]));
-    m->log2_states = log2_states(n);
-    m->table[0] = (uint8_t)(m->log2_states | r.precision << 4);
-    m->table[1] = (uint8_t)first_of(m->frequency);
-    m->table[2] = (uint8_t)last_of(m->frequency);
-    m->table_bytes = (size_t)(put_table(m->table + HEAD, &r, m->frequency) - m->table);
+    m->log2_states = pithi_rans_log2_states(n);
+    m->table_bytes =
+        (size_t)(pithi_rans_put_table(m->table, &r, m->log2_states, m->frequency) - m->table);
     return m->table_bytes + ((size_t)4 << m->log2_states) + (size_t)(bits >> 11);
 }
 
@@ -398,11 +262,11 @@ size_t pithi_rans_pack(struct pithi_rans *m, pithi_rans_encode_fn *encode, const
 bool pithi_rans_unpack(struct pithi_rans *m, pithi_rans_decode_fn *decode, const uint8_t *src,
                        size_t length, uint8_t *dst, size_t n) {
     const uint8_t *const end = src + length;
-    if (length < HEAD) return false;
+    if (length < PITHI_RANS_HEAD) return false;
     const unsigned k = src[0] & 15;
     const size_t states = (size_t)1 << k;
     if (k > PITHI_RANS_LOG2_STATES_MOST) return false;
-    const uint8_t *at = take_table(src + HEAD, end, src[0] >> 4, src[1], src[2], m->frequency);
+    const uint8_t *at = pithi_rans_take_table(src, end, m->frequency);
     if (!at || (size_t)(end - at) < 4 * states) return false;
     for (size_t j = 0; j < states; j++, at += 4) {
         m->state[j] = pithi_get32(at);

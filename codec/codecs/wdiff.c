@@ -325,8 +325,9 @@ static uint8_t frame_revision(const struct pithi_params *p) {
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     d->kind = PITHI_DEVICE_groups;
     d->set = setting(p);
+    d->coded = p->value[ENTROPY] == RANS;
     if (d->set.codebook) pithi_trellis_init(&d->trellis, d->set.bits);
-    return !p->value[ENTROPY] && !p->value[KEY_EVERY];
+    return p->value[ENTROPY] != ZSTD && !p->value[KEY_EVERY];
 }
 
 const struct pithi_codec pithi_codec_wdiff = {

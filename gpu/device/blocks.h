@@ -94,7 +94,7 @@ PITHI_PHASE(pithi_blocks_finish, const struct pithi_gpu_item *it, struct pithi_g
     if (!work)
         pithi_put64(entry, sum);
     else if (pithi_get64(entry) != sum)
-        pithi_atomic_max32(&work->failed, 1);
+        pithi_atomic_max32(&work->failed, PITHI_FAILED_CHECKSUM);
 }
 
 /* The team's next blocks, before block `last`; and what holds the exempt values. */

@@ -56,6 +56,13 @@
 #define PITHI_IF_sparse(x)
 #endif
 
+#ifdef PITHI_GPU_bytes
+#include "device/bytes/rans.h"
+#define PITHI_IF_bytes(x) x
+#else
+#define PITHI_IF_bytes(x)
+#endif
+
 #ifdef PITHI_GPU_kv_encode
 #include "device/kv/pairs.h"
 #define PITHI_IF_kv_encode(x) x

@@ -146,6 +146,18 @@ struct pithi_gpu_holding {
     uint8_t *spare;
 };
 
+/* Of calls on frames of coded codes. Groups are coded in frames of fixed rate, as if all blocks
+ * were plain. These lie in the workspace, `staged` behind the beginning of each frame's part, of
+ * which the first begins at `memory` and the next `each` bytes after it; `spare` is where an encode
+ * puts strings before their places are known. frames: for each frame, which one kernels of groups
+ * take. live: the launch is one of those that translate between the two. */
+struct pithi_gpu_coding {
+    uint8_t *memory;
+    uint8_t **frames;
+    uint64_t each, staged, spare;
+    bool live;
+};
+
 /* What a call about a stream sets it to. */
 struct pithi_gpu_change {
     uint32_t what; /* enum pithi_gpu_setting */
@@ -172,6 +184,7 @@ struct pithi_gpu_call {
     struct pithi_gpu_sieve sieve;
     struct pithi_gpu_holding holding;
     uint8_t *sums; /* topk: f32 that a sum of frames is formed in; NULL: in the tensor */
+    struct pithi_gpu_coding coding;
     struct pithi_gpu_change change;
 };
 
@@ -184,7 +197,8 @@ PITHI_INLINE bool pithi_decode_counts(const struct pithi_gpu_call *a) {
 struct pithi_gpu_work {
     uint64_t hash;   /* of what `hash_base` means */
     int32_t status;  /* of the header */
-    uint32_t failed; /* whether a block's checksum differs */
+    uint32_t failed; /* what is worst of its blocks */
 };
+enum { PITHI_FAILED_CORRUPT = 1, PITHI_FAILED_CHECKSUM = 2 };
 
 #endif

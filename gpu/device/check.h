@@ -11,8 +11,8 @@ PITHI_DEVICE bool pithi_check_length(const struct pithi_device_plan *p, uint64_t
                                      struct pithi_gpu_item *it) {
     if (!it->frame || it->status != PITH_OK || length < PITHI_HEADER_BYTES) return false;
     pithi_item_kind(p, it, it->frame);
-    return length >= it->form->header_bytes &&
-           length - it->form->header_bytes >= it->form->payload_bytes;
+    const uint64_t payload = pithi_item_coded(p, it) ? 0 : it->form->payload_bytes;
+    return length >= it->form->header_bytes && length - it->form->header_bytes >= payload;
 }
 
 /* Teams are those of a frame, not of an item. Headers are the first team's; where they fail, what
@@ -51,7 +51,8 @@ PITHI_BODY(pithi_check) {
     const struct pithi_device_plan *const p = &a->from.plan;
     PITHI_RUN(pithi_check_open, number);
     if (s->from.status != PITH_OK) return;
-    if (p->checksums) pithi_blocks(a, s, t, team, p, &s->from, &a->work[s->from.index]);
+    if (p->checksums && !pithi_item_coded(p, &s->from))
+        pithi_blocks(a, s, t, team, p, &s->from, &a->work[s->from.index]);
     if (!a->hash_base) return;
     PITHI_STEP(pithi_check_hash, pithi_width(p->base_dtype));
     PITHI_GATHER_HASHED(true, false, number);

@@ -248,13 +248,34 @@ PITHI_DEVICE int32_t pithi_header_judge(const struct pithi_device_plan *p, uint6
     return pithi_keys_legal(&p->device.free_keys, head) ? PITH_OK : PITH_ERR_CORRUPT;
 }
 
-/* The same, and of what a frame of fixed size has besides blocks and their checksums. */
+/* Whether blocks have lengths of their own, in an index. */
+PITHI_DEVICE bool pithi_item_coded(const struct pithi_device_plan *p,
+                                   const struct pithi_gpu_item *it) {
+    return p->device.coded && !it->kind;
+}
+
+/* Of a frame of which that is so, what it has besides the index, blocks and their checksums. */
+PITHI_DEVICE int32_t pithi_coded_check(const struct pithi_device_plan *p, uint64_t length,
+                                       const struct pithi_gpu_item *it) {
+    const struct pithi_device_plan_form *const form = it->form;
+    const uint64_t payload = pithi_get64(it->frame + PITHI_AT_PAYLOAD);
+    const uint64_t table = p->checksums ? 8 * it->slot->checks : 0;
+    if (payload < form->data || payload > form->payload_bytes) return PITH_ERR_CORRUPT;
+    if (payload > length - form->header_bytes) return PITH_ERR_TRUNCATED;
+    return pithi_zeros(it->payload, 4 * it->slot->blocks, form->checks) &&
+                   pithi_zeros(it->payload, form->checks + table, form->data)
+               ? PITH_OK
+               : PITH_ERR_CORRUPT;
+}
+
+/* As pithi_header_judge, and of what else a frame has besides blocks and their checksums. */
 PITHI_DEVICE int32_t pithi_header_check(const struct pithi_device_plan *p, uint64_t length,
                                         struct pithi_gpu_item *it, const uint8_t *head,
                                         const uint32_t differs[2]) {
     const int32_t judged = pithi_header_judge(p, length, it, head, differs);
     if (judged != PITH_OK) return judged;
     const uint64_t bytes = it->form->header_bytes;
+    if (pithi_item_coded(p, it)) return pithi_coded_check(p, length, it);
     if (length - bytes < it->form->payload_bytes) return PITH_ERR_TRUNCATED;
     const uint64_t table = p->checksums ? 8 * it->slot->checks : 0;
     const uint64_t exempt_end = it->slot->exempt_values + it->slot->exempt_bytes;
@@ -303,7 +324,8 @@ PITHI_DEVICE int32_t pithi_work_check(const struct pithi_gpu_call *a,
                                       struct pithi_gpu_item *it) {
     const struct pithi_device_plan *const p = &a->from.plan;
     if (work->status != PITH_OK) return work->status;
-    if (work->failed) return PITH_ERR_CHECKSUM;
+    if (work->failed)
+        return work->failed == PITHI_FAILED_CORRUPT ? PITH_ERR_CORRUPT : PITH_ERR_CHECKSUM;
     pithi_item_kind(p, it, it->frame);
     if (!a->hash_base || (!it->kind && !a->add) || pithi_item_base_matches(p, it, work->hash))
         return PITH_OK;

@@ -14,6 +14,7 @@
  * PITHI_WARP_*            exchanges among the 32 threads of a warp, of registers
  * PITHI_WARP_PICK(from, to, index, n, width)  to[i] := from of the thread of so many neighbours
  *                         whose number the low bits of index[i] are
+ * PITHI_WARP_VOTE(from, to)  to := bit i is whether `from` of thread i of the warp is not 0
  * PITHI_WARP_SYNC()       what threads of a warp read before, another of it may write after: an
  *                         exchange has all of them meet, but orders no memory */
 #ifndef PITHI_GPU_DEVICE_PHASE_H
@@ -96,6 +97,7 @@ PITHI_DEVICE uint64_t pithi_lane_runs(uint64_t x) {
         PITHI_UNROLL for (uint32_t i_ = 0; i_ < (n); i_++) t->to[i_] = \
             __shfl_xor_sync(0xFFFFFFFFu, t->from[i_], (int)(mask));    \
     } while (0)
+#define PITHI_WARP_VOTE(from, to) (t->to = __ballot_sync(0xFFFFFFFFu, t->from != 0))
 #define PITHI_WARP_PICK(from, to, index, n, width)                              \
     do {                                                                        \
         PITHI_UNROLL for (uint32_t i_ = 0; i_ < (n); i_++) t->to[i_] =          \
@@ -190,6 +192,15 @@ void pithi_team_aligned(const void *p, size_t bytes);
     do {                                                                                  \
         for (uint32_t l_ = 0; l_ < PITHI_TEAM; l_++)                                      \
             for (uint32_t i_ = 0; i_ < (n); i_++) t[l_].to[i_] = t[l_ ^ (mask)].from[i_]; \
+    } while (0)
+#define PITHI_WARP_VOTE(from, to)                                                \
+    do {                                                                         \
+        for (uint32_t l_ = 0; l_ < PITHI_TEAM; l_ += PITHI_WARP) {               \
+            uint32_t votes_ = 0;                                                 \
+            for (uint32_t k_ = 0; k_ < PITHI_WARP; k_++)                         \
+                votes_ |= (uint32_t)(t[l_ + k_].from != 0) << k_;                \
+            for (uint32_t k_ = 0; k_ < PITHI_WARP; k_++) t[l_ + k_].to = votes_; \
+        }                                                                        \
     } while (0)
 #define PITHI_WARP_PICK(from, to, index, n, width)                                         \
     do {                                                                                   \

@@ -4,6 +4,7 @@
 #ifndef PITHI_GPU_DEVICE_TEAM_H
 #define PITHI_GPU_DEVICE_TEAM_H
 
+#include "device/bytes/memory.h"
 #include "device/group/memory.h"
 #include "device/group/trellis_memory.h"
 #include "device/item.h"
@@ -32,6 +33,7 @@ struct pithi_gpu_thread {
     struct pithi_trellis_thread trellis;
     struct pithi_predict_thread predict;
     struct pithi_kv_thread kv;
+    struct pithi_rans_thread rans;
 };
 
 /* Frames that a team opens at once; frames of a sum whose places are kept. */
@@ -53,8 +55,9 @@ struct pithi_gpu_shared {
     union {
         struct pithi_group_shared group;
         struct pithi_trellis_shared trellis;
-        struct pithi_gpu_strip strip; /* codecs with a bound */
-        struct pithi_gpu_paged paged; /* codecs in pages */
+        struct pithi_gpu_strip strip;  /* codecs with a bound */
+        struct pithi_gpu_paged paged;  /* codecs in pages */
+        struct pithi_rans_shared rans; /* coded codes */
     };
 };
 static_assert(sizeof(struct pithi_gpu_shared) <= 48 * 1024, "what a launch has without asking");
@@ -63,6 +66,7 @@ static_assert(sizeof(struct pithi_gpu_shared) <= 48 * 1024, "what a launch has w
 static inline size_t pithi_shared_bytes(const struct pithi_gpu_call *a) {
     const struct pithi_device_plan *const to = &a->to.plan;
     const size_t all = offsetof(struct pithi_gpu_shared, group);
+    if (a->coding.live) return all + sizeof(struct pithi_rans_shared);
     if (a->workspace) return all + sizeof(struct pithi_gpu_strip);
     if (a->paging.parts) return all + pithi_paged_bytes(to);
     if (to->device.set.codebook == PITHI_CODEBOOK_TRELLIS)

@@ -34,13 +34,13 @@
  * rng_stream and the keys that decoding does not depend on: a frame with other sections (a source)
  * or with checksums where the plan has none, or the reverse, is PITH_ERR_MISMATCH here.
  *
- * Codecs: raw; wdiff without entropy and key_every=N (the host does not know the step; see
- * PITH_KEY_FRAME); grad; eb with mode=fast and abs, rel or pwrel, and embed with mode=fast and
- * decay=none, both of f32, bf16 and f16, but for sums, and without bounds that a stream sets; kv
- * without entropy, but for sums; topk with control=prop, exact, every, micro, micro-symmetric
- * or nonzero and without momentum, transform, scope=row and unit, of slots of less than 2^32
- * elements of which none is exempt, but for reduce_encode. pith_cuda_plan_sizes answers
- * PITH_ERR_UNSUPPORTED for others.
+ * Codecs: raw; wdiff without entropy=zstd and key_every=N (the host does not know the step; see
+ * PITH_KEY_FRAME), to entropy=rans but for reduce_encode; grad; eb with mode=fast and abs, rel or
+ * pwrel, and embed with mode=fast and decay=none, both of f32, bf16 and f16, but for sums, and
+ * without bounds that a stream sets; kv without entropy, but for sums; topk with control=prop,
+ * exact, every, micro, micro-symmetric or nonzero and without momentum, transform, scope=row and
+ * unit, of slots of less than 2^32 elements of which none is exempt, but for reduce_encode.
+ * pith_cuda_plan_sizes answers PITH_ERR_UNSUPPORTED for others.
  * Frames of eb and embed whose blocks need another mode have the status PITH_ERR_UNSUPPORTED; that
  * of frames whose blocks are damaged as well is PITH_ERR_CORRUPT. What their header says was asked
  * for must be what the plan asks for, the mode excepted. Streams on a device have no requests
@@ -51,6 +51,9 @@
  * pith_sizes.slot_bytes holds any of them, and one that is less and is exceeded is PITH_ERR_SPACE:
  * nothing of the frame is written then, and the slot stays at its step, but its last step can no
  * longer be taken back.
+ *
+ * Frames of entropy=rans have any length as well: the same holds of them, but that with a base the
+ * capacity must be pith_sizes.slot_bytes, since the base changes with the codes.
  *
  * Threads. A pith_cuda_plan is immutable: any number of threads use it at once. Work of several
  * calls may be on different CUDA streams at once where it shares no stream, no workspace and no

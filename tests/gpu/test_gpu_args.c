@@ -17,7 +17,6 @@ static void test_unsupported(void **state) {
         {"lossless", PITH_F32, PITH_NONE},
         {"lossless", PITH_BF16, PITH_BF16},
         {"wdiff:entropy=zstd", PITH_F32, PITH_NONE},
-        {"wdiff:entropy=rans", PITH_F32, PITH_NONE},
         {"wdiff:key_every=5", PITH_F32, PITH_BF16},
         {"wdiff:codebook=trellis,entropy=zstd", PITH_F32, PITH_BF16},
     };

@@ -438,7 +438,7 @@ PITHI_PHASE(pithi_page_seal, const struct pithi_gpu_item *it, uint64_t hash,
     if (!work)
         pithi_put64(entry, sum);
     else if (pithi_get64(entry) != sum)
-        pithi_atomic_max32(&work->failed, 1);
+        pithi_atomic_max32(&work->failed, PITHI_FAILED_CHECKSUM);
 }
 
 #endif

@@ -1,0 +1,94 @@
+/* coded.c - calls on items of which codes are coded codes: launches around those of groups.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Of each frame the workspace has what a check leaves of it, then where it is staged, both side by
+ * side for all frames, in PITHI_BESIDE bytes; then its part, see device/bytes/memory.h. */
+#include "coded.h"
+
+#include "device/bytes/memory.h"
+
+enum { PITHI_BESIDE = 256 };
+_Static_assert(sizeof(struct pithi_gpu_work) + sizeof(uint8_t *) <= PITHI_BESIDE, "they fit");
+
+uint64_t pithi_cuda_coded_bytes(const struct pithi_device_plan *t) {
+    return PITHI_BESIDE + pithi_coding_bytes(t);
+}
+
+/* Takes the workspace of a call. */
+static pith_status open(const pith_cuda_plan *c, struct pithi_gpu_call *a,
+                        const pith_cuda_items *items, pith_error *error) {
+    const struct pithi_device_plan *const t = &c->table;
+    const uint64_t each = pithi_cuda_coded_bytes(t);
+    if (items->count > UINT64_MAX / each / a->per_item)
+        return pithi_fail(error, PITH_ERR_ARG, "too many frames");
+    const uint64_t frames = items->count * a->per_item, bytes = frames * each;
+    const struct pithi_words words = {.number = {bytes}};
+    if (!items->workspace || (uintptr_t)items->workspace % PITHI_CUDA_ALIGNMENT ||
+        items->workspace_bytes < bytes)
+        return pithi_fail_with(error, PITH_ERR_SPACE, bytes,
+                               "the call needs an aligned workspace of # bytes", &words);
+    uint8_t *const beside = items->workspace;
+    a->coding = (struct pithi_gpu_coding){
+        .memory = beside + frames * PITHI_BESIDE,
+        .frames = (uint8_t **)(void *)(beside + frames * sizeof(struct pithi_gpu_work)),
+        .each = pithi_coding_bytes(t),
+        .staged = pithi_coding_staged(t),
+        .spare = pithi_coding_spare(t)};
+    return PITH_OK;
+}
+
+/* Launches a kernel with so many teams for each of `items` items or frames; the call stays what it
+ * is. */
+static pith_status launch(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
+                          const struct pithi_gpu_call *a, uint64_t teams, uint64_t items,
+                          void *cuda_stream, pith_error *error) {
+    struct pithi_gpu_call b = *a;
+    b.span = PITHI_TILE;
+    b.chunks = teams ? teams : 1;
+    b.coding.live = true;
+    return pithi_cuda_launch(c, kernel, &b, items, cuda_stream, error);
+}
+
+static uint64_t shares(uint64_t n, uint64_t share) { return n / share + (n % share != 0); }
+
+/* What kernels of groups are given in place of the call's frames. */
+static void stage(struct pithi_gpu_items *items, const struct pithi_gpu_coding *coding) {
+    items->frame = NULL;
+    items->frames = coding->frames;
+}
+
+pith_status pithi_cuda_coded_encode(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
+                                    struct pithi_gpu_call *a, const pith_cuda_items *items,
+                                    void *cuda_stream, pith_error *error) {
+    const uint64_t n = items->count, blocks = c->table.most_blocks;
+    pith_status status = open(c, a, items, error);
+    if (status == PITH_OK)
+        status = launch(c, PITHI_GPU_rans_aim, a, 1, shares(n, PITHI_TEAM), cuda_stream, error);
+    if (status != PITH_OK) return status;
+    struct pithi_gpu_call groups = *a;
+    stage(&groups.to.items, &a->coding);
+    groups.to.plan.checksums = false; /* they are those of the strings */
+    /* A base changes with the codes, so that room is needed before their lengths are known. */
+    if (!pithi_cuda_has_base(&c->table)) groups.to.items.capacity = UINT64_MAX;
+    status = pithi_cuda_launch(c, kernel, &groups, n, cuda_stream, error);
+    if (status == PITH_OK)
+        status = launch(c, PITHI_GPU_rans_encode, a, shares(blocks, PITHI_RANS_WRITERS), n,
+                        cuda_stream, error);
+    if (status == PITH_OK) status = launch(c, PITHI_GPU_rans_place, a, 1, n, cuda_stream, error);
+    if (status != PITH_OK) return status;
+    return launch(c, PITHI_GPU_rans_write, a, blocks, n, cuda_stream, error);
+}
+
+pith_status pithi_cuda_coded_read(const pith_cuda_plan *c, struct pithi_gpu_call *a,
+                                  const pith_cuda_items *items, void *cuda_stream,
+                                  pith_error *error) {
+    const uint64_t frames = items->count * a->per_item, blocks = c->table.most_blocks;
+    pith_status status = open(c, a, items, error);
+    if (status == PITH_OK)
+        status = launch(c, PITHI_GPU_rans_index, a, 1, frames, cuda_stream, error);
+    if (status == PITH_OK)
+        status = launch(c, PITHI_GPU_rans_decode, a, shares(blocks, PITHI_RANS_READERS), frames,
+                        cuda_stream, error);
+    stage(&a->from.items, &a->coding);
+    return status;
+}

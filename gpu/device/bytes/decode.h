@@ -1,0 +1,349 @@
+/* decode.h - frames of coded codes to frames of fixed rate, checked to their last byte.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A launch before has looked at headers. One reads indices, a team a frame; the next blocks, a warp
+ * each. What is wrong with one it leaves in the frame's work, and no value is decoded. */
+#ifndef PITHI_GPU_DEVICE_BYTES_DECODE_H
+#define PITHI_GPU_DEVICE_BYTES_DECODE_H
+
+#include "bytes/rans_table.h"
+#include "device/bytes/frame.h"
+
+/* By the team's first thread: frame `number`, of which chunks are counted. Whether it has blocks of
+ * their own lengths and may be read. */
+PITHI_DEVICE bool pithi_reader_find(const struct pithi_gpu_call *a, struct pithi_gpu_item *it,
+                                    uint64_t frame) {
+    const struct pithi_device_plan *const p = &a->from.plan;
+    pithi_item_locate(a, &a->from, frame / a->per_item * a->chunks, it);
+    it->index = frame;
+    it->frame = pithi_item_frame(&a->from.items, frame);
+    if (it->status == PITH_OK && !it->frame) it->status = PITH_ERR_ARG;
+    if (it->status == PITH_OK) it->status = a->work[frame].status;
+    if (it->status != PITH_OK) return false;
+    pithi_item_kind(p, it, it->frame);
+    return pithi_item_coded(p, it);
+}
+
+/* ---- Index -----------------------------------------------------------------------------------*/
+
+PITHI_PHASE(pithi_index_open, uint64_t frame) {
+    if (t->tid) return;
+    s->rans.string[0].live = pithi_reader_find(a, &s->from, frame);
+    s->rans.carry[0] = s->from.form->data;
+    s->rans.fault = 0;
+    a->coding.frames[frame] = s->rans.string[0].live ? pithi_coding_of(a, frame) + a->coding.staged
+                                                     : pithi_item_frame(&a->from.items, frame);
+}
+
+PITHI_PHASE(pithi_index_length, uint64_t first) {
+    const struct pithi_gpu_item *const it = &s->from;
+    const uint64_t i = first + t->tid;
+    t->rans.total = 0;
+    if (i < it->slot->blocks) {
+        const struct pithi_coded_block b = pithi_coded_block(&a->from.plan, it, i);
+        const uint32_t entry = pithi_get32(it->payload + 4 * i);
+        t->rans.total = entry & ~PITHI_BLOCK_PLAIN;
+        if (t->rans.total > b.scales + pithi_pad16(b.codes)) pithi_atomic_max32(&s->rans.fault, 1);
+        pithi_coding_entry(a, it->index, i)->length = entry;
+    }
+    t->rans.own = t->rans.total;
+}
+
+PITHI_PHASE(pithi_index_at, uint64_t first) {
+    const uint64_t i = first + t->tid, parity = first / PITHI_TEAM % 2;
+    if (i < s->from.slot->blocks)
+        pithi_coding_entry(a, s->from.index, i)->at =
+            s->rans.carry[parity] + pithi_coded_before(s, t);
+    if (t->tid == 0) s->rans.carry[!parity] = s->rans.carry[parity] + pithi_coded_all(s);
+}
+
+/* Kernels of groups look at the header for the frame's place in its stream. */
+PITHI_PHASE(pithi_index_close, uint64_t strips) {
+    const struct pithi_gpu_item *const it = &s->from;
+    uint8_t *const staged = pithi_coding_of(a, it->index) + a->coding.staged;
+    for (uint64_t i = t->tid; i < it->form->header_bytes; i += PITHI_TEAM) staged[i] = it->frame[i];
+    if (t->tid == 0 &&
+        (s->rans.fault || s->rans.carry[strips % 2] != pithi_get64(it->frame + PITHI_AT_PAYLOAD)))
+        a->work[it->index].status = PITH_ERR_CORRUPT;
+}
+
+/* A team a frame. */
+PITHI_BODY(pithi_rans_index) {
+    uint64_t strips = 0;
+    PITHI_RUN(pithi_index_open, number);
+    if (!s->rans.string[0].live) return;
+    for (uint64_t first = 0; first < s->from.slot->blocks; first += PITHI_TEAM, strips++) {
+        PITHI_STEP(pithi_index_length, first);
+        PITHI_WARP_SUM(rans.total);
+        PITHI_RUN(pithi_coded_publish, first);
+        PITHI_RUN(pithi_index_at, first);
+    }
+    PITHI_RUN(pithi_index_close, strips);
+}
+
+/* ---- Blocks ----------------------------------------------------------------------------------*/
+
+PITHI_PHASE(pithi_reader_locate, uint64_t number) {
+    if (t->tid) return;
+    s->from.status = PITH_OK;
+    if (!pithi_reader_find(a, &s->from, number / a->chunks) && s->from.status == PITH_OK)
+        s->from.status = PITH_ERR_ARG; /* a key frame */
+    s->rans.batches = s->rans.steps = 0;
+}
+
+/* Whether a block has an element that is wanted. */
+PITHI_DEVICE bool pithi_reader_touches(const struct pithi_gpu_call *a,
+                                       const struct pithi_coded_block *b) {
+    if (a->first >= b->first + b->count) return false;
+    return a->first >= b->first ? a->count > 0 : b->first - a->first < a->count;
+}
+
+PITHI_DEVICE void pithi_reader_damaged(const struct pithi_gpu_call *a,
+                                       const struct pithi_gpu_shared *s) {
+    pithi_atomic_max32(&a->work[s->from.index].failed, PITHI_FAILED_CORRUPT);
+}
+
+/* By a warp's first thread: what kind its block is, behind the scales. Whether it is sound so far;
+ * plain codes are copied by those who come after. */
+PITHI_DEVICE bool pithi_reader_parse(struct pithi_rans_string *r, struct pithi_rans_reader *w) {
+    const uint8_t *const end = r->coded + r->length;
+    if (!r->length) return false;
+    const uint32_t kind = r->coded[0];
+    r->head = PITHI_CODES_KIND;
+    if (kind == PITHI_CODES_PACKED) return r->length == PITHI_CODES_KIND + r->packed;
+    if (kind == PITHI_CODES_CONSTANT) {
+        r->head = PITHI_CODES_KIND + 1;
+        return r->length == r->head && !(r->coded[1] >> r->bits);
+    }
+    if (kind != PITHI_CODES_RANS || r->length < PITHI_CODES_HEAD + PITHI_RANS_HEAD) return false;
+    if (pithi_get32(r->coded) >> 8 != r->length - PITHI_CODES_HEAD) return false;
+    const uint8_t *const string = r->coded + PITHI_CODES_HEAD;
+    r->log2_states = string[0] & 15;
+    if (r->log2_states > PITHI_RANS_LOG2_STATES_MOST) return false;
+    const uint8_t *const at = pithi_rans_take_table(string, end, w->frequency);
+    if (!at || (uint64_t)(end - at) < 4u << r->log2_states) return false;
+    r->head = (uint32_t)(at - r->coded) + (4u << r->log2_states);
+    r->words = (r->length - r->head) / 2;
+    r->runs = true;
+    return (r->length - r->head) % 2 == 0;
+}
+
+/* Whether the string is all of one code, or its codes as they are. */
+PITHI_DEVICE bool pithi_reader_bare(const struct pithi_rans_string *r) {
+    return r->live && !r->runs;
+}
+
+PITHI_DEVICE void pithi_reader_tables(struct pithi_rans_string *r, struct pithi_rans_reader *w) {
+    struct pithi_rans_filler f;
+    r->log2_width = pithi_rans_log2_width(w->frequency);
+    pithi_rans_fill_open(&f, w->frequency, r->log2_width);
+    for (uint32_t b = 0; b < (uint32_t)PITHI_RANS_SLOTS >> r->log2_width; b++) {
+        const uint32_t at = b << r->log2_width;
+        pithi_rans_fill(&f);
+        w->bucket[b] = f.split | f.symbol[0] << 8 | f.symbol[1] << 16;
+        w->first[b] = w->frequency[f.symbol[0]] | (f.used - at) << 16;
+        w->second[b] = w->frequency[f.symbol[1]] | (0u - (at + f.split)) << 16;
+    }
+}
+
+/* A block that is not plain: live when its codes are to be taken out of a string. */
+PITHI_PHASE(pithi_reader_open, uint64_t first) {
+    const uint32_t warp = t->tid / PITHI_WARP;
+    const struct pithi_device_plan *const p = &a->from.plan;
+    const struct pithi_gpu_item *const it = &s->from;
+    if (t->tid % PITHI_WARP) return;
+    struct pithi_rans_string *const r = &s->rans.string[warp];
+    struct pithi_rans_reader *const w = &s->rans.reader[warp];
+    r->live = r->runs = false;
+    r->packed = 0;
+    if (first + warp >= it->slot->blocks) return;
+    const struct pithi_coded_block b = pithi_coded_block(p, it, first + warp);
+    const struct pithi_rans_entry *const entry = pithi_coding_entry(a, it->index, first + warp);
+    const uint32_t length = entry->length & ~PITHI_BLOCK_PLAIN;
+    const bool plain = entry->length & PITHI_BLOCK_PLAIN;
+    if (!pithi_reader_touches(a, &b)) return;
+    r->live = true;
+    if (length < b.scales || (plain && length != b.scales + b.codes)) {
+        r->live = false;
+        pithi_reader_damaged(a, s);
+        return;
+    }
+    r->codes = pithi_staged_payload(a, it) + b.at + b.scales;
+    r->coded = it->payload + entry->at + b.scales;
+    r->length = length - b.scales;
+    r->n = b.count;
+    r->row = b.count;
+    r->stride = 0;
+    r->bits = p->device.set.bits;
+    r->packed = b.codes;
+    r->head = 0;
+    if (plain) return;
+    r->live = pithi_reader_parse(r, w);
+    if (!r->live) pithi_reader_damaged(a, s);
+    if (!r->live || !r->runs) return;
+    pithi_reader_tables(r, w);
+    pithi_atomic_max32(&s->rans.batches, (r->n + PITHI_RANS_BATCH - 1) / PITHI_RANS_BATCH);
+    pithi_atomic_max32(&s->rans.steps, PITHI_RANS_BATCH / pithi_rans_lanes(r->log2_states));
+}
+
+/* Where a block is wanted its scales, and codes that are no string. */
+PITHI_PHASE(pithi_reader_copy, uint64_t first) {
+    const uint32_t warp = t->tid / PITHI_WARP, lane = t->tid % PITHI_WARP;
+    const struct pithi_gpu_item *const it = &s->from;
+    const struct pithi_rans_string *const r = &s->rans.string[warp];
+    if (!r->live) return;
+    const struct pithi_coded_block b = pithi_coded_block(&a->from.plan, it, first + warp);
+    pithi_coded_copy(lane, PITHI_WARP, r->codes - b.scales, r->coded - b.scales, b.scales);
+    if (r->runs) return;
+    if (r->head <= PITHI_CODES_KIND) {
+        pithi_coded_copy(lane, PITHI_WARP, r->codes, r->coded + r->head, r->packed);
+        return;
+    }
+    uint64_t word = 0;
+    for (uint32_t k = 0; k < PITHI_UNIT; k++) word |= (uint64_t)r->coded[1] << k * r->bits;
+    for (uint32_t u = lane; u < pithi_rans_units(r); u += PITHI_WARP)
+        pithi_unit_put_codes(pithi_rans_unit(r, u), r->bits,
+                             pithi_unit_left((uint64_t)u * PITHI_UNIT, r->n), word);
+}
+
+/* The checksum of a block, by its warp. */
+PITHI_LOCAL(pithi_reader_hash, uint64_t first) {
+    const uint32_t warp = t->tid / PITHI_WARP;
+    t->rans.total = 0;
+    if (first + warp >= s->from.slot->blocks) return;
+    const struct pithi_rans_entry *const entry = pithi_coding_entry(a, s->from.index, first + warp);
+    t->rans.total =
+        pithi_hash_part(s->from.payload + entry->at, 0, entry->length & ~PITHI_BLOCK_PLAIN,
+                        t->tid % PITHI_WARP, PITHI_WARP);
+}
+PITHI_LOCAL(pithi_reader_compare, uint64_t first) {
+    const struct pithi_gpu_item *const it = &s->from;
+    const uint64_t block = first + t->tid / PITHI_WARP;
+    if (t->tid % PITHI_WARP || block >= it->slot->blocks) return;
+    const struct pithi_coded_block b = pithi_coded_block(&a->from.plan, it, block);
+    const uint64_t length = pithi_coding_entry(a, it->index, block)->length & ~PITHI_BLOCK_PLAIN;
+    if (pithi_reader_touches(a, &b) &&
+        pithi_get64(it->payload + it->form->checks + 8 * block) !=
+            pithi_nh_finish(t->rans.total, length, PITHI_CHECK_TAG + block))
+        pithi_atomic_max32(&a->work[it->index].failed, PITHI_FAILED_CHECKSUM);
+}
+
+/* ---- Strings ---------------------------------------------------------------------------------*/
+
+PITHI_DEVICE bool pithi_reader_runs(const struct pithi_gpu_shared *s,
+                                    const struct pithi_gpu_thread *t) {
+    const uint32_t warp = t->tid / PITHI_WARP;
+    return s->rans.string[warp].live && s->rans.string[warp].runs;
+}
+
+PITHI_LOCAL(pithi_reader_begin, uint32_t tid) {
+    const uint32_t lane = t->tid % PITHI_WARP;
+    (void)a, (void)tid;
+    t->rans.words = 0;
+    t->rans.fault = false;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_RANS_TURNS; k++) t->rans.x[k] = PITHI_RANS_LOW;
+    if (!pithi_reader_runs(s, t)) return;
+    const struct pithi_rans_string *const r = &s->rans.string[t->tid / PITHI_WARP];
+    const uint32_t turns = pithi_rans_turns(r->log2_states);
+    const uint8_t *const states = r->coded + r->head - (4u << r->log2_states);
+    if (lane >= pithi_rans_lanes(r->log2_states)) return;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_RANS_TURNS; k++) {
+        if (k >= turns) continue;
+        t->rans.x[k] = pithi_get32(states + 4 * (k * PITHI_WARP + lane));
+        if (t->rans.x[k] < PITHI_RANS_LOW) t->rans.fault = true;
+    }
+}
+
+/* The thread's symbol of a step, counted from the batch's first; whether its state takes a word. */
+PITHI_PHASE(pithi_reader_look, uint32_t batch, uint32_t step) {
+    const uint32_t warp = t->tid / PITHI_WARP, lane = t->tid % PITHI_WARP;
+    (void)a;
+    t->rans.vote = 0;
+    if (!pithi_reader_runs(s, t)) return;
+    const struct pithi_rans_string *const r = &s->rans.string[warp];
+    struct pithi_rans_reader *const w = &s->rans.reader[warp];
+    const uint32_t lanes = pithi_rans_lanes(r->log2_states), at = step * lanes + lane;
+    if (lane >= lanes || at >= PITHI_RANS_BATCH || batch * PITHI_RANS_BATCH + at >= r->n) return;
+    const uint32_t x = t->rans.x[0], slot = x & (PITHI_RANS_SLOTS - 1);
+    const uint32_t b = slot >> r->log2_width, bucket = w->bucket[b];
+    const bool second = slot - (b << r->log2_width) >= (bucket & 255);
+    const uint32_t of = second ? w->second[b] : w->first[b];
+    ((uint8_t *)w->ring)[at] = (uint8_t)(bucket >> (second ? 16 : 8));
+    t->rans.x[0] = (of & 0xFFFF) * (x >> PITHI_RANS_LOG2_SLOTS) + ((slot + (of >> 16)) & 0xFFFF);
+    t->rans.vote = t->rans.x[0] < PITHI_RANS_LOW;
+}
+
+PITHI_LOCAL(pithi_reader_step, uint32_t step) {
+    const uint32_t warp = t->tid / PITHI_WARP, lane = t->tid % PITHI_WARP;
+    (void)a, (void)step;
+    if (!pithi_reader_runs(s, t)) return;
+    const struct pithi_rans_string *const r = &s->rans.string[warp];
+    uint32_t x = t->rans.x[0];
+    if (t->rans.vote) {
+        const uint32_t at = t->rans.words + pithi_ones32(t->rans.votes & ((1u << lane) - 1));
+        x <<= 16;
+        if (at < r->words)
+            x |= pithi_get16(r->coded + r->head + 2 * (uint64_t)at);
+        else
+            t->rans.fault = true;
+    }
+    t->rans.words += pithi_ones32(t->rans.votes);
+    pithi_rans_turn(t, pithi_rans_turns(r->log2_states), x);
+}
+
+/* The codes of a batch, packed. */
+PITHI_LOCAL(pithi_reader_store, uint32_t batch) {
+    const uint32_t warp = t->tid / PITHI_WARP, lane = t->tid % PITHI_WARP;
+    (void)a;
+    if (!pithi_reader_runs(s, t)) return;
+    const struct pithi_rans_string *const r = &s->rans.string[warp];
+    const uint32_t u = batch * PITHI_WARP + lane, bits = r->bits;
+    const uint32_t n = pithi_unit_left((uint64_t)u * PITHI_UNIT, r->n);
+    const uint64_t symbols = s->rans.reader[warp].ring[lane];
+    uint64_t word = 0;
+    if (!n) return;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        const uint32_t symbol = (uint32_t)(symbols >> 8 * k) & 255;
+        if (k >= n) continue;
+        if (symbol >> bits) t->rans.fault = true;
+        word |= (uint64_t)(symbol & ((1u << bits) - 1)) << k * bits;
+    }
+    pithi_unit_put_codes(pithi_rans_unit(r, u), bits, n, word);
+}
+
+PITHI_LOCAL(pithi_reader_close, uint32_t tid) {
+    (void)tid;
+    if (!pithi_reader_runs(s, t)) return;
+    bool fault = t->rans.fault || t->rans.words != s->rans.string[t->tid / PITHI_WARP].words;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_RANS_TURNS; k++) fault =
+        fault || t->rans.x[k] != PITHI_RANS_LOW;
+    if (fault) pithi_reader_damaged(a, s);
+}
+
+/* A warp a block. */
+PITHI_BODY(pithi_rans_decode) {
+    const uint64_t first = (uint32_t)number % (uint32_t)a->chunks * PITHI_RANS_READERS;
+    PITHI_RUN(pithi_reader_locate, number);
+    if (s->from.status != PITH_OK) return;
+    PITHI_RUN(pithi_reader_open, first);
+    if (a->from.plan.checksums) {
+        PITHI_STEP(pithi_reader_hash, first);
+        PITHI_WARP_ADD(rans.total);
+        PITHI_STEP(pithi_reader_compare, first);
+    }
+    PITHI_STEP(pithi_reader_copy, first);
+    PITHI_STEP(pithi_reader_begin, 0);
+    for (uint32_t batch = 0; batch < s->rans.batches; batch++) {
+        for (uint32_t step = 0; step < s->rans.steps; step++) {
+            PITHI_STEP(pithi_reader_look, batch, step);
+            PITHI_WARP_VOTE(rans.vote, rans.votes);
+            PITHI_STEP(pithi_reader_step, step);
+        }
+        PITHI_WARP_SYNC();
+        PITHI_STEP(pithi_reader_store, batch);
+        PITHI_WARP_SYNC();
+    }
+    PITHI_STEP(pithi_reader_close, 0);
+}
+
+#endif

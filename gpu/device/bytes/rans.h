@@ -1,0 +1,9 @@
+/* rans.h - codes in rANS strings, a warp a string: made, and read.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_GPU_DEVICE_BYTES_RANS_H
+#define PITHI_GPU_DEVICE_BYTES_RANS_H
+
+#include "device/bytes/decode.h"
+#include "device/bytes/encode.h"
+
+#endif
