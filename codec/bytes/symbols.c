@@ -153,6 +153,21 @@ static void take_symbols(uint8_t *symbols, const uint32_t *words, size_t count, 
     }
 }
 
+uint64_t pithi_symbols_estimate(const uint32_t *words, size_t count) {
+    enum { TABLE = 6 * 256 }; /* what a kind of symbol takes in a table of frequencies */
+    const struct lengths s = range(words, count);
+    const unsigned low = choose_low(&s);
+    uint32_t counted[256] = {0};
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t high = words[i] >> low;
+        counted[high < ESCAPE ? high : ESCAPE]++;
+    }
+    uint64_t sum = ((uint64_t)count * low + (uint64_t)counted[ESCAPE] * 32) << 8;
+    for (unsigned k = 0; k < 256; k++)
+        if (counted[k]) sum += cost_of(counted[k], (uint32_t)count) + TABLE;
+    return sum;
+}
+
 /* Sets bit 7 of each byte of x that is not 0, and no other bits. */
 static uint64_t nonzero_bytes(uint64_t x) {
     const uint64_t most = UINT64_C(0x7F7F7F7F7F7F7F7F);

@@ -15,6 +15,8 @@ size_t pithi_symbols_scratch(size_t max_count);
 /* Appends count words, 0 < count <= 2^24. False when they do not fit. */
 bool pithi_symbols_put(struct pithi_pen *pen, size_t max_count, pithi_bitplane_pack_fn *pack,
                        const uint32_t *words, size_t count);
+/* Returns about how many bits a few words take, in 1/256. */
+uint64_t pithi_symbols_estimate(const uint32_t *words, size_t count);
 /* Returns the bytes of scratch memory for reading alone, which are less. */
 size_t pithi_symbols_take_scratch(size_t max_count);
 /* Words that are read in parts: bits, symbols and escapes are those of the next word. */

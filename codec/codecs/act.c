@@ -171,18 +171,37 @@ static size_t put_coded(const struct pithi_block *b, const struct work *w, size_
     return length;
 }
 
-/* Writes numbers in the shortest of the forms that the mode allows; *head says which. */
+static uint64_t estimate(const struct pithi_block *b, const struct work *w,
+                         enum pithi_nonzero_form form) {
+    const size_t count =
+        pithi_nonzero_sample(form, w->codes, w->map, b->tiled.tile->extent, w->words);
+    return pithi_symbols_estimate(w->words, count);
+}
+
+/* Writes numbers in the shortest of the forms that the mode allows; *head says which. Of the forms
+ * of coded words only that is tried which a sample says is shorter by a 32nd at least. */
 static bool put_numbers(const struct pithi_block *b, const struct work *w, size_t used,
                         struct pithi_pen *pen, unsigned *head) {
-    const unsigned plain = pithi_nonzero_plain(w->nonzero, used);
+    const enum pithi_nonzero_form plain = pithi_nonzero_plain(w->nonzero, used);
+    const bool coded = b->params->value[MODE] != FAST;
+    bool tried[PITHI_NONZERO_FORMS] = {[PITHI_NONZERO_MEDIAN] = coded};
+    tried[plain] = coded;
+    if (coded && pen->level < PITHI_ENTROPY_LEVEL_SEARCH) {
+        const uint64_t bits = estimate(b, w, plain);
+        const uint64_t median = estimate(b, w, PITHI_NONZERO_MEDIAN);
+        tried[plain] = bits < median + median / 32;
+        tried[PITHI_NONZERO_MEDIAN] = median < bits + bits / 32;
+    }
     pithi_nonzero_numbers(plain, w->nonzero, used);
     *head = plain;
     size_t length = put_packed(b, w, used, pen);
-    for (unsigned i = 0; i < 2 && b->params->value[MODE] != FAST; i++) {
-        if (i) pithi_nonzero_median(w->codes, w->map, b->tiled.tile->extent, w->nonzero);
+    for (unsigned form = 0; form < PITHI_NONZERO_FORMS; form++) {
+        if (!tried[form]) continue;
+        if (form == PITHI_NONZERO_MEDIAN)
+            pithi_nonzero_median(w->codes, w->map, b->tiled.tile->extent, w->nonzero);
         const size_t shorter = put_coded(b, w, used, pen, length ? length : pen->capacity + 1);
         if (!shorter) continue;
-        *head = HEAD_CODED | (i ? PITHI_NONZERO_MEDIAN : plain);
+        *head = HEAD_CODED | form;
         length = shorter;
     }
     pen->at += length;

@@ -109,6 +109,11 @@ struct walk {
     size_t width, height, row, y;
 };
 
+static struct walk walk_from(const uint32_t extent[PITHI_TILE_NDIM], size_t first) {
+    const size_t width = extent[3], row = first / width;
+    return (struct walk){width, extent[2], row * width, row % extent[2]};
+}
+
 static inline uint32_t expect(struct walk *w, const int32_t *codes, size_t i) {
     while (i - w->row >= w->width) {
         w->row += w->width;
@@ -125,10 +130,31 @@ static uint64_t bits_at(const uint8_t *map, size_t i, size_t count) {
     return pithi_get64(bytes);
 }
 
+size_t pithi_nonzero_sample(enum pithi_nonzero_form form, const int32_t *codes, const uint8_t *map,
+                            const uint32_t extent[PITHI_TILE_NDIM], uint32_t *words) {
+    enum { RUN = 256, RUNS = PITHI_NONZERO_SAMPLE / RUN };
+    const size_t count = rows_of(extent) * extent[3];
+    const size_t step = count > RUN * RUNS ? count / RUNS / 64 * 64 : RUN;
+    uint32_t *to = words;
+    for (size_t run = 0, first = 0; run < RUNS && first < count; run++, first += step) {
+        struct walk w = walk_from(extent, first);
+        const size_t end = first + RUN < count ? first + RUN : count;
+        for (size_t at = first; at < end; at += 64)
+            for (uint64_t bits = bits_at(map, at, count); bits; bits &= bits - 1) {
+                const size_t i = at + (size_t)__builtin_ctzll(bits);
+                const int32_t number = form == PITHI_NONZERO_MEDIAN
+                                           ? (int32_t)((uint32_t)codes[i] - expect(&w, codes, i))
+                                           : number_of(form == PITHI_NONZERO_POSITIVE, codes[i]);
+                *to++ = pithi_zigzag((uint32_t)number);
+            }
+    }
+    return (size_t)(to - words);
+}
+
 void pithi_nonzero_median(const int32_t *codes, const uint8_t *map,
                           const uint32_t extent[PITHI_TILE_NDIM], int32_t *numbers) {
     const size_t count = rows_of(extent) * extent[3];
-    struct walk w = {extent[3], extent[2], 0, 0};
+    struct walk w = walk_from(extent, 0);
     for (size_t at = 0; at < count; at += 64)
         for (uint64_t bits = bits_at(map, at, count); bits; bits &= bits - 1) {
             const size_t i = at + (size_t)__builtin_ctzll(bits);
@@ -141,7 +167,7 @@ void pithi_nonzero_median(const int32_t *codes, const uint8_t *map,
 void pithi_nonzero_from_median(const int32_t *numbers, const uint8_t *map,
                                const uint32_t extent[PITHI_TILE_NDIM], int32_t *codes) {
     const size_t count = rows_of(extent) * extent[3];
-    struct walk w = {extent[3], extent[2], 0, 0};
+    struct walk w = walk_from(extent, 0);
     memset(codes, 0, count * sizeof *codes);
     for (size_t at = 0; at < count; at += 64)
         for (uint64_t bits = bits_at(map, at, count); bits; bits &= bits - 1) {

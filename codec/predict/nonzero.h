@@ -34,6 +34,11 @@ enum pithi_nonzero_form pithi_nonzero_plain(const int32_t *nonzero, size_t count
  * codes. */
 void pithi_nonzero_numbers(enum pithi_nonzero_form form, int32_t *nonzero, size_t count);
 void pithi_nonzero_codes(enum pithi_nonzero_form form, int32_t *numbers, size_t count);
+/* Makes words, zigzag of the numbers in this form, of elements all over a tile; returns how many,
+ * PITHI_NONZERO_SAMPLE at most. */
+enum { PITHI_NONZERO_SAMPLE = 2048 };
+size_t pithi_nonzero_sample(enum pithi_nonzero_form form, const int32_t *codes, const uint8_t *map,
+                            const uint32_t extent[PITHI_TILE_NDIM], uint32_t *words);
 /* Make numbers of form MEDIAN of the codes of a tile and its map, and all codes of any numbers. */
 void pithi_nonzero_median(const int32_t *codes, const uint8_t *map,
                           const uint32_t extent[PITHI_TILE_NDIM], int32_t *numbers);

@@ -6,6 +6,7 @@
 
 #include "bytes/entropy.h"
 #include "common/endian.h"
+#include "common/log2.h"
 #include "common/pad.h"
 #include "common/popcount.h"
 
@@ -23,6 +24,7 @@ static size_t elements(const uint32_t extent[PITHI_TILE_NDIM]) {
 }
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 /* ---- Memory: four rows of a byte per element, a coded map, what pieces need -------------------*/
 
@@ -230,6 +232,90 @@ static bool take_modelled(struct rows r, uint8_t *map, const uint32_t extent[PIT
     return k.shifts <= length && length <= k.shifts + 4;
 }
 
+/* ---- What bit by bit would take --------------------------------------------------------------*/
+
+/* Returns bits [first, first + 64) of the map; those outside of it are 0. */
+static uint64_t bits_from(const uint8_t *map, size_t bytes, ptrdiff_t first) {
+    if (first < 0) return first <= -64 ? 0 : bits_from(map, bytes, 0) << -first;
+    const size_t at = (size_t)first / 8;
+    const unsigned shift = (unsigned)first % 8;
+    uint8_t part[9] = {0};
+    if (at + sizeof part <= bytes)
+        return pithi_get64(map + at) >> shift | (uint64_t)map[at + 8] << 1 << (63 - shift);
+    if (at < bytes) memcpy(part, map + at, bytes - at);
+    return pithi_get64(part) >> shift | (uint64_t)part[8] << 1 << (63 - shift);
+}
+
+/* How often each context had a 0 and a 1. */
+struct tally {
+    uint32_t of[CONTEXTS][2];
+};
+
+/* Counts at most 64 bits of a row, from place x of it on. */
+static void count_bits(struct tally *t, const uint8_t *map, size_t bytes, size_t row, size_t y,
+                       size_t width, size_t x) {
+    const ptrdiff_t i = (ptrdiff_t)(row * width + x), up = i - (ptrdiff_t)width;
+    const size_t n = least(width - x, 64);
+    const uint64_t begin = x ? 0 : 1, last = x + n == width ? UINT64_C(1) << (n - 1) : 0;
+    const uint64_t bits = bits_from(map, bytes, i);
+    const uint64_t sides[6] = {
+        bits_from(map, bytes, i - 1) & ~begin,
+        y ? bits_from(map, bytes, up) : 0,
+        y ? bits_from(map, bytes, up + 1) & ~last : 0,
+        y ? bits_from(map, bytes, up - 1) & ~begin : 0,
+        bits_from(map, bytes, i - 2) & ~(begin | begin << 1),
+        y > 1 ? bits_from(map, bytes, up - (ptrdiff_t)width) : 0,
+    };
+    const unsigned odd = (unsigned)(y & 1) << 7;
+    for (size_t k = 0; k < n; k++) {
+        unsigned c = odd | (unsigned)(k & 1) << 6;
+        for (unsigned j = 0; j < 6; j++) c |= (unsigned)(sides[j] >> k & 1) << j;
+        t->of[c][bits >> k & 1]++;
+    }
+}
+
+/* Returns the cost of so many zeros and ones among each other, in 1/256 bit. */
+static uint64_t cost_of(uint64_t zeros, uint64_t ones) {
+    if (!zeros || !ones) return 0;
+    return (zeros + ones) * pithi_log2_256((uint32_t)(zeros + ones)) -
+           zeros * pithi_log2_256((uint32_t)zeros) - ones * pithi_log2_256((uint32_t)ones);
+}
+
+/* Counts bits of rows all over the map. */
+static void take_sample(struct tally *t, const uint8_t *map,
+                        const uint32_t extent[PITHI_TILE_NDIM]) {
+    enum { PART = 64, SAMPLE = 8192 };
+    const size_t count = elements(extent), width = extent[PITHI_TILE_NDIM - 1];
+    const size_t height = extent[PITHI_TILE_NDIM - 2], in_row = (width + PART - 1) / PART;
+    const size_t parts = count / width * in_row;
+    const size_t step = larger(parts * least(width, PART) / SAMPLE, 1);
+    uint32_t jump = 0; /* so that the sample keeps no step with planes */
+    for (size_t at = 0; at < parts; at += step, jump += 0x9E3779B9u) {
+        const size_t p = least(at + (size_t)((uint64_t)jump * step >> 32), parts - 1);
+        count_bits(t, map, map_bytes(count), p / in_row, p / in_row % height, width,
+                   p % in_row * PART);
+    }
+}
+
+/* Returns about how many bytes put_modelled takes for a map with so many ones: what they would cost
+ * without contexts, times the share of it that contexts leave of a sample. */
+static size_t estimate(const uint8_t *map, const uint32_t extent[PITHI_TILE_NDIM], size_t ones) {
+    /* In 1/256 bit: what a sample hides of each context's cost, being short; and twice what a bit
+     * costs more since its chance follows 64 bits only, 1 / (4 * 64 ln 2) bit. */
+    enum { SHORT = 256, FORGET_2 = 3 };
+    const size_t count = elements(extent);
+    struct tally t = {0};
+    uint64_t all[2] = {0}, cost = 0;
+    take_sample(&t, map, extent);
+    for (size_t c = 0; c < CONTEXTS; c++) {
+        const uint32_t *const n = t.of[c];
+        all[0] += n[0], all[1] += n[1];
+        if (n[0] && n[1]) cost += cost_of(n[0], n[1]) + SHORT + (n[0] + n[1]) * FORGET_2 / 2;
+    }
+    const uint64_t without = cost_of(all[0], all[1]);
+    return without ? (size_t)((cost_of(count - ones, ones) >> 11) * cost / without) : 0;
+}
+
 /* ---- Write -----------------------------------------------------------------------------------*/
 
 size_t pithi_zeros_count(const uint8_t *map, size_t count) {
@@ -263,13 +349,22 @@ static size_t put_bits(const struct pithi_pen *pen, size_t max_count, const uint
     return HEAD + length;
 }
 
+/* Whether a map whose piece takes so many bytes is likely to take less bit by bit, by as much as is
+ * worth the time: a 16th of them. In small maps that is tried. */
+static bool promising(const struct pithi_pen *pen, const uint8_t *map,
+                      const uint32_t extent[PITHI_TILE_NDIM], size_t ones, size_t piece) {
+    enum { SMALL = 2048 };
+    if (!piece || map_bytes(elements(extent)) <= SMALL || pen->level >= PITHI_ENTROPY_LEVEL_SEARCH)
+        return true;
+    return estimate(map, extent, ones) < piece - piece / 16;
+}
+
 bool pithi_zeros_put(struct pithi_pen *pen, size_t max_count, const uint8_t *map,
                      const uint32_t extent[PITHI_TILE_NDIM]) {
-    const size_t count = elements(extent);
-    if (pithi_zeros_count(map, count) == count)
-        return pithi_pen_put(pen, (const uint8_t[]){FORM_ONES}, 1);
+    const size_t count = elements(extent), ones = pithi_zeros_count(map, count);
+    if (ones == count) return pithi_pen_put(pen, (const uint8_t[]){FORM_ONES}, 1);
     size_t length = put_piece(pen, max_count, map, count);
-    if (pen->level != PITHI_ENTROPY_LEVEL_NONE) {
+    if (pen->level != PITHI_ENTROPY_LEVEL_NONE && promising(pen, map, extent, ones, length)) {
         const size_t limit = length ? length : pen->capacity + 1;
         const size_t bits = put_bits(pen, max_count, map, extent, limit);
         if (bits) length = bits;

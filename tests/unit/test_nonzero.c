@@ -6,6 +6,7 @@
 #include "bytes/entropy.h"
 #include "common/pad.h"
 #include "predict/budget.h"
+#include "predict/lorenzo.h"
 #include "predict/nonzero.h"
 #include "predict/zero_map.h"
 #include "util.h"
@@ -186,6 +187,30 @@ static void a_piece_wins_a_tie(void **unused) {
     release(&m);
 }
 
+/* A large map goes bit by bit where the bits around a bit say something of it, and not where they
+ * would only follow the noise; rows may be shorter or longer than a word. */
+static void noise_stays_a_piece(void **unused) {
+    (void)unused;
+    static const uint32_t large[][PITHI_TILE_NDIM] = {
+        {1, 40, 28, 28}, {1, 1, 200, 170}, {4, 4, 45, 64}, {1, 1, 4001, 9}, {1, 1, 20, 2000}};
+    enum { LARGE = 46080 };
+    const struct memory m = {aligned_alloc(64, pithi_pad64(pithi_zeros_scratch(LARGE))),
+                             allocate(pithi_entropy_bytes(LARGE, 1))};
+    pithi_entropy_open(m.coder, pithi_entropy_bytes(LARGE, 1));
+    for (size_t e = 0; e < sizeof large / sizeof large[0]; e++)
+        for (int kind = MAP_HALF; kind < MAP_KINDS; kind++) {
+            uint8_t map[LARGE / 8], bytes[LARGE];
+            if (kind == MAP_FEW) continue; /* either form is short */
+            make_map(kind, large[e], map);
+            struct pithi_pen pen = {bytes,     sizeof bytes, 1,
+                                    m.scratch, m.coder,      pithi_rans_encode_c};
+            context("map %d of extent %zu", kind, e);
+            CHECK(pithi_zeros_put(&pen, LARGE, map, large[e]));
+            CHECK(bytes[0] == (kind == MAP_BLOBS || kind == MAP_POOLED ? 2 : 0));
+        }
+    release(&m);
+}
+
 /* ---- Codes -----------------------------------------------------------------------------------*/
 
 static int32_t draw_code(int kind) {
@@ -261,6 +286,30 @@ static void codes_come_back(void **unused) {
         }
 }
 
+/* Of a tile that is not larger than a sample, all words; of a larger one those of some runs. */
+static void a_sample_has_the_words_of_its_form(void **unused) {
+    (void)unused;
+    for (size_t e = 0; e < EXTENTS; e++)
+        for (int form = 0; form < PITHI_NONZERO_FORMS; form++) {
+            struct coded c = draw_codes(form == PITHI_NONZERO_POSITIVE ? 0 : 1, extents[e]);
+            uint32_t words[PITHI_NONZERO_SAMPLE];
+            const size_t n = pithi_nonzero_sample((enum pithi_nonzero_form)form, c.codes, c.map,
+                                                  extents[e], words);
+            if (form == PITHI_NONZERO_MEDIAN)
+                pithi_nonzero_median(c.codes, c.map, extents[e], c.nonzero);
+            else
+                pithi_nonzero_numbers((enum pithi_nonzero_form)form, c.nonzero, c.used);
+            context("form %d of %zu elements", form, c.count);
+            CHECK(c.count > PITHI_NONZERO_SAMPLE ? n > 1000 && n < c.used : n == c.used);
+            for (size_t i = 0, k = 0; i < n; i++, k++) {
+                if (c.count > PITHI_NONZERO_SAMPLE)
+                    while (k < c.used && pithi_zigzag((uint32_t)c.nonzero[k]) != words[i]) k++;
+                CHECK(k < c.used && pithi_zigzag((uint32_t)c.nonzero[k]) == words[i]);
+            }
+            free_codes(&c);
+        }
+}
+
 static void small_codes_are_small_numbers(void **unused) {
     (void)unused;
     int32_t positive[] = {1, 2, 3, 4, INT32_MAX}, both[] = {1, -1, 2, -2, INT32_MAX, INT32_MIN};
@@ -314,7 +363,9 @@ int main(void) {
         cmocka_unit_test(maps_with_a_pattern_are_short),
         cmocka_unit_test(maps_of_one_value_are_a_few_bytes),
         cmocka_unit_test(a_piece_wins_a_tie),
+        cmocka_unit_test(noise_stays_a_piece),
         cmocka_unit_test(codes_come_back),
+        cmocka_unit_test(a_sample_has_the_words_of_its_form),
         cmocka_unit_test(small_codes_are_small_numbers),
         cmocka_unit_test(a_ramp_has_small_numbers),
         cmocka_unit_test(a_budget_is_the_formula_turned_round),

@@ -462,6 +462,22 @@ static void estimates_find_the_predictor(void **state) {
     CHECK(fabs(walk.lorenzo[1] / 256.0 - 3.17) < 0.1); /* log2 9 */
 }
 
+/* What a few words are said to take is about what they take. */
+static void estimates_are_near_the_bytes(void **state) {
+    enum { N = 2048 };
+    static const struct mixture mixtures[] = {{3, 1, 0}, {11, 1, 0}, {6, 2, 300}, {20, 1, 50}};
+    (void)state;
+    for (size_t k = 0; k < sizeof mixtures / sizeof mixtures[0]; k++) {
+        uint32_t words[N];
+        fill(words, N, &mixtures[k]);
+        const double bytes = (double)there_and_back(words, N, 1, false);
+        const double said = (double)pithi_symbols_estimate(words, N) / 2048;
+        context("mixture %zu: %g bytes, said to be %g", k, bytes, said);
+        CHECK(fabs(said - bytes) < bytes / 8);
+    }
+    CHECK(pithi_symbols_estimate(NULL, 0) == 0);
+}
+
 /* Gaps that lead far behind the words: refused, and nothing is written behind the scratch. */
 static void gaps_end_with_the_words(void **state) {
     enum { COUNT = 4096, BEYOND = COUNT * 255 / 8 };
@@ -492,6 +508,7 @@ int main(void) {
         cmocka_unit_test(far_repeats_are_found),
         cmocka_unit_test(the_middle_is_not_all),
         cmocka_unit_test(estimates_find_the_predictor),
+        cmocka_unit_test(estimates_are_near_the_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
