@@ -7,6 +7,7 @@
 
 #include "bytes/rans.h"
 #include "bytes/top_symbols.h"
+#include "bytes/update.h"
 #include "common/exempt_values.h"
 #include "common/nh.h"
 #include "common/nontemporal.h"
@@ -88,6 +89,10 @@ struct pithi_kernels {
     pithi_rans_decode_fn *rans_decode;
     pithi_top_cut_fn *top_cut;
     pithi_top_join_fn *top_join;
+    pithi_update_cut_fn *update_cut;
+    pithi_update_join_fn *update_join;
+    pithi_update_split_fn *update_split;
+    pithi_update_merge_fn *update_merge;
 };
 void pithi_kernels_bind(struct pithi_kernels *kernels, uint32_t cpu);
 

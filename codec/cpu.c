@@ -151,6 +151,10 @@ void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->rans_decode = pithi_rans_decode_c;
     k->top_cut = pithi_top_cut_c;
     k->top_join = pithi_top_join_c;
+    k->update_cut = pithi_update_cut_c;
+    k->update_join = pithi_update_join_c;
+    k->update_split = pithi_update_split_c;
+    k->update_merge = pithi_update_merge_c;
     (void)cpu;
 #define PITH_KERNEL(folder, name, isa) \
     ON_##isa(if ((cpu & HAS_##isa) == HAS_##isa) pithi_##name##_bind_##isa(k);)

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "bytes/byte_planes.h"
 #include "common/endian.h"
 #include "pith/pith.h"
 
@@ -11,6 +12,8 @@ enum kind { UNSIGNED, SIGNED, FLOATS };
 
 /* The escape of symbols of 8 bits: so few are that it is better to look for them. */
 enum { FEW = 255 };
+
+enum { CHUNK = 1024 };
 
 static enum kind kind_of(uint32_t dtype) {
     switch (dtype) {
@@ -176,5 +179,47 @@ void pithi_symbols_to(void *words, const uint8_t *work, const void *escapes, siz
     case 2: join16(words, work, escapes, escape, count); break;
     case 4: join32(words, work, escapes, escape, count); break;
     default: join64(words, work, escapes, escape, count); break;
+    }
+}
+
+/* ---- Updates ---------------------------------------------------------------------------------*/
+
+size_t pithi_update_cut_c(const struct pithi_update *u, const void *values, size_t most,
+                          uint8_t *symbols, void *escapes) {
+    switch (u->width) {
+    case 1: return cut8(u, values, most, symbols, escapes);
+    case 2: return cut16(u, values, most, symbols, escapes);
+    case 4: return cut32(u, values, most, symbols, escapes);
+    default: return cut64(u, values, most, symbols, escapes);
+    }
+}
+
+void pithi_update_join_c(const struct pithi_update *u, void *values, const uint8_t *symbols,
+                         const void *escapes) {
+    switch (u->width) {
+    case 1: join_update8(u, values, symbols, escapes); break;
+    case 2: join_update16(u, values, symbols, escapes); break;
+    case 4: join_update32(u, values, symbols, escapes); break;
+    default: join_update64(u, values, symbols, escapes); break;
+    }
+}
+
+void pithi_update_split_c(const struct pithi_update *u, const void *values,
+                          uint8_t *const *planes) {
+    switch (u->width) {
+    case 1: split_update8(u, values, planes); break;
+    case 2: split_update16(u, values, planes); break;
+    case 4: split_update32(u, values, planes); break;
+    default: split_update64(u, values, planes); break;
+    }
+}
+
+void pithi_update_merge_c(const struct pithi_update *u, void *values,
+                          const uint8_t *const *planes) {
+    switch (u->width) {
+    case 1: merge_update8(u, values, planes); break;
+    case 2: merge_update16(u, values, planes); break;
+    case 4: merge_update32(u, values, planes); break;
+    default: merge_update64(u, values, planes); break;
     }
 }

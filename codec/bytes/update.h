@@ -42,4 +42,31 @@ size_t pithi_symbols_spread(uint8_t *work, const uint8_t *symbols, unsigned bits
 void pithi_symbols_to(void *words, const uint8_t *work, const void *escapes, size_t width,
                       unsigned bits, size_t count);
 
+/* An update of `count` values of `width` bytes, from `base`, as blocks code it whose symbols have
+ * 8 bits. Arrays of values are aligned to their type; values and base may be the same memory. */
+struct pithi_update {
+    const void *base;
+    size_t count;
+    unsigned width;
+    bool ordered; /* pithi_is_ordered of the dtype */
+};
+/* Makes symbols and escapes of the words that pithi_words_from makes. Returns the number of
+ * escapes, or stops and returns some number above `most`. `escapes` has a capacity of count words
+ * and 64 bytes, all of which may be written to. */
+typedef size_t pithi_update_cut_fn(const struct pithi_update *u, const void *values, size_t most,
+                                   uint8_t *symbols, void *escapes);
+/* Makes values again. `escapes` has as many words as there are symbols 255, and 64 bytes more that
+ * may be read. */
+typedef void pithi_update_join_fn(const struct pithi_update *u, void *values,
+                                  const uint8_t *symbols, const void *escapes);
+/* Write the words as byte planes, the least significant first, and make values of these. */
+typedef void pithi_update_split_fn(const struct pithi_update *u, const void *values,
+                                   uint8_t *const *planes);
+typedef void pithi_update_merge_fn(const struct pithi_update *u, void *values,
+                                   const uint8_t *const *planes);
+pithi_update_cut_fn pithi_update_cut_c;
+pithi_update_join_fn pithi_update_join_c;
+pithi_update_split_fn pithi_update_split_c;
+pithi_update_merge_fn pithi_update_merge_c;
+
 #endif

@@ -98,7 +98,6 @@ static void NAME(to)(void *values, const void *words, const void *base, enum kin
 /* Counts the words that are escapes with symbols of 1, 2, 4 and 8 bits. */
 static void NAME(tally)(size_t escapes[4], const void *words, size_t count) {
     const WORD *w = words;
-    enum { CHUNK = 4096 };
     for (size_t at = 0; at < count; at += CHUNK) {
         const size_t end = count - at < CHUNK ? count : at + CHUNK;
         uint16_t n[4] = {0};
@@ -132,8 +131,9 @@ static size_t NAME(split)(uint8_t *work, void *escapes, const void *words, WORD 
     return used;
 }
 
-static void NAME(join)(void *words, const uint8_t *work, const void *escapes, WORD escape,
-                       size_t count) {
+/* Returns what follows the escapes that it took. */
+static const WORD *NAME(join)(void *words, const uint8_t *work, const void *escapes, WORD escape,
+                              size_t count) {
     WORD *w = words;
     const WORD *e = escapes;
     if (escape == FEW) {
@@ -143,12 +143,76 @@ static void NAME(join)(void *words, const uint8_t *work, const void *escapes, WO
             WORD *const word = &w[at++ - work];
             *word = (WORD)(*word + *e++);
         }
-        return;
+        return e;
     }
     for (size_t i = 0; i < count; i++) {
         const WORD chosen = (WORD)((WORD)0 - (WORD)(work[i] == escape));
         w[i] = (WORD)(work[i] + (e[0] & chosen));
         e += work[i] == escape;
+    }
+    return e;
+}
+
+/* ---- Updates, in chunks that stay in the first-level cache -----------------------------------*/
+
+/* Makes words of the chunk of values from number `at` on. */
+static void NAME(take_values)(const struct pithi_update *u, WORD *words, const uint8_t *v,
+                              size_t at, size_t n) {
+    const uint8_t *const b = (const uint8_t *)u->base + at * sizeof(WORD);
+    v += at * sizeof(WORD);
+    NAME(from_update)(words, v, b, u->ordered ? FLOATS : UNSIGNED, n);
+}
+
+/* The inverse. */
+static void NAME(put_values)(const struct pithi_update *u, const WORD *words, uint8_t *v, size_t at,
+                             size_t n) {
+    const uint8_t *const b = (const uint8_t *)u->base + at * sizeof(WORD);
+    v += at * sizeof(WORD);
+    NAME(to_update)(v, words, b, u->ordered ? FLOATS : UNSIGNED, n);
+}
+
+static size_t NAME(cut)(const struct pithi_update *u, const uint8_t *v, size_t most,
+                        uint8_t *symbols, WORD *escapes) {
+    WORD words[CHUNK];
+    size_t used = 0;
+    for (size_t at = 0, n; at < u->count && used <= most; at += n) {
+        n = u->count - at < CHUNK ? u->count - at : CHUNK;
+        NAME(take_values)(u, words, v, at, n);
+        used += NAME(split)(symbols + at, escapes + used, words, FEW, n);
+    }
+    return used;
+}
+
+static void NAME(join_update)(const struct pithi_update *u, uint8_t *v, const uint8_t *symbols,
+                              const WORD *escapes) {
+    WORD words[CHUNK];
+    for (size_t at = 0, n; at < u->count; at += n) {
+        n = u->count - at < CHUNK ? u->count - at : CHUNK;
+        escapes = NAME(join)(words, symbols + at, escapes, FEW, n);
+        NAME(put_values)(u, words, v, at, n);
+    }
+}
+
+static void NAME(split_update)(const struct pithi_update *u, const uint8_t *v,
+                               uint8_t *const *planes) {
+    WORD words[CHUNK];
+    for (size_t at = 0, n; at < u->count; at += n) {
+        n = u->count - at < CHUNK ? u->count - at : CHUNK;
+        NAME(take_values)(u, words, v, at, n);
+        for (size_t k = 0; k < sizeof(WORD); k++)
+            pithi_plane_take(planes[k] + at, words, sizeof(WORD), k, n);
+    }
+}
+
+static void NAME(merge_update)(const struct pithi_update *u, uint8_t *v,
+                               const uint8_t *const *planes) {
+    const uint8_t *from[sizeof(WORD)];
+    WORD words[CHUNK];
+    for (size_t at = 0, n; at < u->count; at += n) {
+        n = u->count - at < CHUNK ? u->count - at : CHUNK;
+        for (size_t k = 0; k < sizeof(WORD); k++) from[k] = planes[k] + at;
+        pithi_planes_merge(words, from, sizeof(WORD), n);
+        NAME(put_values)(u, words, v, at, n);
     }
 }
 

@@ -142,12 +142,40 @@ static unsigned symbol_bits(const struct pithi_block *b, const struct work *w) {
     return width > 1 ? 8 : 0;
 }
 
+static struct pithi_update update_of(const struct pithi_block *b) {
+    const uint32_t dtype = b->params->dtype;
+    return (struct pithi_update){b->base, b->count, (unsigned)pith_dtype_bytes(dtype),
+                                 pithi_is_ordered(dtype)};
+}
+
+/* Writes an update as symbols of 8 bits or, where more than a quarter of these would be escapes, as
+ * byte planes: what symbol_bits says of its words. */
+static bool put_update(struct pithi_pen *pen, const struct pithi_block *b, const struct work *w) {
+    const struct pithi_update u = update_of(b);
+    const size_t most = u.count / 4;
+    const size_t escapes =
+        u.width > 1 ? b->kernels->update_cut(&u, b->value, most, w->symbols, w->words) : u.count;
+    if (escapes <= most)
+        return pithi_pen_put(pen, (const uint8_t[]){8 | HEAD_UPDATE}, 1) &&
+               pithi_piece_put(pen, w->most, w->symbols, u.count) &&
+               (!escapes || put_planes(pen, w, w->words, u.width, escapes));
+    uint8_t *planes[8];
+    for (unsigned k = 0; k < u.width; k++) planes[k] = w->planes + k * u.count;
+    b->kernels->update_split(&u, b->value, planes);
+    if (!pithi_pen_put(pen, (const uint8_t[]){HEAD_UPDATE}, 1)) return false;
+    for (unsigned k = 0; k < u.width; k++)
+        if (!pithi_piece_put(pen, w->most, planes[k], u.count)) return false;
+    return true;
+}
+
 /* Encodes the block; returns its bytes, 0 when they would be more than cap. */
 static size_t code(const struct pithi_block *b, bool update, uint8_t *dst, size_t cap) {
     const struct work w = work_of(b->params, b->scratch);
     const size_t width = width_of(b->params);
     struct pithi_pen pen = {dst,      cap,      effort(b->params),
                             w.pieces, b->coder, pithi_block_rans_encode(b)};
+    if (update && pithi_frame_revision(b->params) >= 2)
+        return put_update(&pen, b, &w) ? (size_t)(pen.at - dst) : 0;
     pithi_words_from(w.words, b->value, update ? b->base : NULL, b->params->dtype, b->count);
     struct pithi_top top;
     size_t escapes;
@@ -201,26 +229,43 @@ static pith_status encode(struct pithi_block *b) {
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
-static bool take_planes(struct pithi_reader *r, const struct work *w, uint8_t *words, size_t width,
-                        size_t count) {
-    const uint8_t *planes[8];
+/* What a block holds: words, symbols of 8 bits of words, or byte planes of words, all of an update
+ * but for the first. */
+struct content {
+    enum { WORDS, SYMBOLS, PLANES } form;
+    bool update;
+    const uint8_t *symbols, *planes[8];
+};
+
+static bool take_planes(struct pithi_reader *r, const struct work *w, const uint8_t **planes,
+                        size_t width, size_t count) {
     for (size_t k = 0; k < width; k++) {
         planes[k] = pithi_piece_take(r, count, w->planes + k * count);
         if (!planes[k]) return false;
     }
-    pithi_planes_merge(words, planes, width, count);
     return true;
 }
 
-/* Reads symbols and escapes, and makes w->words of them. */
+/* Reads symbols, and the escapes to w->more; makes w->words of them, or leaves that to an update's
+ * kernel. */
 static const char *take_symbols(struct pithi_reader *r, const struct work *w, size_t width,
-                                unsigned bits, size_t count) {
+                                unsigned bits, size_t count, struct content *c) {
     const uint8_t *const symbols = pithi_piece_take(r, pithi_symbol_bytes(count, bits), w->symbols);
     if (!symbols) return "the symbols are damaged";
-    const size_t escapes = pithi_symbols_spread(w->spread, symbols, bits, count);
+    const bool whole = bits == 8 && c->update;
+    const size_t escapes = whole ? pithi_top_escapes(symbols, count)
+                                 : pithi_symbols_spread(w->spread, symbols, bits, count);
     if (escapes > count) return "bits after the last symbol are not 0";
-    if (escapes && !take_planes(r, w, w->more, width, escapes)) return "the escapes are damaged";
-    pithi_symbols_to(w->words, w->spread, w->more, width, bits, count);
+    if (escapes) {
+        const uint8_t *planes[8];
+        if (!take_planes(r, w, planes, width, escapes)) return "the escapes are damaged";
+        pithi_planes_merge(w->more, planes, width, escapes);
+    }
+    c->symbols = symbols;
+    if (whole)
+        c->form = SYMBOLS;
+    else
+        pithi_symbols_to(w->words, w->spread, w->more, width, bits, count);
     return NULL;
 }
 
@@ -250,25 +295,30 @@ static const char *take_tops(struct pithi_reader *r, const struct pithi_kernels 
                : "a top has too many bits";
 }
 
-static const char *take_words(const struct pithi_block *b, const struct work *w, bool *update) {
+static const char *take_content(const struct pithi_block *b, const struct work *w,
+                                struct content *c) {
     struct pithi_reader r = {b->bytes, b->length, w->pieces, b->coder, pithi_block_rans_decode(b)};
     const uint8_t *const head = pithi_reader_take(&r, 1);
     if (!head) return "the block is empty";
     const unsigned bits = *head & HEAD_BITS;
-    *update = *head & HEAD_UPDATE;
+    *c = (struct content){.form = WORDS, .update = *head & HEAD_UPDATE};
     const bool tops = *head == HEAD_TOPS && pithi_frame_revision(b->params) >= 2;
     if (!tops && (*head & ~(HEAD_BITS | HEAD_UPDATE) || bits > 8 || bits & (bits - 1)))
         return "unknown coding of a block";
-    if (*update && (b->params->base_dtype == PITH_NONE || b->params->key_frame))
+    if (c->update && (b->params->base_dtype == PITH_NONE || b->params->key_frame))
         return "an update where there is no base";
     const size_t width = width_of(b->params);
     const char *fault = NULL;
     if (tops)
         fault = take_tops(&r, b->kernels, w, b->params->dtype, b->count);
     else if (bits)
-        fault = take_symbols(&r, w, width, bits, b->count);
-    else if (!take_planes(&r, w, w->words, width, b->count))
+        fault = take_symbols(&r, w, width, bits, b->count, c);
+    else if (!take_planes(&r, w, c->planes, width, b->count))
         fault = "a byte plane is damaged";
+    else if (c->update)
+        c->form = PLANES;
+    else
+        pithi_planes_merge(w->words, c->planes, width, b->count);
     return fault ? fault : r.left ? "bytes after the end of a block" : NULL;
 }
 
@@ -277,15 +327,27 @@ static pith_status corrupt(struct pithi_block *b, const char *detail) {
     return PITH_ERR_CORRUPT;
 }
 
-/* Makes values of words, in out and, with update, in the base. Either may be missing; a check of a
- * frame without its base has neither. */
-static void deliver(const struct pithi_block *b, const uint8_t *words, bool update) {
-    uint8_t *const base = b->base;
+/* Makes values of a content, in `to`, which may be the base. */
+static void put_values(const struct pithi_block *b, const struct work *w, const struct content *c,
+                       void *to) {
+    const struct pithi_update u = update_of(b);
+    if (c->form == SYMBOLS)
+        b->kernels->update_join(&u, to, c->symbols, w->more);
+    else if (c->form == PLANES)
+        b->kernels->update_merge(&u, to, c->planes);
+    else
+        pithi_words_to(to, w->words, c->update ? b->base : NULL, b->params->dtype, b->count);
+}
+
+/* Makes values in out and, with update, in the base. Either may be missing; a check of a frame
+ * without its base has neither. */
+static void deliver(const struct pithi_block *b, const struct work *w, const struct content *c) {
+    const bool remember = b->base && b->update;
     if (b->out) {
-        pithi_words_to(b->out, words, update ? base : NULL, b->params->dtype, b->count);
-        if (base && b->update) memcpy(base, b->out, b->count * width_of(b->params));
-    } else if (base && b->update) {
-        pithi_words_to(base, words, update ? base : NULL, b->params->dtype, b->count);
+        put_values(b, w, c, b->out);
+        if (remember) memcpy(b->base, b->out, b->count * width_of(b->params));
+    } else if (remember) {
+        put_values(b, w, c, b->base);
     }
 }
 
@@ -297,11 +359,11 @@ static pith_status decode(struct pithi_block *b) {
         if (b->base && b->update) memcpy(b->base, b->bytes, raw);
     } else {
         const struct work w = work_of(b->params, b->scratch);
-        bool update = false;
-        const char *const fault = take_words(b, &w, &update);
+        struct content c;
+        const char *const fault = take_content(b, &w, &c);
         if (fault) return corrupt(b, fault);
-        if (update && !b->base && b->out) return corrupt(b, "an update where there is no base");
-        deliver(b, w.words, update);
+        if (c.update && !b->base && b->out) return corrupt(b, "an update where there is no base");
+        deliver(b, &w, &c);
     }
     b->hash += hash_base(b);
     return PITH_OK;
