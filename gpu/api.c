@@ -220,6 +220,8 @@ static enum pithi_gpu_kernel encoder(const pith_cuda_plan *c, bool key) {
     const uint32_t kind = c->table.device.kind;
     if (key) return pithi_cuda_is_paged(c) ? PITHI_GPU_paged_encode_key : PITHI_GPU_encode_key;
     if (kind == PITHI_DEVICE_pages && has_paths(c)) return PITHI_GPU_trellis_paged_encode;
+    if (kind == PITHI_DEVICE_pages && pithi_pages_strips(&c->table))
+        return PITHI_GPU_paged_encode_strips;
     if (kind == PITHI_DEVICE_pages)
         return pithi_pages_keep(&c->table) ? PITHI_GPU_paged_encode_kept : PITHI_GPU_paged_encode;
     if (kind != PITHI_DEVICE_groups) return PITHI_GPU_encode_raw;

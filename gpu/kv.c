@@ -33,6 +33,8 @@ static uint64_t page_tiles(const pith_cuda_plan *c) {
     const uint64_t elements = page_elements(c), row = (uint64_t)slot->heads * slot->dim;
     if (!c->table.device.pages.channel || !row) return parts_of(elements, PITHI_TILE);
     const uint64_t units = slot->heads * parts_of(slot->dim, PITHI_UNIT);
+    if (pithi_pages_strips(&c->table))
+        return parts_of(elements / row, PITHI_STRIP_TOKENS) * parts_of(units, PITHI_STRIP_LANES);
     return parts_of(elements / row, c->table.device.set.group) *
            parts_of(units, pithi_pages_lanes(&c->table));
 }

@@ -79,8 +79,10 @@ pith_status pith_cuda_kv_encode_pages(const pith_cuda_plan *cuda, const pith_vie
                                       const pith_kv_pair *pairs, uint64_t count, int32_t *status,
                                       void *cuda_stream, pith_error *error) {
     const bool kept = cuda && pithi_pages_keep(&cuda->table);
-    const enum pithi_gpu_kernel kernel =
-        kept ? PITHI_GPU_pairs_encode_kept : PITHI_GPU_pairs_encode;
+    const bool strips = cuda && pithi_pages_strips(&cuda->table);
+    const enum pithi_gpu_kernel kernel = strips ? PITHI_GPU_pairs_encode_strips
+                                         : kept ? PITHI_GPU_pairs_encode_kept
+                                                : PITHI_GPU_pairs_encode;
     return run_pages(cuda, has_paths(cuda) ? PITHI_GPU_trellis_pairs_encode : kernel, false, like,
                      pairs, status, count, cuda_stream, error);
 }

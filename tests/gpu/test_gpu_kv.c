@@ -138,6 +138,54 @@ static void test_full(void **state) {
             one_trip(full[number / 2 % 4], rows[i], number % 5 ? GEN_COUNT : GEN_HOLES, number);
 }
 
+/* Columns of all kinds: of numbers that scales can be, or hardly, or cannot be; of equal magnitudes,
+ * and of some that are not finite. */
+static void fill_columns(struct trip *t, uint64_t row, uint64_t number) {
+    uint64_t seed = 5 + number;
+    for (uint64_t i = 0; i < t->r.count; i++) {
+        const uint64_t kind = (i % row * 0x9E3779B9u >> 7) % 16;
+        const float x = (float)gen_normal(&seed), sign = x < 0 ? -1.0f : 1.0f;
+        const bool rare = gen_next(&seed) % 60 == 0;
+        float v = (float)(1 + kind % 3) * x;
+        if (kind == 0) v = sign * 1.5f;
+        if (kind == 1) v = sign * 0.0f;
+        if (kind == 2) v = x * 1e-7f;
+        if (kind == 3) v = sign * (rare ? 4e-8f : 3e-8f);
+        if (kind == 4) v = x * 3e4f;
+        if (kind == 5) v = x * 3e37f;
+        if (kind == 6 && rare) v = float_of(0xFFC12345u);
+        if (kind == 7 && rare) v = float_of(0x7F800000u);
+        if (kind == 8) v = rare ? x : 0;
+        store_float(t->value, t->r.layout.dtype, (size_t)i, bits_of(v));
+    }
+}
+
+/* Pages along tokens with outliers: strips, and what is around them. */
+static void test_strips(void **state) {
+    (void)state;
+    static const uint64_t rows[][5] = {{3, 290, 2, 128}, {4, 2, 140, 4, 64}, {3, 130, 3, 128}};
+    for (uint64_t number = 0; number < 16; number++) {
+        const uint64_t *const shape = rows[number % 3],
+                              row = shape[3] * shape[number % 3 == 1 ? 4 : 2];
+        struct trip t;
+        const uint32_t dtype = number % 8 == 7 ? PITH_F16 : PITH_BF16;
+        const pith_layout layout =
+            shape_layout(shape, dtype, number % 5 == 4 ? PITH_LAYOUT_CHECKSUMS : 0);
+        context("strips, %s, number %llu", pith_dtype_name(dtype), (unsigned long long)number);
+        device_order((int)(number / 2 % (uint64_t)device_orders()));
+        trip_open(&t,
+                  number % 4 == 3 ? "kv:preset=kvquant-lite,page=256" : "kv:preset=kvquant-lite",
+                  &layout, number % 8 == 6 ? 2 : 0);
+        fill_columns(&t, row, number);
+        trip_encode(&t);
+        trip_check_encode(&t);
+        trip_check_decode(&t);
+        trip_check_range(&t, row * (number * 9 % 130) + number % 7, t.r.count / 2);
+        trip_check_other(&t, trip_reals[number % 3], number % 2);
+        trip_close(&t);
+    }
+}
+
 /* Pages that add to a base which nobody reads elsewhere: there is no tensor. */
 static void one_base(const char *spec, const uint64_t shape[5], uint32_t dtype, uint64_t number) {
     pith_layout layout = shape_layout(shape, dtype, 0);
@@ -299,6 +347,7 @@ int main(void) {
         cmocka_unit_test(test_space),    cmocka_unit_test(test_refused),
         cmocka_unit_test(test_searched), cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_full),     cmocka_unit_test(test_base),
+        cmocka_unit_test(test_strips),
     };
     return cmocka_run_group_tests_name("gpu_kv", tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include "device/group/decode.h"
 #include "device/kv/full_decode.h"
 #include "device/kv/full_wide.h"
+#include "device/kv/strips.h"
 
 /* ---- Values out ------------------------------------------------------------------------------*/
 
@@ -250,8 +251,14 @@ PITHI_DEVICE void pithi_page_decode(const struct pithi_gpu_call *a, struct pithi
                                     struct pithi_gpu_thread *t, struct pithi_team *team) {
     const struct pithi_gpu_page *const g = &s->paged.page;
     const bool channel = a->from.plan.device.pages.channel;
+    const bool strips = !a->add && pithi_pages_strips(&a->from.plan);
+    if (strips) pithi_strips_decode(a, s, t, team);
     for (uint32_t tile = g->tile + g->part; tile < g->tiles;) {
-        if (t->special && !a->add && pithi_tile_is_full(g, tile)) {
+        if (strips && pithi_tile_is_full(g, tile)) {
+            tile += a->paging.parts;
+            continue;
+        }
+        if (t->special && !strips && !a->add && pithi_tile_is_full(g, tile)) {
             tile = channel                          ? pithi_full_columns_decode(a, s, t, team, tile)
                    : pithi_full_wide(&a->from.plan) ? pithi_wide_decode(a, s, t, team, tile)
                                                     : pithi_full_heads_decode(a, s, t, team, tile);
@@ -266,7 +273,7 @@ PITHI_DEVICE void pithi_page_decode(const struct pithi_gpu_call *a, struct pithi
 }
 
 PITHI_PHASE(pithi_page_read, uint64_t number) {
-    pithi_page_book(&a->from.plan, t, &s->paged);
+    pithi_page_book(&a->from, t, &s->paged);
     if (t->tid == 0) pithi_page_find(a, &a->from, &s->from, number, &s->paged.page);
 }
 

@@ -10,6 +10,11 @@
 #include "device/kv/full_encode.h"
 #include "device/kv/full_wide.h"
 #include "device/kv/outliers.h"
+#include "device/kv/strips.h"
+
+/* Whether groups are looked at as a whole: none are; all may be; or those of pages that may have
+ * strips are, which are not searched. Kernels that know it need fewer registers. */
+enum pithi_kept { PITHI_KEPT_NONE, PITHI_KEPT_ANY, PITHI_KEPT_STRIPS };
 
 /* ---- Values in -------------------------------------------------------------------------------*/
 
@@ -269,7 +274,7 @@ PITHI_DEVICE void pithi_channels_search(const struct pithi_gpu_call *a, struct p
 /* Values are read twice, which caches have the second time. */
 PITHI_DEVICE void pithi_channels_encode(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                         struct pithi_gpu_thread *t, struct pithi_team *team,
-                                        uint32_t tile, bool kept) {
+                                        uint32_t tile, enum pithi_kept kept) {
     const uint32_t tokens = pithi_tile_tokens(&a->to.plan, &s->paged.page, tile);
     const uint32_t step = PITHI_UNITS * s->paged.page.rows;
     PITHI_STEP(pithi_tile_whole, false);
@@ -285,7 +290,8 @@ PITHI_DEVICE void pithi_channels_encode(const struct pithi_gpu_call *a, struct p
     }
     PITHI_RUN(pithi_channels_publish, tile);
     PITHI_RUN(pithi_channels_finish, tile);
-    if (kept && pithi_pages_search(&a->to.plan)) pithi_channels_search(a, s, t, team, tile);
+    if (kept == PITHI_KEPT_ANY && pithi_pages_search(&a->to.plan))
+        pithi_channels_search(a, s, t, team, tile);
     PITHI_STEP(pithi_channels_scales, tile);
     for (uint32_t row = 0; row < tokens; row += step) {
         PITHI_COLUMNS_TAKE(row, kept);
@@ -311,14 +317,18 @@ PITHI_PHASE(pithi_page_padding, uint32_t step) {
     pithi_page_clear(g->bytes, exact + g->exact_bytes, g->whole, t->tid, step);
 }
 
-/* kept: groups are looked at as a whole, or may be. Kernels that know that they are not need fewer
- * registers. */
 PITHI_DEVICE void pithi_page_encode(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                     struct pithi_gpu_thread *t, struct pithi_team *team,
-                                    bool kept) {
+                                    enum pithi_kept kept) {
     const struct pithi_gpu_page *const g = &s->paged.page;
-    const bool channel = a->to.plan.device.pages.channel;
+    const bool strips = kept == PITHI_KEPT_STRIPS;
+    const bool channel = strips || a->to.plan.device.pages.channel;
+    if (strips) pithi_strips_encode(a, s, t, team);
     for (uint32_t tile = g->tile + g->part; tile < g->tiles;) {
+        if (strips && pithi_tile_is_full(g, tile)) {
+            tile += a->paging.parts;
+            continue;
+        }
         if (t->special && !kept && pithi_tile_is_full(g, tile)) {
             tile = channel                        ? pithi_full_columns_encode(a, s, t, team, tile)
                    : pithi_full_wide(&a->to.plan) ? pithi_wide_encode(a, s, t, team, tile)
@@ -335,7 +345,7 @@ PITHI_DEVICE void pithi_page_encode(const struct pithi_gpu_call *a, struct pithi
 }
 
 PITHI_PHASE(pithi_page_write, uint64_t number) {
-    pithi_page_book(&a->to.plan, t, &s->paged);
+    pithi_page_book(&a->to, t, &s->paged);
     if (t->tid) return;
     pithi_page_find(a, &a->to, &s->to, number, &s->paged.page);
     s->paged.rough = 0;
@@ -358,7 +368,7 @@ PITHI_DEVICE void pithi_page_finish(const struct pithi_gpu_call *a, struct pithi
 
 PITHI_DEVICE void pithi_item_pages(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                    struct pithi_gpu_thread *t, struct pithi_team *team,
-                                   uint64_t number, bool kept) {
+                                   uint64_t number, enum pithi_kept kept) {
     PITHI_RUN(pithi_encode_open, number);
     if (s->to.status != PITH_OK) {
         PITHI_RUN(pithi_encode_refuse, number);
@@ -375,8 +385,11 @@ PITHI_DEVICE void pithi_item_pages(const struct pithi_gpu_call *a, struct pithi_
     PITHI_RUN(pithi_encode_close, number);
 }
 
-PITHI_BODY(pithi_paged_encode) { pithi_item_pages(a, s, t, team, number, false); }
-PITHI_BODY(pithi_paged_encode_kept) { pithi_item_pages(a, s, t, team, number, true); }
+PITHI_BODY(pithi_paged_encode) { pithi_item_pages(a, s, t, team, number, PITHI_KEPT_NONE); }
+PITHI_BODY(pithi_paged_encode_kept) { pithi_item_pages(a, s, t, team, number, PITHI_KEPT_ANY); }
+PITHI_BODY(pithi_paged_encode_strips) {
+    pithi_item_pages(a, s, t, team, number, PITHI_KEPT_STRIPS);
+}
 
 /* A key frame. */
 PITHI_BODY(pithi_paged_encode_key) {

@@ -46,6 +46,8 @@ struct pithi_kv_thread {
     struct pithi_quad raw[PITHI_DEEP], grids[2];
     float deep[PITHI_DEEP][PITHI_UNIT];
     float edge[2][PITHI_UNITS], kept[2], given[2], taken[2];
+    struct pithi_quad strip[PITHI_STRIP_DEEP]; /* of strips: values, or codes */
+    uint64_t tokens;                           /* and the tokens of outliers, a byte each */
     /* Of full tiles of f32: the same as ordered numbers; grids of a unit each, see full_wide.h. */
     uint32_t high[2], high_given[2], high_taken[2];
     float step[4], step_other[4];
@@ -91,8 +93,16 @@ struct pithi_gpu_paged {
     uint32_t rough; /* one more than the last full tile whose codes need limits */
     /* Of groups that are looked at as a whole, and of full tiles along tokens; else absent. */
     alignas(16) float values[PITHI_TILE];
-    /* Of groups with outliers, at once: the words that come first from below, and from above. */
-    uint64_t first[PITHI_TEAM / PITHI_LANES][2][PITHI_OUTLIERS_MOST + 1];
+    union {
+        /* Of groups with outliers, at once: the words that come first from below, and from
+         * above. */
+        uint64_t first[PITHI_TEAM / PITHI_LANES][2][PITHI_OUTLIERS_MOST + 1];
+        /* Of strips: what codes are looked up by. */
+        struct {
+            float threshold[PITHI_STRIP_CELLS];
+            uint32_t below[PITHI_STRIP_CELLS];
+        } strips;
+    };
     /* Trellises: as pithi_trellis_shared has it, of the groups of a tile. */
     struct {
         struct pithi_trellis_tables tables;

@@ -97,11 +97,22 @@ PITHI_DEVICE void pithi_full_rows(struct pithi_gpu_page *g, uint32_t row, uint32
     g->fulls = g->hi / row * each;
 }
 
+/* Whether those of groups with an outlier are in strips. */
+PITHI_DEVICE bool pithi_strips_fit(const struct pithi_device_plan *p, uint32_t dtype,
+                                   const struct pithi_gpu_page *g) {
+    return pithi_pages_strips(p) && dtype == PITH_BF16 && g->outliers == 1 && g->values &&
+           g->dim % PITHI_UNIT == 0 && g->heads * g->dim % PITHI_STRIP_COLUMNS == 0 &&
+           g->token_stride % PITHI_UNIT == 0 && g->head_stride % PITHI_UNIT == 0 &&
+           pithi_is_aligned(g->bytes, 16) && pithi_is_aligned(g->values + 2 * g->at, 16);
+}
+
 /* By one thread, of a page that is shared: the tiles of which nothing is missing, nor unaligned. */
 PITHI_DEVICE void pithi_full_find(const struct pithi_device_plan *p, uint32_t dtype,
                                   struct pithi_gpu_page *g) {
     const bool channel = p->device.pages.channel;
     g->full = g->fulls = 0;
+    if (pithi_strips_fit(p, dtype, g))
+        pithi_full_rows(g, PITHI_STRIP_TOKENS * g->heads * g->dim, g->chunks);
     if (!pithi_full_plan(p, dtype) || g->dim % PITHI_UNIT || !pithi_is_aligned(g->bytes, 16))
         return;
     if (g->values ? !pithi_is_aligned(g->values + 2 * g->at, 16) : !pithi_page_based(p, g)) return;
@@ -130,10 +141,11 @@ PITHI_DEVICE uint64_t pithi_page_wanted(const struct pithi_tiling *t, uint64_t f
 }
 
 /* By every thread: what codes mean, where a table says so. */
-PITHI_DEVICE void pithi_page_book(const struct pithi_device_plan *p,
+PITHI_DEVICE void pithi_page_book(const struct pithi_gpu_side *side,
                                   const struct pithi_gpu_thread *t, struct pithi_gpu_paged *to) {
-    if (p->device.set.codebook && t->tid < sizeof to->book)
-        ((uint8_t *)&to->book)[t->tid] = ((const uint8_t *)&p->device.pages.book)[t->tid];
+    const uint8_t *const book = side->table + offsetof(struct pithi_device_plan, device.pages.book);
+    if (side->plan.device.set.codebook && t->tid < sizeof to->book)
+        ((uint8_t *)&to->book)[t->tid] = book[t->tid];
 }
 
 /* Whether pieces do not begin at whole lanes of the base's hash: then it is hashed page by page. */

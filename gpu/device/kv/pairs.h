@@ -12,7 +12,7 @@ PITHI_PHASE(pithi_page_pair, const struct pithi_gpu_side *side, uint64_t number)
     struct pithi_gpu_page *const g = &s->paged.page;
     const struct pithi_device_plan_slot *const slot =
         (const struct pithi_device_plan_slot *)(const void *)(side->table + side->plan.slots_at);
-    pithi_page_book(&side->plan, t, &s->paged);
+    pithi_page_book(side, t, &s->paged);
     if (t->tid) return;
     s->paged.rough = 0;
     const struct pith_kv_pair *const pair = &a->paging.pairs[number / a->chunks];
@@ -44,12 +44,17 @@ PITHI_PHASE(pithi_page_pair, const struct pithi_gpu_side *side, uint64_t number)
 
 PITHI_BODY(pithi_pairs_encode) {
     PITHI_RUN(pithi_page_pair, &a->to, number);
-    if (s->paged.page.live) pithi_page_encode(a, s, t, team, false);
+    if (s->paged.page.live) pithi_page_encode(a, s, t, team, PITHI_KEPT_NONE);
 }
 
 PITHI_BODY(pithi_pairs_encode_kept) {
     PITHI_RUN(pithi_page_pair, &a->to, number);
-    if (s->paged.page.live) pithi_page_encode(a, s, t, team, true);
+    if (s->paged.page.live) pithi_page_encode(a, s, t, team, PITHI_KEPT_ANY);
+}
+
+PITHI_BODY(pithi_pairs_encode_strips) {
+    PITHI_RUN(pithi_page_pair, &a->to, number);
+    if (s->paged.page.live) pithi_page_encode(a, s, t, team, PITHI_KEPT_STRIPS);
 }
 
 PITHI_BODY(pithi_pairs_decode) {

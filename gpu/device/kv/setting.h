@@ -14,6 +14,27 @@ PITHI_INLINE bool pithi_pages_keep(const struct pithi_device_plan *p) {
            p->device.set.codebook == PITHI_CODEBOOK_TRELLIS;
 }
 
+/* Strips of pages along tokens, see strips.h: tokens and columns of one; threads beside each other,
+ * which have 8 columns each, threads below each other, and tokens of a thread. */
+enum {
+    PITHI_STRIP_TOKENS = 128,
+    PITHI_STRIP_LANES = 16,
+    PITHI_STRIP_COLUMNS = 8 * PITHI_STRIP_LANES,
+    PITHI_STRIP_ROWS = 16,
+    PITHI_STRIP_DEEP = PITHI_STRIP_TOKENS / PITHI_STRIP_ROWS,
+    PITHI_STRIP_CELLS = 32
+};
+#define PITHI_STRIP_FINE 16.0f
+
+/* Whether pages may have strips: those of preset kvquant-lite. */
+PITHI_INLINE bool pithi_pages_strips(const struct pithi_device_plan *p) {
+    const struct pithi_group_setting *const set = &p->device.set;
+    return p->device.pages.channel && p->device.pages.outliers && !p->device.pages.rotated &&
+           p->dtype == PITH_BF16 && p->base_dtype == PITH_NONE && !set->asymmetric &&
+           set->group == PITHI_STRIP_TOKENS && set->bits == 4 && set->scale_dtype == PITH_F16 &&
+           set->codebook == PITHI_CODEBOOK_NF;
+}
+
 /* The most threads that share a page's columns, or a group: those whose tile the team's memory has
  * room for, where groups are searched, but whole heads where they are rotated. */
 PITHI_INLINE uint32_t pithi_pages_lanes(const struct pithi_device_plan *p) {
