@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kv.h"
 
-enum { WAVES = 32 };
+enum { WAVES = 8 };
 
 /* Returns the most pages that so many neighbouring elements can be in, wherever they begin. */
 static uint64_t pages_of(const pith_cuda_plan *c, uint64_t elements) {
@@ -40,7 +40,7 @@ static uint64_t page_tiles(const pith_cuda_plan *c) {
 }
 
 /* Teams take whole pages where those have checksums, or are hashed when all of a page is done. Else
- * they take few tiles while there are few teams: opening a page takes a while too. */
+ * they take few tiles while there are few teams: opening a page takes as long as some tiles do. */
 uint32_t pithi_cuda_page_parts(const pith_cuda_plan *c, uint64_t pages) {
     uint64_t parts = page_tiles(c);
     if (c->table.checksums || apart(c)) return 1;
