@@ -23,14 +23,20 @@ static constexpr int teams_of(int kernel) {
 #define PITH_GPU_KERNEL(family, name) \
     PITHI_IF_##family(KERNEL(name, false, teams_of(PITHI_GPU_##name)))
 /* Special kernels fit into the registers of three teams a processor, the number that hides the
- * latency of memory. General ones would not. */
+ * latency of memory; general ones would not. Those of trellises need few, but with a base. */
+[[maybe_unused]] static constexpr int special_teams_of(int kernel) {
 #ifdef PITHI_GPU_trellis
-[[maybe_unused]] static constexpr int special_teams = 4; /* these need few */
+    return kernel == PITHI_GPU_trellis_encode_any_paths_ff ||
+                   kernel == PITHI_GPU_trellis_decode_paths_ff_any
+               ? 3
+               : 4;
 #else
-[[maybe_unused]] static constexpr int special_teams = 3;
+    return kernel < 0 ? 0 : 3;
 #endif
+}
 #define PITH_GPU_SPECIAL(family, body, from, to) \
-    PITHI_IF_##family(KERNEL(body##_##from##_##to, true, special_teams))
+    PITHI_IF_##family(                           \
+        KERNEL(body##_##from##_##to, true, special_teams_of(PITHI_GPU_##body##_##from##_##to)))
 #include "kernels.def"
 #undef PITH_GPU_KERNEL
 

@@ -15,7 +15,7 @@
 enum pithi_known_form {
     PITHI_KNOWN_WDIFF,
     PITHI_KNOWN_GRAD,
-    PITHI_KNOWN_PATHS, /* of grad, through trellises */
+    PITHI_KNOWN_PATHS, /* of grad, through trellises; with a base, of wdiff */
     PITHI_KNOWN_HEADS,
     PITHI_KNOWN_COLUMNS,
     PITHI_KNOWN_TURNED /* rotated heads */
@@ -53,6 +53,7 @@ PITHI_KNOWN(intra_to_f, false, PITHI_KNOWN_GRAD, PITH_F32, PITH_NONE, 8, 128, 32
 PITHI_KNOWN(plain_to_f, false, PITHI_KNOWN_GRAD, PITH_F32, PITH_NONE, 8, 128, 0, true, false)
 PITHI_KNOWN(paths_f, false, PITHI_KNOWN_PATHS, PITH_F32, PITH_NONE, 4, 128, 32, false, false)
 PITHI_KNOWN(paths2_f, false, PITHI_KNOWN_PATHS, PITH_F32, PITH_NONE, 2, 128, 32, false, false)
+PITHI_KNOWN(paths_ff, false, PITHI_KNOWN_PATHS, PITH_F32, PITH_F32, 4, 2048, 0, false, false)
 PITHI_KNOWN(heads_b, false, PITHI_KNOWN_HEADS, PITH_BF16, PITH_NONE, 4, 128, 0, false, false)
 PITHI_KNOWN(heads_h, false, PITHI_KNOWN_HEADS, PITH_F16, PITH_NONE, 4, 128, 0, false, false)
 PITHI_KNOWN(heads_bb, false, PITHI_KNOWN_HEADS, PITH_BF16, PITH_BF16, 4, 128, 0, false, false)
@@ -63,6 +64,10 @@ PITHI_KNOWN(columns_h, false, PITHI_KNOWN_COLUMNS, PITH_F16, PITH_NONE, 4, 32, 0
 
 PITHI_INLINE bool pithi_known_pages(const struct pithi_known *k) {
     return k->form >= PITHI_KNOWN_HEADS;
+}
+PITHI_INLINE bool pithi_known_grad(const struct pithi_known *k) {
+    return k->form == PITHI_KNOWN_GRAD ||
+           (k->form == PITHI_KNOWN_PATHS && k->base_dtype == PITH_NONE);
 }
 PITHI_INLINE uint8_t pithi_known_scales(const struct pithi_known *k) {
     if (!pithi_known_pages(k)) return PITH_F32;
@@ -93,7 +98,7 @@ PITHI_INLINE uint8_t pithi_known_scales(const struct pithi_known *k) {
     EACH(device.pages.channel, (k)->form == PITHI_KNOWN_COLUMNS)                           \
     EACH(device.pages.rotated, (k)->form == PITHI_KNOWN_TURNED)                            \
     EACH(device.pages.outliers, false)                                                     \
-    EACH(device.domain, (k)->form == PITHI_KNOWN_GRAD || (k)->form == PITHI_KNOWN_PATHS)   \
+    EACH(device.domain, pithi_known_grad(k))                                               \
     EACH(device.decay, reads ? p->device.decay : 0)                                        \
     EACH(device.antithetic, reads ? p->device.antithetic : false)
 

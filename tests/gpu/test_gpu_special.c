@@ -59,9 +59,8 @@ static void check_gradients(const char *spec, uint32_t dtype, uint64_t count, en
 }
 
 /* Differences from a base, which moves on both ends. */
-static void check_weights(uint32_t dtype, uint32_t base_dtype, uint64_t count, enum gen kind,
-                          uint64_t number) {
-    const char *const spec = "wdiff:round=stochastic";
+static void check_weights(const char *spec, uint32_t dtype, uint32_t base_dtype, uint64_t count,
+                          enum gen kind, uint64_t number) {
     const pith_layout layout = flat_layout(dtype, base_dtype, count);
     struct rig r;
     struct job j;
@@ -110,12 +109,14 @@ static void test_frames(void **state) {
         {"grad:codebook=trellis", PITH_F32},
         {"grad:codebook=trellis,bits=2", PITH_F32},
     };
+    static const char random[] = "wdiff:round=stochastic", paths[] = "wdiff:codebook=trellis";
     uint64_t number = 0;
     for (size_t c = 0; c < COUNTS; c++)
         for (size_t k = 0; k < KINDS; k++, number++) {
-            check_weights(PITH_F32, PITH_F32, counts[c], kinds[k], number);
-            check_weights(PITH_F32, PITH_BF16, counts[c], kinds[k], number);
-            check_weights(PITH_BF16, PITH_BF16, counts[c], kinds[k], number);
+            check_weights(random, PITH_F32, PITH_F32, counts[c], kinds[k], number);
+            check_weights(random, PITH_F32, PITH_BF16, counts[c], kinds[k], number);
+            check_weights(random, PITH_BF16, PITH_BF16, counts[c], kinds[k], number);
+            check_weights(paths, PITH_F32, PITH_F32, counts[c], kinds[k], number);
             for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
                 check_gradients(rows[i].spec, rows[i].dtype, counts[c], kinds[k], number);
         }

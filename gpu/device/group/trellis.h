@@ -153,7 +153,7 @@ PITHI_PHASE(pithi_trellis_put_codes, uint64_t segment, uint64_t tile) {
             const uint32_t lows = pithi_trellis_lows(s->trellis.chosen, at / PITHI_UNIT, begin,
                                                      (at & (each - 1)) == 0);
             uint32_t code[PITHI_UNIT];
-            pithi_trellis_codes(&s->trellis.tables, s->level[1],
+            pithi_trellis_codes(&s->trellis.tables,
                                 pithi_trellis_words(s->trellis.tables.most, t->x[u], unit), lows,
                                 code, t->y[u]);
             PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) codes |= code[k]
@@ -376,10 +376,7 @@ PITHI_DEVICE void pithi_trellis_groups(const struct pithi_gpu_call *a, struct pi
     const bool plain = of == PITHI_OF_FRAMES && set->codebook != PITHI_CODEBOOK_TRELLIS;
     const uint32_t most = set->group > PITHI_TILE ? set->group : (uint32_t)PITHI_TILE;
     const uint32_t size = plain ? most : pithi_trellis_segment(set);
-    if (!plain) {
-        PITHI_RUN(pithi_trellis_levels, &a->to, 1);
-        PITHI_RUN(pithi_trellis_open, &a->to);
-    }
+    if (!plain) PITHI_RUN(pithi_trellis_open, &a->to);
     for (uint64_t at = s->to.begin; at < s->to.end; at += size) {
         const uint64_t end = s->to.end - at < size ? s->to.end : at + size;
         pithi_trellis_encode_segment(a, s, t, team, of, plain, at, end);

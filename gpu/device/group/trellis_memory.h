@@ -8,9 +8,9 @@
 #include "device/call.h"
 #include "device/phase.h"
 
-/* Values have two lists of cells: of those that are not negative, then of the others. A team takes
- * segments, of up to SEGMENT elements and PATHS sequences: a thread finds the path of one, so that
- * many are wanted at once. */
+/* Values have two lists of cells: of those that are not negative, then backwards of the others, so
+ * that a shift makes a value's cell of it. A team takes segments, of up to SEGMENT elements and
+ * PATHS sequences: a thread finds the path of one, so that many are wanted at once. */
 enum {
     PITHI_TRELLIS_ALL_CELLS = 2 * PITHI_TRELLIS_CELLS,
     PITHI_TRELLIS_SEGMENT = 4 * PITHI_TILE,
@@ -22,10 +22,13 @@ struct pithi_trellis_thread {
 };
 
 /* By cell: distances from the levels of subsets 1 to 3 less that of subset 0, as `lean` + word *
- * `slope`; that level; and the number of the first level. */
+ * `slope`; and that level. */
 struct pithi_trellis_tables {
     int32_t lean[3][PITHI_TRELLIS_ALL_CELLS], slope[3][PITHI_TRELLIS_ALL_CELLS];
-    int32_t origin[PITHI_TRELLIS_ALL_CELLS], first[PITHI_TRELLIS_ALL_CELLS];
+    int32_t origin[PITHI_TRELLIS_ALL_CELLS];
+    /* By cell, then by subset: the level as a float, which ends with 16 zeros, and in place of the
+     * last of these its code without the lowest bit. */
+    uint32_t near[4 * PITHI_TRELLIS_ALL_CELLS];
     uint32_t marks[8]; /* a bit for each magnitude of a level */
     int32_t most;      /* values are clamped to it */
 };

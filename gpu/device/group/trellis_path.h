@@ -20,11 +20,15 @@
 
 PITHI_DEVICE void pithi_trellis_cell(const struct pithi_trellis *of, uint32_t cell,
                                      struct pithi_trellis_tables *to) {
-    const int below = of->first[cell % PITHI_TRELLIS_CELLS];
-    const int first = cell < PITHI_TRELLIS_CELLS ? below : of->levels - 4 - below;
+    const bool negative = cell >= PITHI_TRELLIS_CELLS;
+    const int below = of->first[negative ? PITHI_TRELLIS_ALL_CELLS - 1 - cell : cell];
+    const int first = negative ? of->levels - 4 - below : below;
     const int origin = of->level[pithi_trellis_of_subset(first, 0)];
-    to->first[cell] = first;
     to->origin[cell] = origin;
+    PITHI_UNROLL for (int k = 0; k < 4; k++) {
+        const int number = pithi_trellis_of_subset(first, k), level = of->level[number];
+        to->near[4 * cell + (uint32_t)k] = pithi_bits((float)level) | (uint32_t)number >> 2 << 1;
+    }
     PITHI_UNROLL for (int k = 1; k < 4; k++) {
         const int level = of->level[pithi_trellis_of_subset(first, k)], step = level - origin;
         to->lean[k - 1][cell] = 256 * (level * level - origin * origin) + 16 * (int)cell * step;
@@ -53,19 +57,34 @@ PITHI_DEVICE bool pithi_trellis_marked(const struct pithi_trellis_tables *g, flo
 
 /* ---- Words -----------------------------------------------------------------------------------*/
 
+/* An integer in bits 4 to 8 of which is the number of its cell: y, and of what is negative one
+ * less. */
+PITHI_DEVICE uint32_t pithi_trellis_celled(int32_t y) { return (uint32_t)(y + (y >> 31)); }
+PITHI_DEVICE int32_t pithi_trellis_whole_number(float v) {
+    return (int32_t)(pithi_bits(pithi_lift(v)) - pithi_bits(PITHI_LIFT));
+}
+PITHI_DEVICE uint32_t pithi_trellis_worded(float v) {
+    const int32_t y = pithi_trellis_whole_number(v);
+    return (uint32_t)y << 7 | (pithi_trellis_celled(y) >> 2 & 124);
+}
+PITHI_DEVICE struct pithi_quad pithi_trellis_paired(const uint32_t word[8]) {
+    struct pithi_quad q;
+    PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) {
+#ifdef __CUDACC__
+        q.word[k] = __byte_perm(word[2 * k], word[2 * k + 1], 0x5410);
+#else
+        q.word[k] = (word[2 * k] & 0xFFFFu) | word[2 * k + 1] << 16;
+#endif
+    }
+    return q;
+}
+
 /* The words of a unit's values times `unit`, in pairs. */
 PITHI_DEVICE struct pithi_quad pithi_trellis_words(int32_t most, const float x[8], float unit) {
-    struct pithi_quad q;
     uint32_t word[PITHI_UNIT];
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-        const float v = pithi_within(x[k] * unit, -(float)most, (float)most);
-        const int32_t y = (int32_t)(pithi_bits(pithi_lift(v)) - pithi_bits(PITHI_LIFT));
-        const uint32_t size = (uint32_t)(y < 0 ? -y : y);
-        word[k] = (uint32_t)y * 128 + (size >> 2 & 60) + ((uint32_t)y >> 25 & 64);
-    }
-    PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) q.word[k] =
-        (word[2 * k] & 0xFFFFu) | word[2 * k + 1] << 16;
-    return q;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) word[k] =
+        pithi_trellis_worded(pithi_within(x[k] * unit, -(float)most, (float)most));
+    return pithi_trellis_paired(word);
 }
 PITHI_DEVICE int32_t pithi_trellis_word(struct pithi_quad q, uint32_t k) {
     return (int16_t)(q.word[k / 2] >> k % 2 * 16);
@@ -224,18 +243,24 @@ PITHI_DEVICE uint32_t pithi_trellis_lows(const uint8_t *chosen, uint32_t unit, u
     return (uint32_t)chosen[unit] << 3 | (begins ? begin : (uint32_t)chosen[unit - 1] >> 5);
 }
 
+/* What is near a value, see the tables, by the bits of its cell where pithi_trellis_celled has them
+ * and 4 times the subset. */
+PITHI_DEVICE uint32_t pithi_trellis_near(const struct pithi_trellis_tables *g, uint32_t celled,
+                                         uint32_t subset) {
+    return pithi_get_aligned32((const uint8_t *)g->near + ((celled & 0x1F0) | (subset & 12)));
+}
+PITHI_DEVICE float pithi_trellis_near_level(uint32_t near) { return pithi_float(near & ~0xFFFFu); }
+
 /* code, x := codes of a unit with the words q, and their levels, in scales. */
-PITHI_DEVICE void pithi_trellis_codes(const struct pithi_trellis_tables *g, const float *level,
-                                      struct pithi_quad q, uint32_t lows, uint32_t code[8],
-                                      float x[8]) {
+PITHI_DEVICE void pithi_trellis_codes(const struct pithi_trellis_tables *g, struct pithi_quad q,
+                                      uint32_t lows, uint32_t code[8], float x[8]) {
     const uint32_t parity = lows ^ lows >> 2 ^ lows >> 3;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
         const uint32_t word = q.word[k / 2] >> k % 2 * 16;
-        const uint32_t first = (uint32_t)g->first[word >> 2 & (PITHI_TRELLIS_ALL_CELLS - 1)];
-        const uint32_t subset = (parity >> k & 1) << 1 | (lows >> (k + 1) & 1);
-        const uint32_t number = first + ((subset - first) & 3);
-        x[k] = level[number];
-        code[k] = number >> 2 << 1 | (lows >> (k + 3) & 1);
+        const uint32_t subset = (parity >> k & 1) << 3 | (lows >> (k + 1) & 1) << 2;
+        const uint32_t near = pithi_trellis_near(g, word << 2, subset);
+        x[k] = pithi_trellis_near_level(near) / PITHI_TRELLIS_UNIT;
+        code[k] = (near & 14) | (lows >> (k + 3) & 1);
     }
 }
 

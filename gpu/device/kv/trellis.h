@@ -172,7 +172,7 @@ PITHI_PHASE(pithi_paths_code, uint32_t tile) {
                 pithi_trellis_lows(s->paged.paths.chosen, u * PITHI_TEAM + t->tid, begin, w.j == 0);
             uint32_t code[PITHI_UNIT];
             float level[PITHI_UNIT];
-            pithi_trellis_codes(&s->paged.paths.tables, s->level[1],
+            pithi_trellis_codes(&s->paged.paths.tables,
                                 pithi_trellis_words(s->paged.paths.tables.most, t->x[u], unit),
                                 lows, code, level);
             PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
