@@ -369,6 +369,8 @@ PITHI_DEVICE void pithi_trellis_encode_segment(const struct pithi_gpu_call *a,
     }
 }
 
+#include "device/group/trellis_whole.h"
+
 PITHI_DEVICE void pithi_trellis_groups(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                        struct pithi_gpu_thread *t, struct pithi_team *team,
                                        int of) {
@@ -377,9 +379,14 @@ PITHI_DEVICE void pithi_trellis_groups(const struct pithi_gpu_call *a, struct pi
     const uint32_t most = set->group > PITHI_TILE ? set->group : (uint32_t)PITHI_TILE;
     const uint32_t size = plain ? most : pithi_trellis_segment(set);
     if (!plain) PITHI_RUN(pithi_trellis_open, &a->to);
+    const bool aligned = t->special && of == PITHI_OF_TENSOR && pithi_trellis_suits(&a->to.plan) &&
+                         pithi_encode_aligned(a, s, of);
     for (uint64_t at = s->to.begin; at < s->to.end; at += size) {
         const uint64_t end = s->to.end - at < size ? s->to.end : at + size;
-        pithi_trellis_encode_segment(a, s, t, team, of, plain, at, end);
+        if (aligned && end - at == PITHI_TRELLIS_SEGMENT)
+            pithi_trellis_encode_whole(a, s, t, team, at);
+        else
+            pithi_trellis_encode_segment(a, s, t, team, of, plain, at, end);
     }
 }
 

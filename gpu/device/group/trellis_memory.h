@@ -14,11 +14,15 @@
 enum {
     PITHI_TRELLIS_ALL_CELLS = 2 * PITHI_TRELLIS_CELLS,
     PITHI_TRELLIS_SEGMENT = 4 * PITHI_TILE,
-    PITHI_TRELLIS_PATHS = 512
+    PITHI_TRELLIS_PATHS = 512,
+    PITHI_TRELLIS_WHOLE = 128 /* groups of a whole segment at most, see trellis_whole.h */
 };
 
 struct pithi_trellis_thread {
     float sum[2], sum_other[2]; /* over a lane of a group: with its values, and with itself */
+    /* Of whole segments: what the thread finds for one of its rows, even threads for the first, odd
+     * ones for the second, and what its neighbour does; what goes to another thread, and comes. */
+    uint32_t own[2], other[2], sent[1], got[1], first[1];
 };
 
 /* By cell: distances from the levels of subsets 1 to 3 less that of subset 0, as `lean` + word *
@@ -39,7 +43,8 @@ struct pithi_trellis_shared {
      * if the group was decoded before; where it was not, `other` is negative, and its magnitude
      * that. Both are 0 where all codes are. */
     uint32_t largest[PITHI_TRELLIS_PATHS], unit[PITHI_TRELLIS_PATHS], other[PITHI_TRELLIS_PATHS];
-    uint8_t begin[PITHI_TRELLIS_PATHS]; /* of sequences: the state that the path begins in */
+    float total[2][PITHI_TRELLIS_WHOLE]; /* of groups of whole segments, as the threads' sums */
+    uint8_t begin[PITHI_TRELLIS_PATHS];  /* of sequences: the state that the path begins in */
     /* The lowest bits of codes before any is turned, a byte a unit. */
     uint8_t chosen[PITHI_TRELLIS_SEGMENT / PITHI_UNIT];
     /* A unit's words, then how each state is reached best at its end; in the end, of a tile, what
@@ -50,6 +55,7 @@ struct pithi_trellis_shared {
             alignas(16) float product[PITHI_TILE];
             alignas(16) int16_t level[PITHI_TILE];
         };
+        alignas(16) float products[2][PITHI_TILE]; /* of whole tiles, by turns */
     };
 };
 
