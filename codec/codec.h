@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "bytes/rans.h"
+#include "bytes/symbols.h"
 #include "bytes/top_symbols.h"
 #include "bytes/update.h"
 #include "common/exempt_values.h"
@@ -93,6 +94,8 @@ struct pithi_kernels {
     pithi_update_join_fn *update_join;
     pithi_update_split_fn *update_split;
     pithi_update_merge_fn *update_merge;
+    pithi_symbols_cut_fn *symbols_cut;
+    pithi_symbols_join_fn *symbols_join;
 };
 void pithi_kernels_bind(struct pithi_kernels *kernels, uint32_t cpu);
 

@@ -4,12 +4,13 @@
 
 #include <string.h>
 
+#include "codec.h"
 #include "common/endian.h"
 #include "common/log2.h"
 #include "common/pad.h"
 
 enum { DENSE = 0, SPARSE = 1 };
-enum { LOW_MAX = 24, ESCAPE = 255, HEAD = 8, SPARSE_HEAD = 8 };
+enum { LOW_MAX = 24, ESCAPE = PITHI_SYMBOLS_ESCAPE, HEAD = 8, SPARSE_HEAD = 8 };
 static const char damaged[] = "coded words are damaged";
 
 /* ---- Memory: symbols, gaps, symbols that are not 0, then a piece's ---------------------------*/
@@ -128,29 +129,38 @@ static bool mostly_zero(const struct lengths *s, unsigned low) {
 
 /* ---- Write -----------------------------------------------------------------------------------*/
 
-static bool put_low_bits(struct pithi_pen *pen, pithi_bitplane_pack_fn *pack, const uint32_t *words,
-                         size_t count, unsigned low) {
+size_t pithi_symbols_cut_c(const uint32_t *words, size_t count, unsigned low, uint8_t *symbols,
+                           uint32_t *bits) {
+    size_t escapes = 0;
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t high = words[i] >> low;
+        symbols[i] = (uint8_t)(high < ESCAPE ? high : ESCAPE);
+        escapes += high >= ESCAPE;
+    }
+    for (size_t i = 0; low && i < count; i++) bits[i] = words[i] & ((1u << low) - 1);
+    return escapes;
+}
+
+/* Makes symbols, and writes the low bits, for which there is space. Returns how many symbols are
+ * escapes. */
+static size_t put_low_bits(struct pithi_pen *pen, const struct pithi_kernels *kernels,
+                           const uint32_t *words, size_t count, unsigned low, uint8_t *symbols) {
     enum { PART = 64, MOST = PART * PITHI_BITPLANE_GROUP };
     uint32_t bits[MOST];
     uint8_t widths[PART];
-    if (groups_of(count) * 2 * low > pen->capacity) return false;
+    size_t escapes = 0;
     memset(widths, (int)low, sizeof widths);
     for (size_t at = 0, n; at < count; at += n) {
         n = count - at < MOST ? count - at : MOST;
-        if (n < MOST) memset(bits, 0, sizeof bits);
-        for (size_t i = 0; i < n; i++) bits[i] = words[at + i] & ((1u << low) - 1);
-        pack(bits, groups_of(n), widths, pen->at, pen->capacity);
-        pen->at += groups_of(n) * 2 * low;
-        pen->capacity -= groups_of(n) * 2 * low;
+        escapes += kernels->symbols_cut(words + at, n, low, symbols + at, bits);
+        if (!low) continue;
+        const size_t groups = groups_of(n), bytes = groups * 2 * low;
+        memset(bits + n, 0, (groups * PITHI_BITPLANE_GROUP - n) * sizeof *bits);
+        kernels->pack(bits, groups, widths, pen->at, pen->capacity);
+        pen->at += bytes;
+        pen->capacity -= bytes;
     }
-    return true;
-}
-
-static void take_symbols(uint8_t *symbols, const uint32_t *words, size_t count, unsigned low) {
-    for (size_t i = 0; i < count; i++) {
-        const uint32_t high = words[i] >> low;
-        symbols[i] = (uint8_t)(high | (0u - (high >> 8 != 0)));
-    }
+    return escapes;
 }
 
 uint64_t pithi_symbols_estimate(const uint32_t *words, size_t count) {
@@ -216,18 +226,6 @@ static bool put_sparse(struct pithi_pen *pen, const struct memory *r, size_t max
            put_piece(pen, r->piece, max_count, r->others, others);
 }
 
-static size_t count_escapes(const uint8_t *symbols, size_t count) {
-    enum { PART = 128 }; /* its count is a byte, so that vectors count many at once */
-    size_t escapes = 0;
-    for (; count >= PART; symbols += PART, count -= PART) {
-        uint8_t part = 0;
-        for (size_t i = 0; i < PART; i++) part = (uint8_t)(part + (symbols[i] == ESCAPE));
-        escapes += part;
-    }
-    for (size_t i = 0; i < count; i++) escapes += symbols[i] == ESCAPE;
-    return escapes;
-}
-
 static bool put_escapes(struct pithi_pen *pen, const uint8_t *symbols, const uint32_t *words,
                         size_t count, unsigned low) {
     const uint8_t *at = symbols, *const end = symbols + count;
@@ -239,21 +237,21 @@ static bool put_escapes(struct pithi_pen *pen, const uint8_t *symbols, const uin
     return true;
 }
 
-bool pithi_symbols_put(struct pithi_pen *pen, size_t max_count, pithi_bitplane_pack_fn *pack,
+bool pithi_symbols_put(struct pithi_pen *pen, size_t max_count, const struct pithi_kernels *kernels,
                        const uint32_t *words, size_t count) {
     const struct memory r = memory_of(pen->scratch, max_count);
     const struct lengths s = range(words, count);
     const unsigned low = choose_low(&s);
     const bool sparse = mostly_zero(&s, low);
-    uint8_t head[HEAD] = {(uint8_t)low, sparse ? SPARSE : DENSE};
-    take_symbols(r.symbols, words, count, low);
-    pithi_put32(head + 4, (uint32_t)count_escapes(r.symbols, count));
-    if (!pithi_pen_put(pen, head, sizeof head)) return false;
-    if (low && !put_low_bits(pen, pack, words, count, low)) return false;
+    const uint8_t head[HEAD] = {(uint8_t)low, sparse ? SPARSE : DENSE};
+    uint8_t *const escapes = pen->at + 4;
+    if (!pithi_pen_put(pen, head, sizeof head) || groups_of(count) * 2 * low > pen->capacity)
+        return false;
+    pithi_put32(escapes, (uint32_t)put_low_bits(pen, kernels, words, count, low, r.symbols));
     if (!(sparse ? put_sparse(pen, &r, max_count, count)
                  : put_piece(pen, r.piece, max_count, r.symbols, count)))
         return false;
-    return put_escapes(pen, r.symbols, words, count, low);
+    return !pithi_get32(escapes) || put_escapes(pen, r.symbols, words, count, low);
 }
 
 /* ---- Read ------------------------------------------------------------------------------------*/
@@ -266,6 +264,18 @@ static const uint8_t *take_piece(struct pithi_reader *reader, void *scratch, siz
     reader->at = inner.at;
     reader->left = inner.left;
     return bytes;
+}
+
+static size_t count_escapes(const uint8_t *symbols, size_t count) {
+    enum { PART = 128 }; /* its count is a byte, so that vectors count many at once */
+    size_t escapes = 0;
+    for (; count >= PART; symbols += PART, count -= PART) {
+        uint8_t part = 0;
+        for (size_t i = 0; i < PART; i++) part = (uint8_t)(part + (symbols[i] == ESCAPE));
+        escapes += part;
+    }
+    for (size_t i = 0; i < count; i++) escapes += symbols[i] == ESCAPE;
+    return escapes;
 }
 
 /* Sets a one where each gap ends; false unless there are as many as other symbols, each in its
@@ -300,11 +310,11 @@ static const uint8_t *take_sparse(struct pithi_reader *reader, const struct read
 }
 
 const char *pithi_symbols_open(struct pithi_symbols *c, struct pithi_reader *r,
-                               pithi_bitplane_unpack_fn *unpack, size_t count) {
+                               const struct pithi_kernels *kernels, size_t count) {
     const struct read_memory memory = read_memory_of(r->scratch, count);
     const uint8_t *const head = pithi_reader_take(r, HEAD);
     if (!head || head[0] > LOW_MAX || head[1] > SPARSE || head[2] || head[3]) return damaged;
-    *c = (struct pithi_symbols){.unpack = unpack, .low = head[0], .left = r->left};
+    *c = (struct pithi_symbols){.kernels = kernels, .low = head[0], .left = r->left};
     c->bits = pithi_reader_take(r, groups_of(count) * 2 * c->low);
     if (!c->bits) return damaged;
     c->symbols = head[1] == SPARSE ? take_sparse(r, &memory, count)
@@ -317,8 +327,7 @@ const char *pithi_symbols_open(struct pithi_symbols *c, struct pithi_reader *r,
     return c->escapes ? NULL : damaged;
 }
 
-/* Puts symbols above the low bits that words hold; with no low bits words are not read. */
-static void join(uint32_t *words, const uint8_t *symbols, size_t count, unsigned low) {
+void pithi_symbols_join_c(const uint8_t *symbols, size_t count, unsigned low, uint32_t *words) {
     if (low)
         for (size_t i = 0; i < count; i++) words[i] |= (uint32_t)symbols[i] << low;
     else
@@ -338,18 +347,18 @@ void pithi_symbols_next(struct pithi_symbols *c, size_t count, uint32_t *words) 
     for (size_t n; count; count -= n, words += n) {
         n = count < MOST ? count : MOST;
         const size_t bytes = groups_of(n) * 2 * c->low;
-        if (c->low) c->unpack(c->bits, c->left, groups_of(n), widths, words);
-        join(words, c->symbols, n, c->low);
+        if (c->low) c->kernels->unpack(c->bits, c->left, groups_of(n), widths, words);
+        c->kernels->symbols_join(c->symbols, n, c->low, words);
         if (c->escaped) add_escapes(c, words, n);
         c->bits += bytes, c->left -= bytes;
         c->symbols += n;
     }
 }
 
-const char *pithi_symbols_take(struct pithi_reader *r, pithi_bitplane_unpack_fn *unpack,
+const char *pithi_symbols_take(struct pithi_reader *r, const struct pithi_kernels *kernels,
                                uint32_t *words, size_t count) {
     struct pithi_symbols c;
-    const char *const fault = pithi_symbols_open(&c, r, unpack, count);
+    const char *const fault = pithi_symbols_open(&c, r, kernels, count);
     if (!fault) pithi_symbols_next(&c, count, words);
     return fault;
 }

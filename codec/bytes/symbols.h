@@ -10,10 +10,24 @@
 #include "bytes/piece.h"
 #include "predict/bitplane.h"
 
+struct pithi_kernels;
+
+/* Cuts words in their `low` lower bits, 24 at most, and what is above, a symbol: at most ESCAPE,
+ * which stands for all that is not below it. `bits` is not written where low is 0. Returns how many
+ * symbols are ESCAPE. */
+enum { PITHI_SYMBOLS_ESCAPE = 255 };
+typedef size_t pithi_symbols_cut_fn(const uint32_t *words, size_t count, unsigned low,
+                                    uint8_t *symbols, uint32_t *bits);
+/* Puts symbols above the low bits that words hold; with no low bits words are not read. */
+typedef void pithi_symbols_join_fn(const uint8_t *symbols, size_t count, unsigned low,
+                                   uint32_t *words);
+pithi_symbols_cut_fn pithi_symbols_cut_c;
+pithi_symbols_join_fn pithi_symbols_join_c;
+
 /* Returns the bytes of scratch memory, 64-byte aligned, for at most max_count words. */
 size_t pithi_symbols_scratch(size_t max_count);
 /* Appends count words, 0 < count <= 2^24. False when they do not fit. */
-bool pithi_symbols_put(struct pithi_pen *pen, size_t max_count, pithi_bitplane_pack_fn *pack,
+bool pithi_symbols_put(struct pithi_pen *pen, size_t max_count, const struct pithi_kernels *kernels,
                        const uint32_t *words, size_t count);
 /* Returns about how many bits a few words take, in 1/256. */
 uint64_t pithi_symbols_estimate(const uint32_t *words, size_t count);
@@ -21,7 +35,7 @@ uint64_t pithi_symbols_estimate(const uint32_t *words, size_t count);
 size_t pithi_symbols_take_scratch(size_t max_count);
 /* Words that are read in parts: bits, symbols and escapes are those of the next word. */
 struct pithi_symbols {
-    pithi_bitplane_unpack_fn *unpack;
+    const struct pithi_kernels *kernels;
     const uint8_t *bits, *symbols, *escapes;
     size_t left; /* bytes from `bits` to the end of what may be read */
     unsigned low;
@@ -30,12 +44,12 @@ struct pithi_symbols {
 /* Begins to read words. Returns NULL, or what is wrong; any bytes are safe. r's bytes and scratch
  * stay in use. */
 const char *pithi_symbols_open(struct pithi_symbols *c, struct pithi_reader *r,
-                               pithi_bitplane_unpack_fn *unpack, size_t count);
+                               const struct pithi_kernels *kernels, size_t count);
 /* Reads the next `count` words, whole groups of PITHI_BITPLANE_GROUP unless they are the last.
  * `words` has a capacity of whole groups. */
 void pithi_symbols_next(struct pithi_symbols *c, size_t count, uint32_t *words);
 /* Reads all words at once. */
-const char *pithi_symbols_take(struct pithi_reader *r, pithi_bitplane_unpack_fn *unpack,
+const char *pithi_symbols_take(struct pithi_reader *r, const struct pithi_kernels *kernels,
                                uint32_t *words, size_t count);
 
 #endif

@@ -165,7 +165,7 @@ static size_t put_coded(const struct pithi_block *b, const struct work *w, size_
     inner.at = w->attempt;
     inner.capacity = limit - 1;
     b->kernels->predict(w->nonzero, row_of(b, used).extent, 0, 0, used, w->words);
-    if (!pithi_symbols_put(&inner, w->most, b->kernels->pack, w->words, used)) return 0;
+    if (!pithi_symbols_put(&inner, w->most, b->kernels, w->words, used)) return 0;
     const size_t length = (size_t)(inner.at - w->attempt);
     memcpy(pen->at, w->attempt, length);
     return length;
@@ -247,7 +247,7 @@ static const char *take_numbers(const struct pithi_block *b, const struct work *
     if (!coded) return pithi_strip_take(&row, r, NULL, w->nonzero, false);
     struct pithi_unpredict u;
     pithi_unpredict_init(&u, row.extent, 0, NULL);
-    const char *const fault = pithi_symbols_take(r, b->kernels->unpack, w->words, used);
+    const char *const fault = pithi_symbols_take(r, b->kernels, w->words, used);
     if (!fault) b->kernels->unpredict(&u, w->words, used, w->nonzero);
     return fault;
 }

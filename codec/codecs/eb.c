@@ -242,9 +242,9 @@ static size_t cut_of(const struct pithi_block *b, struct variant variant) {
 static bool put_words(const struct pithi_block *b, const struct work *w, struct variant variant,
                       struct pithi_pen *pen) {
     const size_t most = b->params->most, cut = cut_of(b, variant);
-    pithi_bitplane_pack_fn *const pack = b->kernels->pack;
-    if (cut && !pithi_symbols_put(pen, most, pack, w->words, cut)) return false;
-    return cut == b->count || pithi_symbols_put(pen, most, pack, w->words + cut, b->count - cut);
+    if (cut && !pithi_symbols_put(pen, most, b->kernels, w->words, cut)) return false;
+    return cut == b->count ||
+           pithi_symbols_put(pen, most, b->kernels, w->words + cut, b->count - cut);
 }
 
 static bool put_body(const struct pithi_block *b, const struct work *w, struct variant variant,
@@ -481,7 +481,7 @@ static const char *take_coded(struct reading *g, unsigned order, struct pithi_re
     struct pithi_unpredict u;
     struct pithi_symbols coded;
     r->scratch = g->rest;
-    const char *const fault = pithi_symbols_open(&coded, r, b->kernels->unpack, b->count);
+    const char *const fault = pithi_symbols_open(&coded, r, b->kernels, b->count);
     if (fault) return fault;
     pithi_unpredict_init(&u, b->tiled.tile->extent, order,
                          (uint8_t *)g->rest + coded_bytes(b->count));
@@ -533,12 +533,12 @@ static const char *take_interpolated(struct reading *g, unsigned row, struct pit
     tile.next = next_words;
     tile.next_arg = &feed;
     r->scratch = g->rest;
-    const char *fault = pithi_symbols_open(&feed.coded, r, b->kernels->unpack, feed.left);
+    const char *fault = pithi_symbols_open(&feed.coded, r, b->kernels, feed.left);
     if (fault) return fault;
     const size_t finest = b->count - feed.left;
     pithi_interp_decode_coarse(&tile);
     feed.left = finest;
-    if (finest) fault = pithi_symbols_open(&feed.coded, r, b->kernels->unpack, finest);
+    if (finest) fault = pithi_symbols_open(&feed.coded, r, b->kernels, finest);
     if (!fault)
         pithi_interp_decode_finest(&tile,
                                    &(struct pithi_sink){rounded ? put_rounded : put_part, g});

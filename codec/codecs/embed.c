@@ -248,7 +248,7 @@ static bool put_coded(const struct pithi_block *b, const struct work *w, size_t 
     const struct pithi_strip tile = tile_of(b, w, distinct);
     const size_t count = distinct * w->row;
     b->kernels->predict(w->codes, tile.extent, 0, 0, count, w->words);
-    return pithi_symbols_put(pen, w->elements, b->kernels->pack, w->words, count);
+    return pithi_symbols_put(pen, w->elements, b->kernels, w->words, count);
 }
 
 /* Writes the distinct rows, coded or packed, whichever is shorter. */
@@ -316,7 +316,7 @@ static const char *take_coded(const struct pithi_block *b, const struct work *w,
                               const struct pithi_strip *tile, size_t count,
                               struct pithi_reader *r) {
     struct pithi_unpredict u;
-    const char *const fault = pithi_symbols_take(r, b->kernels->unpack, w->words, count);
+    const char *const fault = pithi_symbols_take(r, b->kernels, w->words, count);
     if (fault) return fault;
     pithi_unpredict_init(&u, tile->extent, 0, NULL);
     b->kernels->unpredict(&u, w->words, count, w->codes);

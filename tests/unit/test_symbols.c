@@ -14,6 +14,8 @@ static uint32_t random_word(void) {
     return (uint32_t)(seed >> 32);
 }
 
+static struct pithi_kernels scalar;
+
 static void *scratch_of(size_t count) {
     const size_t bytes = (pithi_symbols_scratch(count) + 63) / 64 * 64;
     void *scratch = aligned_alloc(64, bytes);
@@ -115,7 +117,7 @@ static void bytes_by_hand(void **state) {
         uint8_t *const bytes = copy_of(c->bytes, c->length);
         uint32_t *const words = allocate(32 * sizeof *words);
         struct pithi_reader r = {bytes, c->length, scratch, coder, pithi_rans_decode_c};
-        const char *const fault = pithi_symbols_take(&r, pithi_bitplane_unpack_c, words, c->count);
+        const char *const fault = pithi_symbols_take(&r, &scalar, words, c->count);
         context("%s", c->what);
         CHECK((fault != NULL) == (strncmp(c->what, "bad", 3) == 0));
         if (!fault) CHECK(r.left == 0 && memcmp(words, c->words, c->count * sizeof *words) == 0);
@@ -146,7 +148,7 @@ static void check_parts(const uint32_t *words, size_t count, const uint8_t *byte
                         void *scratch, struct pithi_entropy *coder) {
     struct pithi_reader r = {bytes, length, scratch, coder, pithi_rans_decode_c};
     struct pithi_symbols coded;
-    CHECK(!pithi_symbols_open(&coded, &r, pithi_bitplane_unpack_c, count));
+    CHECK(!pithi_symbols_open(&coded, &r, &scalar, count));
     for (size_t at = 0, n = 0; at < count; at += n) {
         n = n + 48 < count - at ? n + 48 : count - at;
         uint32_t *const part = allocate((n + 15) / 16 * 16 * sizeof *part);
@@ -168,24 +170,22 @@ static size_t there_and_back(const uint32_t *words, size_t count, int level, boo
     uint32_t *const back = allocate(groups * 16 * sizeof *back);
     pithi_rans_encode_fn *const rans = count % 2 ? pithi_rans_encode_c : NULL;
     struct pithi_pen pen = {bytes, most, level, scratch, coder, rans};
-    CHECK(pithi_symbols_put(&pen, count, pithi_bitplane_pack_c, words, count));
+    CHECK(pithi_symbols_put(&pen, count, &scalar, words, count));
     const size_t length = (size_t)(pen.at - bytes);
     CHECK(pen.capacity == most - length);
     for (size_t cut = 0; cut <= length; cut += cuts && cut < length ? 1 : length - cut + 1) {
         uint8_t *const copy = copy_of(bytes, cut);
         struct pithi_reader r = {copy, cut, read, coder, pithi_rans_decode_c};
         context("%zu of %zu bytes", cut, length);
-        const char *const fault = pithi_symbols_take(&r, pithi_bitplane_unpack_c, back, count);
+        const char *const fault = pithi_symbols_take(&r, &scalar, back, count);
         CHECK((cut < length) == (fault != NULL));
         if (cut == length) CHECK(r.left == 0);
         struct pithi_pen small = {copy, cut, level, scratch, coder, rans};
-        if (cuts)
-            CHECK(cut >= length ||
-                  !pithi_symbols_put(&small, count, pithi_bitplane_pack_c, words, count));
+        if (cuts) CHECK(cut >= length || !pithi_symbols_put(&small, count, &scalar, words, count));
         free(copy);
     }
     struct pithi_reader r = {bytes, length, read, coder, pithi_rans_decode_c};
-    CHECK(!pithi_symbols_take(&r, pithi_bitplane_unpack_c, back, count));
+    CHECK(!pithi_symbols_take(&r, &scalar, back, count));
     CHECK(memcmp(back, words, count * sizeof *back) == 0);
     check_parts(words, count, bytes, length, read, coder);
     free(scratch);
@@ -264,7 +264,7 @@ static void more_than_three_in_five_are_sparse(void **state) {
         struct pithi_pen pen = {bytes,   sizeof bytes, PITHI_ENTROPY_LEVEL_NONE,
                                 scratch, coder,        pithi_rans_encode_c};
         for (size_t i = zeros; i < COUNT; i++) words[i] = 1;
-        CHECK(pithi_symbols_put(&pen, COUNT, pithi_bitplane_pack_c, words, COUNT));
+        CHECK(pithi_symbols_put(&pen, COUNT, &scalar, words, COUNT));
         context("%zu zeros, %u low bits, form %u", zeros, bytes[0], bytes[1]);
         CHECK(bytes[0] == 0 && bytes[1] == (zeros > 6));
     }
@@ -318,7 +318,7 @@ static void low_bits_are_the_fewest_that_cost_least(void **state) {
                 words[i] = random_word() >> (i % 8 < eighths ? 12 : 32 - narrow);
             struct pithi_pen pen = {bytes,   sizeof bytes, PITHI_ENTROPY_LEVEL_NONE,
                                     scratch, coder,        pithi_rans_encode_c};
-            CHECK(pithi_symbols_put(&pen, COUNT, pithi_bitplane_pack_c, words, COUNT));
+            CHECK(pithi_symbols_put(&pen, COUNT, &scalar, words, COUNT));
             context("%u in 8 are wide, others %u bits: %u low bits, expected %u", eighths, narrow,
                     bytes[0], fewest_low_bits(&w));
             CHECK(bytes[0] == fewest_low_bits(&w));
@@ -489,13 +489,14 @@ static void gaps_end_with_the_words(void **state) {
     uint8_t *const scratch = memset(allocate(size + BEYOND), 0xA5, size + BEYOND);
     uint32_t *const words = allocate(COUNT * sizeof *words);
     struct pithi_reader r = {bytes, sizeof bytes, scratch, NULL, NULL};
-    CHECK(pithi_symbols_take(&r, pithi_bitplane_unpack_c, words, COUNT));
+    CHECK(pithi_symbols_take(&r, &scalar, words, COUNT));
     for (size_t i = size; i < size + BEYOND; i++) CHECK(scratch[i] == 0xA5);
     free(scratch);
     free(words);
 }
 
 int main(void) {
+    pithi_kernels_bind(&scalar, 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gaps_end_with_the_words),
         cmocka_unit_test(bytes_by_hand),
