@@ -30,6 +30,23 @@ static uint64_t entropy(const struct kinds *s) {
     return sum;
 }
 
+/* ---- Differences -----------------------------------------------------------------------------*/
+
+/* Makes words of n elements from place x of their row on. */
+static void differ(const int32_t *codes, const uint32_t extent[PITHI_TILE_NDIM], unsigned order,
+                   size_t at, size_t x, size_t n, uint32_t *words) {
+    if (order > 1) {
+        pithi_predict_c(codes + at, extent, order, at, n, words);
+        return;
+    }
+    uint32_t before = order && x ? (uint32_t)codes[at - 1] : 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t code = (uint32_t)codes[at + i];
+        words[i] = pithi_zigzag(code - before);
+        before = order ? code : 0;
+    }
+}
+
 /* ---- Interpolation ---------------------------------------------------------------------------*/
 
 struct tile {
@@ -115,12 +132,14 @@ struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, const voi
      * places. */
     const uint64_t step = (uint64_t)count * 40503 >> 16 | 1;
     struct kinds lorenzo[PITHI_TILE_NDIM + 1] = {{0}}, interp[2] = {{0}};
+    unsigned most = PITHI_TILE_NDIM; /* higher orders than the tile has dimensions say the same */
+    while (most > 1 && extent[PITHI_TILE_NDIM - most] == 1) most--;
     for (size_t run = 0; run < runs; run++) {
         const size_t at = (size_t)(run * step % count);
-        const size_t left = row - at % row, n = left < RUN ? left : RUN;
+        const size_t x = at % row, left = row - x, n = left < RUN ? left : RUN;
         uint32_t words[RUN];
-        for (unsigned order = 0; order <= PITHI_TILE_NDIM; order++) {
-            pithi_predict_c(codes + at, extent, order, at, n, words);
+        for (unsigned order = 0; order <= most; order++) {
+            differ(codes, extent, order, at, x, n, words);
             for (size_t i = 0; i < n; i++) add(&lorenzo[order], words[i]);
         }
         if (!q->relative) add_interp(interp, &t, at, n);
@@ -133,6 +152,8 @@ struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, const voi
         result.interp_row = row_of(result.interp, sum / 256 * count / total);
     }
     for (unsigned order = 0; order <= PITHI_TILE_NDIM; order++)
-        result.lorenzo[order] = (uint32_t)(entropy(&lorenzo[order]) / lorenzo[order].total);
+        result.lorenzo[order] = order <= most
+                                    ? (uint32_t)(entropy(&lorenzo[order]) / lorenzo[order].total)
+                                    : result.lorenzo[most];
     return result;
 }
