@@ -157,50 +157,68 @@ static size_t put_packed(const struct pithi_block *b, const struct work *w, size
     return pithi_strip_put(&row, w->nonzero, &inner) ? (size_t)(inner.at - pen->at) : 0;
 }
 
-/* Writes numbers as coded words and returns their bytes, if they are fewer than `limit`; else
- * writes nothing and returns 0. */
+/* Writes numbers as coded words and returns their bytes, if they are fewer than `limit`; else leaves
+ * the bytes at `to`, where there is space for less than `limit`, unspecified and returns 0. */
 static size_t put_coded(const struct pithi_block *b, const struct work *w, size_t used,
-                        const struct pithi_pen *pen, size_t limit) {
+                        const struct pithi_pen *pen, uint8_t *to, size_t limit) {
     struct pithi_pen inner = *pen;
-    inner.at = w->attempt;
+    inner.at = to;
     inner.capacity = limit - 1;
     b->kernels->predict(w->nonzero, row_of(b, used).extent, 0, 0, used, w->words);
     if (!pithi_symbols_put(&inner, w->most, b->kernels, w->words, used)) return 0;
-    const size_t length = (size_t)(inner.at - w->attempt);
-    memcpy(pen->at, w->attempt, length);
-    return length;
+    return (size_t)(inner.at - to);
 }
 
+/* Returns about how many bits coded words of a sample take in this form, in 1/256; *count gets how
+ * many they are. */
 static uint64_t estimate(const struct pithi_block *b, const struct work *w,
-                         enum pithi_nonzero_form form) {
-    const size_t count =
-        pithi_nonzero_sample(form, w->codes, w->map, b->tiled.tile->extent, w->words);
-    return pithi_symbols_estimate(w->words, count);
+                         enum pithi_nonzero_form form, size_t *count) {
+    *count = pithi_nonzero_sample(form, w->codes, w->map, b->tiled.tile->extent, w->words);
+    return pithi_symbols_estimate(w->words, *count);
 }
 
-/* Writes numbers in the shortest of the forms that the mode allows; *head says which. Of the forms
- * of coded words only that is tried which a sample says is shorter by a 32nd at least. */
+/* What is worth trying: packed words, and coded words of each form. */
+struct attempts {
+    bool packed, coded[PITHI_NONZERO_FORMS];
+};
+
+/* Says by samples what is likely to be shortest: of the forms of coded words those within a 32nd of
+ * the better one, and packed words where they take no 32nd more. */
+static struct attempts choose(const struct pithi_block *b, const struct work *w, size_t used,
+                              enum pithi_nonzero_form plain) {
+    struct attempts t = {.packed = true};
+    if (b->params->value[MODE] == FAST) return t;
+    t.coded[plain] = t.coded[PITHI_NONZERO_MEDIAN] = true;
+    size_t count;
+    if (effort(b->params) >= PITHI_ENTROPY_LEVEL_SEARCH) return t;
+    const uint64_t bits = estimate(b, w, plain, &count);
+    const uint64_t median = estimate(b, w, PITHI_NONZERO_MEDIAN, &count);
+    t.coded[plain] = bits < median + median / 32;
+    t.coded[PITHI_NONZERO_MEDIAN] = median < bits + bits / 32;
+    if (!count || used <= PITHI_NONZERO_SAMPLE) return t; /* samples say little of few words */
+    const struct pithi_strip row = row_of(b, used);
+    const uint64_t least = bits < median ? bits : median, coded = least * used / count / 2048;
+    t.packed = pithi_strip_estimate(&row, w->nonzero) < coded + coded / 32;
+    return t;
+}
+
+/* Writes numbers in the shortest of the forms that are tried; *head says which. */
 static bool put_numbers(const struct pithi_block *b, const struct work *w, size_t used,
                         struct pithi_pen *pen, unsigned *head) {
     const enum pithi_nonzero_form plain = pithi_nonzero_plain(w->nonzero, used);
-    const bool coded = b->params->value[MODE] != FAST;
-    bool tried[PITHI_NONZERO_FORMS] = {[PITHI_NONZERO_MEDIAN] = coded};
-    tried[plain] = coded;
-    if (coded && pen->level < PITHI_ENTROPY_LEVEL_SEARCH) {
-        const uint64_t bits = estimate(b, w, plain);
-        const uint64_t median = estimate(b, w, PITHI_NONZERO_MEDIAN);
-        tried[plain] = bits < median + median / 32;
-        tried[PITHI_NONZERO_MEDIAN] = median < bits + bits / 32;
-    }
     pithi_nonzero_numbers(plain, w->nonzero, used);
+    const struct attempts tried = choose(b, w, used, plain);
     *head = plain;
-    size_t length = put_packed(b, w, used, pen);
+    size_t length = tried.packed ? put_packed(b, w, used, pen) : 0;
     for (unsigned form = 0; form < PITHI_NONZERO_FORMS; form++) {
-        if (!tried[form]) continue;
+        if (!tried.coded[form]) continue;
         if (form == PITHI_NONZERO_MEDIAN)
             pithi_nonzero_median(w->codes, w->map, b->tiled.tile->extent, w->nonzero);
-        const size_t shorter = put_coded(b, w, used, pen, length ? length : pen->capacity + 1);
+        uint8_t *const to = length ? w->attempt : pen->at;
+        const size_t limit = length ? length : pen->capacity + 1;
+        const size_t shorter = put_coded(b, w, used, pen, to, limit);
         if (!shorter) continue;
+        if (length) memcpy(pen->at, to, shorter);
         *head = HEAD_CODED | form;
         length = shorter;
     }

@@ -210,23 +210,31 @@ static bool quant_of(const struct pithi_block *b, struct pithi_quant *q) {
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
-/* Quantizes the block and numbers its rows, a strip of them in the cache at a time; a last short
- * row is filled with 0. Returns how many values are to be stored exactly. */
+/* Quantizes the block and numbers its rows, a strip of them in the cache at a time, behind the
+ * distinct rows, so that new ones stay where they are; a last short row is filled with 0. Returns
+ * how many values are to be stored exactly. */
 static size_t number_rows(const struct pithi_block *b, const struct pithi_quant *q,
                           const struct work *w, struct pithi_rows *rows) {
     enum { STRIP = 2048 };
     const size_t element = element_of(b->params), all = rows_of(w, b->count);
-    int32_t *const codes = (int32_t *)w->words;
-    size_t misses = 0, done = 0;
+    size_t misses = 0, done = 0, begun = 0; /* begun: elements of a row that is not whole yet */
     pithi_rows_begin(rows, w->row, all, w->codes, w->table);
-    memset(codes + b->count, 0, (all * w->row - b->count) * sizeof *codes);
     for (size_t at = 0; at < b->count; at += STRIP) {
         const size_t left = b->count - at, n = left < STRIP ? left : STRIP;
-        misses += b->kernels->quantize(q, (const uint8_t *)b->value + at * element, n, codes + at,
-                                       w->miss + at / 8);
-        const size_t ready = left <= STRIP ? all : (at + n) / w->row;
-        pithi_rows_number(rows, codes + done * w->row, ready - done, w->which + done);
-        done = ready;
+        int32_t *const codes = w->codes + rows->distinct * w->row;
+        misses += b->kernels->quantize(q, (const uint8_t *)b->value + at * element, n,
+                                       codes + begun, w->miss + at / 8);
+        begun += n;
+        if (left <= STRIP) {
+            const size_t padded = (all - done) * w->row;
+            memset(codes + begun, 0, (padded - begun) * sizeof *codes);
+            begun = padded;
+        }
+        const size_t ready = begun / w->row;
+        pithi_rows_number(rows, codes, ready, w->which + done);
+        done += ready;
+        begun -= ready * w->row;
+        memmove(w->codes + rows->distinct * w->row, codes + ready * w->row, begun * sizeof *codes);
     }
     return misses;
 }
@@ -251,13 +259,20 @@ static bool put_coded(const struct pithi_block *b, const struct work *w, size_t 
     return pithi_symbols_put(pen, w->elements, b->kernels, w->words, count);
 }
 
-/* Writes the distinct rows, coded or packed, whichever is shorter. */
+/* Writes the distinct rows, coded or packed, whichever is shorter; packing is not tried where a
+ * sample says it takes a 32nd more. */
 static bool put_rows(const struct pithi_block *b, const struct work *w, size_t distinct,
                      struct pithi_pen *pen, bool *coded) {
     const struct pithi_strip tile = tile_of(b, w, distinct);
     struct pithi_pen packed = *pen;
     *coded = b->params->value[MODE] != FAST && put_coded(b, w, distinct, pen);
-    if (*coded) packed.capacity = (size_t)(pen->at - packed.at) - 1;
+    if (*coded) {
+        enum { SHORT = 1024 }; /* where packing costs little time */
+        const size_t length = (size_t)(pen->at - packed.at);
+        const bool sure = effort(b->params) < PITHI_ENTROPY_LEVEL_SEARCH && length > SHORT;
+        if (sure && pithi_strip_estimate(&tile, w->codes) > length + length / 32) return true;
+        packed.capacity = length - 1;
+    }
     if (!pithi_strip_put(&tile, w->codes, &packed)) return *coded;
     *pen = packed;
     *coded = false;

@@ -61,6 +61,13 @@ static bool same_rows(const int32_t *a, const int32_t *b, size_t dim) {
     return differ == 0;
 }
 
+/* Copies a row. A call of memcpy would take longer than a short row. */
+static void copy_codes(int32_t *to, const int32_t *row, size_t dim) {
+    for (; dim >= LANES; to += LANES, row += LANES, dim -= LANES)
+        memcpy(to, row, LANES * sizeof *row);
+    for (size_t j = 0; j < dim; j++) to[j] = row[j];
+}
+
 /* Finds a row or adds it. Places are found by the upper bits of the hash, which depend on all of
  * the sum. */
 static uint32_t find(struct pithi_rows *r, const int32_t *row, uint64_t hash) {
@@ -69,7 +76,8 @@ static uint32_t find(struct pithi_rows *r, const int32_t *row, uint64_t hash) {
         uint64_t *const place = &r->table[at & r->mask];
         if (*place == 0) {
             *place = tag | (r->distinct + 1);
-            memcpy(r->codes + r->distinct * r->dim, row, r->dim * sizeof *row);
+            int32_t *const to = r->codes + r->distinct * r->dim;
+            if (to != row) copy_codes(to, row, r->dim);
             return (uint32_t)r->distinct++;
         }
         const uint32_t number = (uint32_t)*place - 1;
@@ -83,7 +91,10 @@ void pithi_rows_number(struct pithi_rows *r, const int32_t *codes, size_t count,
     uint64_t hash[MOST]; /* hashes are computed before branches that nobody can foresee */
     for (size_t n; count; codes += n * r->dim, which += n, count -= n) {
         n = count < MOST ? count : MOST;
-        for (size_t i = 0; i < n; i++) hash[i] = hash_row(codes + i * r->dim, r->dim);
+        for (size_t i = 0; i < n; i++) {
+            hash[i] = hash_row(codes + i * r->dim, r->dim);
+            __builtin_prefetch(&r->table[(size_t)(hash[i] >> 32) & r->mask], 1);
+        }
         for (size_t i = 0; i < n; i++) which[i] = find(r, codes + i * r->dim, hash[i]);
     }
 }

@@ -26,7 +26,8 @@ size_t pithi_rows_table_bytes(size_t rows);
  * of pithi_rows_table_bytes. */
 void pithi_rows_begin(struct pithi_rows *r, size_t dim, size_t most, int32_t *codes,
                       uint64_t *table);
-/* Sets which[i] to the number of row i of `codes`, which is added if it is new. */
+/* Sets which[i] to the number of row i of `codes`, which is added if it is new. The codes may lie
+ * right behind those of the distinct rows, in the same memory. */
 void pithi_rows_number(struct pithi_rows *r, const int32_t *codes, size_t count, uint32_t *which);
 
 /* Finds a code per column near the mean of some of the rows. False when storing them, `bytes` each

@@ -382,6 +382,23 @@ bool pithi_strip_put(const struct pithi_strip *p, const int32_t *codes, struct p
     return pithi_strip_finish(p, &packing, pen);
 }
 
+size_t pithi_strip_estimate(const struct pithi_strip *p, const int32_t *codes) {
+    enum { PARTS = 32 };
+    uint32_t words[CHUNK], counts[PITHI_PACK_WIDEST + 1] = {0};
+    uint8_t widths[PITHI_SAMPLE_GROUPS], table[TABLE];
+    const size_t count = count_of(p), step = CHUNK * (count / (CHUNK * PARTS) | 1);
+    size_t sampled = 0;
+    for (size_t at = 0; at < count; at += step) {
+        const size_t n = least(CHUNK, count - at);
+        p->kernels->predict(codes + at, p->extent, p->order, at, n, words);
+        p->kernels->widths(words, n, widths);
+        for (size_t g = 0; g < groups_of(n); g++) counts[widths[g]]++;
+        sampled += groups_of(n);
+    }
+    const uint64_t planes = pithi_bitplane_choose(counts, table) * groups_of(count) / sampled;
+    return TABLE + (groups_of(count) + 3) / 4 + (size_t)planes;
+}
+
 /* ---- Read ------------------------------------------------------------------------------------*/
 
 static const uint8_t *take_table(struct pithi_reader *r) {

@@ -59,6 +59,8 @@ bool pithi_strip_finish(const struct pithi_strip *p, const struct pithi_packing 
                         struct pithi_pen *pen);
 /* Writes a tile of codes, in both steps; uses pen->scratch. */
 bool pithi_strip_put(const struct pithi_strip *p, const int32_t *codes, struct pithi_pen *pen);
+/* Returns about how many bytes that takes, by parts all over the tile. */
+size_t pithi_strip_estimate(const struct pithi_strip *p, const int32_t *codes);
 
 /* ---- Read ------------------------------------------------------------------------------------*/
 

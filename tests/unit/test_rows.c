@@ -49,6 +49,25 @@ static void check_numbers(const int32_t *codes, size_t rows, size_t dim) {
     drop(&d);
 }
 
+/* Rows that lie right behind the distinct ones get the same numbers and leave the same codes. */
+static void check_in_place(const int32_t *codes, size_t rows, size_t dim) {
+    const size_t bytes = rows * dim * sizeof *codes, first = rows / 3;
+    struct dictionary d = number_rows(codes, rows, dim);
+    struct dictionary in = {.which = allocate(rows * sizeof *in.which)};
+    int32_t *const own = copy_of(codes, bytes);
+    pithi_rows_begin(&in.rows, dim, rows, own, allocate(pithi_rows_table_bytes(rows)));
+    pithi_rows_number(&in.rows, own, first, in.which);
+    int32_t *const behind = own + in.rows.distinct * dim;
+    memcpy(behind, codes + first * dim, (rows - first) * dim * sizeof *codes);
+    pithi_rows_number(&in.rows, behind, rows - first, in.which + first);
+    context("dim %zu: %zu rows in place, %zu elsewhere", dim, in.rows.distinct, d.rows.distinct);
+    CHECK(in.rows.distinct == d.rows.distinct);
+    CHECK(memcmp(in.which, d.which, rows * sizeof *d.which) == 0);
+    CHECK(memcmp(own, d.rows.codes, d.rows.distinct * dim * sizeof *own) == 0);
+    drop(&in);
+    drop(&d);
+}
+
 static void rows_are_numbered_by_first_use(void **state) {
     (void)state;
     uint64_t seed = 5;
@@ -61,6 +80,7 @@ static void rows_are_numbered_by_first_use(void **state) {
                 for (size_t j = 0; j < dim; j++) codes[i * dim + j] = (int32_t)gen_next(&row);
             }
             check_numbers(codes, ROWS, dim);
+            check_in_place(codes, ROWS, dim);
             free(codes);
         }
 }

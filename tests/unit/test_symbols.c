@@ -6,6 +6,7 @@
 #include "bytes/symbols.h"
 #include "codec.h"
 #include "predict/estimate.h"
+#include "predict/strip.h"
 #include "util.h"
 
 static uint64_t seed = 1;
@@ -478,6 +479,28 @@ static void estimates_are_near_the_bytes(void **state) {
     CHECK(pithi_symbols_estimate(NULL, 0) == 0);
 }
 
+/* So is what packed codes are said to take, exactly where all of them are looked at. */
+static void estimates_of_packing_are_near(void **state) {
+    enum { FEW = 2000, MOST = 20000 };
+    int32_t *const codes = allocate(MOST * sizeof *codes);
+    uint8_t *const bytes = allocate(5 * MOST);
+    void *const scratch = allocate(pithi_strip_scratch(MOST));
+    (void)state;
+    for (uint32_t n = FEW; n <= MOST; n *= 10) {
+        for (size_t i = 0; i < n; i++) codes[i] = (int32_t)(random_word() >> (20 + i / 9 % 9)) - 99;
+        const struct pithi_strip row = {&scalar, {1, 1, 1, n}, 0};
+        struct pithi_pen pen = {.at = bytes, .capacity = 5 * MOST, .scratch = scratch};
+        CHECK(pithi_strip_put(&row, codes, &pen));
+        const size_t length = (size_t)(pen.at - bytes), said = pithi_strip_estimate(&row, codes);
+        context("%u codes: %zu bytes, said to be %zu", n, length, said);
+        CHECK(n == FEW ? said == length
+                       : said > length - length / 32 && said < length + length / 32);
+    }
+    free(codes);
+    free(bytes);
+    free(scratch);
+}
+
 /* Gaps that lead far behind the words: refused, and nothing is written behind the scratch. */
 static void gaps_end_with_the_words(void **state) {
     enum { COUNT = 4096, BEYOND = COUNT * 255 / 8 };
@@ -510,6 +533,7 @@ int main(void) {
         cmocka_unit_test(the_middle_is_not_all),
         cmocka_unit_test(estimates_find_the_predictor),
         cmocka_unit_test(estimates_are_near_the_bytes),
+        cmocka_unit_test(estimates_of_packing_are_near),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
