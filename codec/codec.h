@@ -88,6 +88,7 @@ struct pithi_kernels {
     pithi_list_measure_fn *list_measure;
     pithi_rans_encode_fn *rans_encode;
     pithi_rans_decode_fn *rans_decode;
+    pithi_symbol_count_fn *symbol_count;
     pithi_top_cut_fn *top_cut;
     pithi_top_join_fn *top_join;
     pithi_update_cut_fn *update_cut;

@@ -149,6 +149,7 @@ void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->list_measure = pithi_list_measure_c;
     k->rans_encode = pithi_rans_encode_c;
     k->rans_decode = pithi_rans_decode_c;
+    k->symbol_count = pithi_symbol_count_c;
     k->top_cut = pithi_top_cut_c;
     k->top_join = pithi_top_join_c;
     k->update_cut = pithi_update_cut_c;

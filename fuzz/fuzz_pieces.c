@@ -62,7 +62,13 @@ static size_t put(const uint8_t *bytes, size_t n, int level, unsigned scalar, ui
                   size_t cap) {
     void *const scratch = memory(pithi_piece_scratch(n));
     struct pithi_entropy *const coder = coder_of(n, level);
-    struct pithi_pen pen = {to, cap, level, scratch, coder, kernels(scalar)->rans_encode};
+    struct pithi_pen pen = {to,
+                            cap,
+                            level,
+                            scratch,
+                            coder,
+                            kernels(scalar)->rans_encode,
+                            kernels(scalar)->symbol_count};
     const bool fits = pithi_piece_put(&pen, n, bytes, n);
     free(scratch);
     free(coder);

@@ -135,13 +135,13 @@ static enum verdict verdict_of(struct pithi_pen *pen, const uint8_t *src, size_t
         return REPEATS;
     struct pithi_rans *const m = pithi_entropy_rans(pen->coder);
     const uint8_t *const middle = src + (n - SAMPLE) / 2;
-    const size_t part = pithi_rans_plan(m, middle, SAMPLE);
+    const size_t part = pithi_rans_plan(m, pen->count, middle, SAMPLE);
     if (part == SIZE_MAX) return REPEATS;
     const size_t wanted = worthwhile(part < SAMPLE ? part : SAMPLE);
     if (pithi_entropy_pack(pen->coder, pen->level, middle, SAMPLE, to, wanted < cap ? wanted : cap))
         return REPEATS;
     take_sample(m->tables.sample, src, n);
-    const size_t spread = pithi_rans_plan(m, m->tables.sample, SAMPLE);
+    const size_t spread = pithi_rans_plan(m, pen->count, m->tables.sample, SAMPLE);
     if (spread == SIZE_MAX || repeats_far(m, src, n)) return REPEATS;
     const bool noise = part > worthwhile(SAMPLE);
     if (noise != (spread > worthwhile(SAMPLE))) return REPEATS; /* no part stands for the others */
@@ -158,7 +158,7 @@ static size_t code(struct pithi_pen *pen, const uint8_t *src, size_t n, uint8_t 
     const enum verdict verdict = only_rans ? FREQUENCIES : verdict_of(pen, src, n, to, cap);
     if (verdict == NOISE) return 0;
     struct pithi_rans *const rans = pithi_entropy_rans(pen->coder);
-    size_t planned = pithi_rans_plan(rans, src, n);
+    size_t planned = pithi_rans_plan(rans, pen->count, src, n);
     if (planned > worthwhile(n) || planned > cap) planned = 0;
     if (verdict == REPEATS) {
         const size_t coded = pithi_entropy_pack(pen->coder, pen->level, src, n, to,

@@ -20,9 +20,10 @@ struct pithi_pen {
     size_t capacity;
     int level;
     void *scratch;
-    struct pithi_entropy *coder; /* for strings as long as pieces, at this level: at level RANS
+    struct pithi_entropy *coder;  /* for strings as long as pieces, at this level: at level RANS
                                   * no piece is a coded string */
-    pithi_rans_encode_fn *rans;  /* NULL: no piece may be a rANS string */
+    pithi_rans_encode_fn *rans;   /* NULL: no piece may be a rANS string */
+    pithi_symbol_count_fn *count; /* NULL: the reference */
 };
 struct pithi_reader {
     const uint8_t *at;

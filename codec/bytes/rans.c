@@ -168,7 +168,8 @@ const uint8_t *pithi_rans_decode_c(const struct pithi_rans_decoder *t, uint32_t 
 
 /* Counts symbols in several tables: neighbours are often alike, and a counter waits for itself.
  * The first one gets the sums. */
-static void count(uint32_t table[PITHI_RANS_TABLES][SYMBOLS], const uint8_t *src, size_t n) {
+void pithi_symbol_count_c(uint32_t table[PITHI_RANS_TABLES][SYMBOLS], const uint8_t *src,
+                          size_t n) {
     enum { TABLES = PITHI_RANS_TABLES };
     memset(table, 0, TABLES * sizeof table[0]);
     size_t i = 0;
@@ -229,8 +230,9 @@ static struct pithi_rans_rounding frequencies_of(const uint32_t counts[SYMBOLS],
 
 /* ---- Strings ---------------------------------------------------------------------------------*/
 
-size_t pithi_rans_plan(struct pithi_rans *m, const uint8_t *src, size_t n) {
-    count(m->count, src, n);
+size_t pithi_rans_plan(struct pithi_rans *m, pithi_symbol_count_fn *count, const uint8_t *src,
+                       size_t n) {
+    (count ? count : pithi_symbol_count_c)(m->count, src, n);
     const struct pithi_rans_rounding r = frequencies_of(m->count[0], n, m->frequency);
     if (r.kinds < 2) return SIZE_MAX;
     uint64_t bits = 0; /* in 1/256 */

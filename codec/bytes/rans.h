@@ -56,6 +56,11 @@ pithi_rans_decode_fn pithi_rans_decode_c;
 enum { PITHI_RANS_TABLE_MOST = 3 + 256 * (6 + 11) / 8 };
 enum { PITHI_RANS_SAMPLE = 8192, PITHI_RANS_TABLES = 8 };
 
+/* Counts the symbols of src[0, n), n < 2^32, in the first table; the others are used on the way. */
+typedef void pithi_symbol_count_fn(uint32_t table[PITHI_RANS_TABLES][256], const uint8_t *src,
+                                   size_t n);
+pithi_symbol_count_fn pithi_symbol_count_c;
+
 /* Memory of a worker; what it holds is of use only between a plan and its pack. */
 struct pithi_rans {
     uint32_t count[PITHI_RANS_TABLES][256];
@@ -72,9 +77,11 @@ struct pithi_rans {
     } tables;
 };
 
-/* Counts the symbols of src[0, n), n < 2^32, and rounds their frequencies. Returns the most bytes
- * that a string of them is expected to take; SIZE_MAX where fewer than two symbols occur. */
-size_t pithi_rans_plan(struct pithi_rans *m, const uint8_t *src, size_t n);
+/* Counts the symbols of src[0, n), n < 2^32, with `count` or, NULL, the reference, and rounds their
+ * frequencies. Returns the most bytes that a string of them is expected to take; SIZE_MAX where
+ * fewer than two symbols occur. */
+size_t pithi_rans_plan(struct pithi_rans *m, pithi_symbol_count_fn *count, const uint8_t *src,
+                       size_t n);
 /* Writes the string that was planned to dst and returns its length; 0 when it would be more than
  * cap. */
 size_t pithi_rans_pack(struct pithi_rans *m, pithi_rans_encode_fn *encode, const uint8_t *src,

@@ -234,8 +234,8 @@ static size_t code(struct pithi_block *b, size_t cap) {
     unsigned head = 0;
     if (cap < HEAD_BYTES || !quant_of(b, &quant)) return 0;
     struct pithi_pen pen = {
-        b->bytes + HEAD_BYTES,     cap - HEAD_BYTES, effort(b->params), w.pieces, b->coder,
-        pithi_block_rans_encode(b)};
+        b->bytes + HEAD_BYTES,      cap - HEAD_BYTES,        effort(b->params), w.pieces, b->coder,
+        pithi_block_rans_encode(b), b->kernels->symbol_count};
     const struct pithi_tile_layout values =
         pithi_tile_layout_dense(b->value, element_of(b->params));
     b->bounded.exact = b->kernels->quantize(&quant, b->value, b->count, w.codes, w.miss);

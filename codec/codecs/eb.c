@@ -277,8 +277,13 @@ static size_t put(const struct pithi_block *b, const struct work *w, struct vari
                   size_t misses, uint8_t *dst, size_t cap) {
     const uint8_t head[HEAD_BYTES] = {(uint8_t)variant.method, (uint8_t)variant.order};
     const int bare = variant.method == CODED ? PITHI_ENTROPY_BARE : 0;
-    struct pithi_pen pen = {dst,       cap,      effort(b->params) | bare,
-                            w->pieces, b->coder, pithi_block_rans_encode(b)};
+    struct pithi_pen pen = {dst,
+                            cap,
+                            effort(b->params) | bare,
+                            w->pieces,
+                            b->coder,
+                            pithi_block_rans_encode(b),
+                            b->kernels->symbol_count};
     if (!pithi_pen_put(&pen, head, sizeof head) ||
         !pithi_exact_put(&pen, w->source.miss, misses, &w->source.values, b->count) ||
         !put_body(b, w, variant, &pen))

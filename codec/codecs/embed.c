@@ -287,8 +287,8 @@ static size_t code(struct pithi_block *b, size_t cap) {
     struct pithi_rows rows;
     if (cap < PITHI_ROWS_HEAD || !quant_of(b, &quant)) return 0;
     struct pithi_pen pen = {
-        b->bytes + PITHI_ROWS_HEAD, cap - PITHI_ROWS_HEAD, effort(b->params), w.pieces, b->coder,
-        pithi_block_rans_encode(b)};
+        b->bytes + PITHI_ROWS_HEAD, cap - PITHI_ROWS_HEAD,   effort(b->params), w.pieces, b->coder,
+        pithi_block_rans_encode(b), b->kernels->symbol_count};
     unsigned kind, centre;
     bool coded;
     const struct pithi_tile_layout values =

@@ -382,7 +382,8 @@ static void encode_coded(struct pithi_block *b, const struct pithi_kv *k) {
                             .level = k->rans ? PITHI_ENTROPY_LEVEL_RANS : effort,
                             .scratch = c.pieces,
                             .coder = b->coder,
-                            .rans = k->rans ? b->kernels->rans_encode : NULL};
+                            .rans = k->rans ? b->kernels->rans_encode : NULL,
+                            .count = b->kernels->symbol_count};
     pithi_pen_put(&pen, (const uint8_t *)&bound, BOUND_BYTES); /* fits: a page has more bytes */
     b->plain = !pithi_kv_pack(k, c.page, c.tokens, &pen, c.symbols);
     if (b->plain)

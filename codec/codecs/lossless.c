@@ -172,8 +172,13 @@ static bool put_update(struct pithi_pen *pen, const struct pithi_block *b, const
 static size_t code(const struct pithi_block *b, bool update, uint8_t *dst, size_t cap) {
     const struct work w = work_of(b->params, b->scratch);
     const size_t width = width_of(b->params);
-    struct pithi_pen pen = {dst,      cap,      effort(b->params),
-                            w.pieces, b->coder, pithi_block_rans_encode(b)};
+    struct pithi_pen pen = {dst,
+                            cap,
+                            effort(b->params),
+                            w.pieces,
+                            b->coder,
+                            pithi_block_rans_encode(b),
+                            b->kernels->symbol_count};
     if (update && pithi_frame_revision(b->params) >= 2)
         return put_update(&pen, b, &w) ? (size_t)(pen.at - dst) : 0;
     pithi_words_from(w.words, b->value, update ? b->base : NULL, b->params->dtype, b->count);

@@ -212,9 +212,13 @@ static struct pithi_code_strings strings_of(const struct pithi_block *b, const s
 /* As put_zstd, of coded codes. */
 static size_t put_rans(struct pithi_block *b, const struct coding *c) {
     const struct pithi_code_strings s = strings_of(b, c);
-    struct pithi_pen pen = {
-        b->bytes + c->scales,      c->codes - 1, PITHI_ENTROPY_LEVEL_RANS, NULL, b->coder,
-        pithi_block_rans_encode(b)};
+    struct pithi_pen pen = {b->bytes + c->scales,
+                            c->codes - 1,
+                            PITHI_ENTROPY_LEVEL_RANS,
+                            NULL,
+                            b->coder,
+                            pithi_block_rans_encode(b),
+                            b->kernels->symbol_count};
     if (!pithi_codes_put(&pen, &s, c->symbol_buffer)) return 0;
     return (size_t)(pen.at - (b->bytes + c->scales));
 }

@@ -71,7 +71,7 @@ static void release(const struct memory *m) {
 /* Bytes written to `to`, 0 when the capacity is too small. */
 static size_t put(const uint8_t *map, const uint32_t *extent, int level, const struct memory *m,
                   uint8_t *to, size_t cap) {
-    struct pithi_pen pen = {to, cap, level, m->scratch, m->coder, pithi_rans_encode_c};
+    struct pithi_pen pen = {to, cap, level, m->scratch, m->coder, pithi_rans_encode_c, NULL};
     return pithi_zeros_put(&pen, MOST, map, extent) ? (size_t)(pen.at - to) : 0;
 }
 
@@ -174,7 +174,8 @@ static void a_piece_wins_a_tie(void **unused) {
         const size_t whole = (extent[3] + 7) / 8;
         uint8_t map[20], bytes[64], piece[64];
         make_map(i % 5 ? MAP_FEW : MAP_BLOBS, extent, map);
-        struct pithi_pen pen = {piece, sizeof piece, 1, m.scratch, m.coder, pithi_rans_encode_c};
+        struct pithi_pen pen = {piece,   sizeof piece,        1,   m.scratch,
+                                m.coder, pithi_rans_encode_c, NULL};
         CHECK(pithi_piece_put(&pen, MOST, map, whole));
         const size_t length = put(map, extent, 1, &m, bytes, sizeof bytes);
         const size_t other = 1 + (size_t)(pen.at - piece);

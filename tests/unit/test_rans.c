@@ -112,7 +112,7 @@ static void there_and_back(enum shape shape, size_t n) {
     uint8_t *const bytes = allocate(cap);
     context("shape %d, %zu symbols", (int)shape, n);
     for (size_t i = 0; i < n; i++) src[i] = draw(shape);
-    const size_t planned = pithi_rans_plan(memory(), src, n);
+    const size_t planned = pithi_rans_plan(memory(), NULL, src, n);
     const bool one = n == 1 || memcmp(src, src + 1, n - 1) == 0;
     CHECK(one == (planned == SIZE_MAX));
     if (!one) {
@@ -128,12 +128,12 @@ static void there_and_back(enum shape shape, size_t n) {
         CHECK(!pithi_rans_unpack(memory(), pithi_rans_decode_c, exact, length, back, n - 1));
         free(exact);
         uint8_t *const tight = allocate(length);
-        CHECK(pithi_rans_plan(memory(), src, n) == planned);
+        CHECK(pithi_rans_plan(memory(), NULL, src, n) == planned);
         CHECK(pithi_rans_pack(memory(), pithi_rans_encode_c, src, n, tight, length) == length);
         CHECK(memcmp(tight, bytes, length) == 0);
         for (size_t cut = 1; cut <= length; cut += 1 + length / 16) {
             uint8_t *const small = allocate(length - cut + 1);
-            pithi_rans_plan(memory(), src, n);
+            pithi_rans_plan(memory(), NULL, src, n);
             CHECK(!pithi_rans_pack(memory(), pithi_rans_encode_c, src, n, small, length - cut));
             free(small);
         }
@@ -162,7 +162,7 @@ static void the_example_decodes(void **state) {
     uint8_t back[8], bytes[sizeof example];
     CHECK(pithi_rans_unpack(memory(), pithi_rans_decode_c, example, sizeof example, back, 8));
     CHECK(memcmp(back, example_symbols, 8) == 0);
-    CHECK(pithi_rans_plan(memory(), example_symbols, 8) == sizeof example);
+    CHECK(pithi_rans_plan(memory(), NULL, example_symbols, 8) == sizeof example);
     CHECK(pithi_rans_pack(memory(), pithi_rans_encode_c, example_symbols, 8, bytes, sizeof bytes) ==
           sizeof example);
     CHECK(memcmp(bytes, example, sizeof example) == 0);
@@ -236,7 +236,7 @@ static void damage_is_harmless(void **state) {
         const enum shape shape = random_word() % SHAPES;
         uint8_t *const src = allocate(n), *const back = allocate(n), *bytes = allocate(2 * n + 600);
         for (size_t i = 0; i < n; i++) src[i] = draw(shape);
-        const size_t planned = pithi_rans_plan(memory(), src, n);
+        const size_t planned = pithi_rans_plan(memory(), NULL, src, n);
         const size_t length = planned == SIZE_MAX ? 0
                                                   : pithi_rans_pack(memory(), pithi_rans_encode_c,
                                                                     src, n, bytes, 2 * n + 600);

@@ -180,7 +180,7 @@ static struct pithi_entropy *coder_of(void) {
 static bool put_map(const struct map *m, bool coded, size_t cap, struct coded *c) {
     void *const scratch = aligned_alloc(64, pithi_piece_scratch(ROWS));
     uint8_t *const space = allocate(pithi_rowmap_scratch(m->rows));
-    struct pithi_pen pen = {c->bytes, cap, LEVEL, scratch, coder_of(), pithi_rans_encode_c};
+    struct pithi_pen pen = {c->bytes, cap, LEVEL, scratch, coder_of(), pithi_rans_encode_c, NULL};
     const bool fits =
         pithi_rowmap_put(&pen, ROWS, m->which, m->rows, m->distinct, coded, space, &c->kind);
     c->length = (size_t)(pen.at - c->bytes);
@@ -275,8 +275,8 @@ static void symbols_of_no_class_are_refused(void **state) {
         void *const scratch = aligned_alloc(64, pithi_piece_scratch(ROWS));
         uint8_t bytes[256] = {0};
         const uint8_t symbols[] = {0, 0, (uint8_t)symbol};
-        struct pithi_pen pen = {bytes,   sizeof bytes, LEVEL,
-                                scratch, coder_of(),   pithi_rans_encode_c};
+        struct pithi_pen pen = {bytes,      sizeof bytes,        LEVEL, scratch,
+                                coder_of(), pithi_rans_encode_c, NULL};
         CHECK(pithi_piece_put(&pen, ROWS, symbols, sizeof symbols));
         context("symbol %u", symbol);
         CHECK(take_map(bytes, sizeof bytes, PITHI_ROWMAP_CODED, &m, which) < 0);

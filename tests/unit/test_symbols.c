@@ -170,7 +170,7 @@ static size_t there_and_back(const uint32_t *words, size_t count, int level, boo
     uint8_t *const bytes = allocate(most);
     uint32_t *const back = allocate(groups * 16 * sizeof *back);
     pithi_rans_encode_fn *const rans = count % 2 ? pithi_rans_encode_c : NULL;
-    struct pithi_pen pen = {bytes, most, level, scratch, coder, rans};
+    struct pithi_pen pen = {bytes, most, level, scratch, coder, rans, NULL};
     CHECK(pithi_symbols_put(&pen, count, &scalar, words, count));
     const size_t length = (size_t)(pen.at - bytes);
     CHECK(pen.capacity == most - length);
@@ -181,7 +181,7 @@ static size_t there_and_back(const uint32_t *words, size_t count, int level, boo
         const char *const fault = pithi_symbols_take(&r, &scalar, back, count);
         CHECK((cut < length) == (fault != NULL));
         if (cut == length) CHECK(r.left == 0);
-        struct pithi_pen small = {copy, cut, level, scratch, coder, rans};
+        struct pithi_pen small = {copy, cut, level, scratch, coder, rans, NULL};
         if (cuts) CHECK(cut >= length || !pithi_symbols_put(&small, count, &scalar, words, count));
         free(copy);
     }
@@ -263,7 +263,8 @@ static void more_than_three_in_five_are_sparse(void **state) {
         uint32_t words[COUNT] = {0};
         uint8_t bytes[100] = {0};
         struct pithi_pen pen = {bytes,   sizeof bytes, PITHI_ENTROPY_LEVEL_NONE,
-                                scratch, coder,        pithi_rans_encode_c};
+                                scratch, coder,        pithi_rans_encode_c,
+                                NULL};
         for (size_t i = zeros; i < COUNT; i++) words[i] = 1;
         CHECK(pithi_symbols_put(&pen, COUNT, &scalar, words, COUNT));
         context("%zu zeros, %u low bits, form %u", zeros, bytes[0], bytes[1]);
@@ -318,7 +319,8 @@ static void low_bits_are_the_fewest_that_cost_least(void **state) {
             for (size_t i = 0; i < COUNT; i++)
                 words[i] = random_word() >> (i % 8 < eighths ? 12 : 32 - narrow);
             struct pithi_pen pen = {bytes,   sizeof bytes, PITHI_ENTROPY_LEVEL_NONE,
-                                    scratch, coder,        pithi_rans_encode_c};
+                                    scratch, coder,        pithi_rans_encode_c,
+                                    NULL};
             CHECK(pithi_symbols_put(&pen, COUNT, &scalar, words, COUNT));
             context("%u in 8 are wide, others %u bits: %u low bits, expected %u", eighths, narrow,
                     bytes[0], fewest_low_bits(&w));
@@ -378,7 +380,7 @@ static size_t piece_of(const uint8_t *src, size_t n, size_t cap) {
     void *const scratch = scratch_of(n);
     struct pithi_entropy *const coder = coder_of(n, 1);
     uint8_t *const bytes = allocate(cap);
-    struct pithi_pen pen = {bytes, cap, 1, scratch, coder, pithi_rans_encode_c};
+    struct pithi_pen pen = {bytes, cap, 1, scratch, coder, pithi_rans_encode_c, NULL};
     const bool fits = pithi_piece_put(&pen, n, src, n);
     const size_t length = fits ? (size_t)(pen.at - bytes) : 0;
     free(scratch), free(coder), free(bytes);

@@ -1,0 +1,36 @@
+/* symbol_count_avx512.c - count symbols, most of them of few kinds, for AVX-512.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <immintrin.h>
+#include <string.h>
+
+#include "codec.h"
+
+typedef __m512i vec;
+
+static inline vec load(const uint8_t *p) { return _mm512_loadu_si512(p); }
+static inline void store(uint64_t *p, vec x) { _mm512_storeu_si512(p, x); }
+static inline vec all(uint8_t x) { return _mm512_set1_epi8((char)x); }
+static inline vec v_and(vec a, vec b) { return _mm512_and_si512(a, b); }
+static inline vec add8(vec a, vec b) { return _mm512_add_epi8(a, b); }
+static inline vec sub8(vec a, vec b) { return _mm512_sub_epi8(a, b); }
+static inline vec add64(vec a, vec b) { return _mm512_add_epi64(a, b); }
+static inline vec add_most(vec a, vec b) { return _mm512_adds_epu8(a, b); }
+static inline vec look_up(const uint8_t table[16], vec at) {
+    return _mm512_shuffle_epi8(
+        _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table)), at);
+}
+static inline vec high_half(vec x) { return v_and(_mm512_srli_epi16(x, 4), all(15)); }
+static inline vec sum(vec x) { return _mm512_sad_epu8(x, _mm512_setzero_si512()); }
+static inline uint8_t *put_where(uint8_t *to, const uint8_t *from, vec at) {
+    const __mmask64 found = _mm512_movepi8_mask(at);
+    if (!found) return to;
+    _mm512_storeu_si512(to, _mm512_maskz_compress_epi8(found, load(from)));
+    return to + _mm_popcnt_u64(found);
+}
+
+#define BYTES 64
+#define WINDOWS 2
+#include "bytes/symbol_count_tmpl.h"
+
+void pithi_symbol_count_bind_avx512(struct pithi_kernels *k);
+void pithi_symbol_count_bind_avx512(struct pithi_kernels *k) { k->symbol_count = count_symbols; }
