@@ -60,24 +60,30 @@ static size_t nonzero(const uint8_t *src, size_t n) {
     return count;
 }
 
+/* Returns a bit for each byte of x that is not 0. */
+static unsigned nonzero_bits(uint64_t x) {
+    const uint64_t low = UINT64_C(0x7F7F7F7F7F7F7F7F);
+    const uint64_t ones = ((((x & low) + low) | x) & ~low) >> 7;
+    /* The product adds no two ones up: that of byte k arrives in bit 56 + k. */
+    return (unsigned)(ones * UINT64_C(0x0102040810204080) >> 56);
+}
+
 static void map_bytes(uint8_t *bitmap, const uint8_t *src, size_t n) {
     const size_t whole = n / 8;
-    for (size_t i = 0; i < whole; i++) {
-        unsigned bits = 0;
-        for (unsigned k = 0; k < 8; k++) bits |= (unsigned)(src[8 * i + k] != 0) << k;
-        bitmap[i] = (uint8_t)bits;
-    }
+    for (size_t i = 0; i < whole; i++) bitmap[i] = (uint8_t)nonzero_bits(pithi_get64(src + 8 * i));
     if (n % 8) bitmap[whole] = 0;
     for (size_t i = 8 * whole; i < n; i++)
         bitmap[whole] = (uint8_t)(bitmap[whole] | (src[i] != 0) << i % 8);
 }
 
-/* Copies the bytes that are not 0. `to` has a capacity of one byte more than there are. */
-static void gather(uint8_t *to, const uint8_t *src, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        *to = src[i];
-        to += src[i] != 0;
-    }
+/* Copies the bytes where the bitmap has a one. */
+static void gather(uint8_t *to, const uint8_t *src, const uint8_t *bitmap, size_t n) {
+    size_t i = 0;
+    for (; i + 64 <= n; i += 64)
+        for (uint64_t m = pithi_get64(bitmap + i / 8); m; m &= m - 1)
+            *to++ = src[i + (size_t)__builtin_ctzll(m)];
+    for (; i < n; i++)
+        if (bitmap[i / 8] >> i % 8 & 1) *to++ = src[i];
 }
 
 /* What saves less than one byte in 64 is not worth the time of rANS, nor in long strings bytes that
@@ -191,24 +197,29 @@ static bool put_simple(struct pithi_pen *pen, const uint8_t *src, size_t n) {
 
 bool pithi_piece_put(struct pithi_pen *pen, size_t max_bytes, const uint8_t *src, size_t n) {
     const struct parts p = parts_of(pen->scratch, max_bytes);
+    struct {
+        const uint8_t *from, *bitmap;
+        size_t bytes, used;
+    } sparse[8];
     uint8_t *bitmap = p.bitmap;
-    const uint8_t *from[8];
-    size_t bytes[8], depth = 0;
+    size_t depth = 0;
     while (n >= SPARSE_MIN) {
         const size_t used = nonzero(src, n);
         if (used == 0 || used > n / 8) break;
         if (!pithi_pen_put(pen, (const uint8_t[]){SPARSE}, 1)) return false;
-        from[depth] = src;
-        bytes[depth++] = n;
         map_bytes(bitmap, src, n);
+        sparse[depth].from = src;
+        sparse[depth].bitmap = bitmap;
+        sparse[depth].bytes = n;
+        sparse[depth++].used = used;
         src = bitmap;
         n = bitmap_bytes(n);
         bitmap += n;
     }
     if (!put_simple(pen, src, n)) return false;
     while (depth--) {
-        gather(p.bytes, from[depth], bytes[depth]);
-        if (!put_simple(pen, p.bytes, nonzero(from[depth], bytes[depth]))) return false;
+        gather(p.bytes, sparse[depth].from, sparse[depth].bitmap, sparse[depth].bytes);
+        if (!put_simple(pen, p.bytes, sparse[depth].used)) return false;
     }
     return true;
 }
