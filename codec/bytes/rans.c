@@ -180,18 +180,15 @@ void pithi_symbol_count_c(uint32_t table[PITHI_RANS_TABLES][SYMBOLS], const uint
         for (unsigned s = 0; s < SYMBOLS; s++) table[0][s] += table[k][s];
 }
 
-/* Rounds all counts with this precision. False where the most frequent symbol gets too much or too
- * little. */
-static bool round_counts(struct pithi_rans_rounding *r, const uint32_t counts[SYMBOLS], size_t n,
-                         uint16_t frequency[SYMBOLS]) {
+/* Rounds all shares with this precision. False where the most frequent symbol, whose share is
+ * `share`, gets too much or too little. */
+static bool round_shares(struct pithi_rans_rounding *r, const uint32_t counts[SYMBOLS],
+                         const uint16_t exact[SYMBOLS], int share, uint16_t frequency[SYMBOLS]) {
     int left = SLOTS;
     for (unsigned s = 0; s < SYMBOLS; s++) {
-        frequency[s] = counts[s] ? (uint16_t)pithi_rans_rounded(pithi_rans_exact(counts[s], n),
-                                                                true, r->precision)
-                                 : 0;
+        frequency[s] = counts[s] ? (uint16_t)pithi_rans_rounded(exact[s], true, r->precision) : 0;
         if (s != r->rest) left -= frequency[s];
     }
-    const int share = (int)((uint64_t)counts[r->rest] * SLOTS / n);
     frequency[r->rest] = (uint16_t)(left > 0 ? left : 1);
     return pithi_rans_fair(left, share);
 }
@@ -216,15 +213,19 @@ static void take_back(uint16_t frequency[SYMBOLS]) {
 static struct pithi_rans_rounding frequencies_of(const uint32_t counts[SYMBOLS], size_t n,
                                                  uint16_t frequency[SYMBOLS]) {
     struct pithi_rans_rounding r = {.precision = pithi_rans_precision(n)};
+    uint16_t exact[SYMBOLS] = {0};
     for (unsigned s = 0; s < SYMBOLS; s++) {
-        r.kinds += counts[s] > 0;
+        if (!counts[s]) continue;
+        r.kinds++;
+        exact[s] = (uint16_t)pithi_rans_exact(counts[s], n);
         if (counts[s] > counts[r.rest]) r.rest = s;
     }
     if (r.kinds < 2) return r;
+    const int share = (int)((uint64_t)counts[r.rest] * SLOTS / n);
     for (const unsigned end = r.precision + PITHI_RANS_PRECISIONS; r.precision < end; r.precision++)
-        if (round_counts(&r, counts, n, frequency)) return r;
+        if (round_shares(&r, counts, exact, share, frequency)) return r;
     r.precision = PITHI_RANS_PRECISION_ALL;
-    if (!round_counts(&r, counts, n, frequency)) take_back(frequency);
+    if (!round_shares(&r, counts, exact, share, frequency)) take_back(frequency);
     return r;
 }
 
