@@ -201,12 +201,28 @@ static size_t code(const struct pithi_block *b, bool update, uint8_t *dst, size_
     return (size_t)(pen.at - dst);
 }
 
+/* Whether values may take less than an update of `length` bytes: where a sample of them, coded as a
+ * block, takes 1/32 more than its share of that, they do not. */
+static bool values_may_pay(const struct pithi_block *b, size_t length) {
+    enum { RUN = 512, RUNS = 8, SAMPLE = RUN * RUNS, COUNT_LEAST = 8 * SAMPLE };
+    const size_t width = width_of(b->params), run = RUN * width;
+    if (!length || b->count < COUNT_LEAST) return true;
+    uint8_t *const coded = work_of(b->params, b->scratch).more, *const sample = coded + RUNS * run;
+    for (size_t k = 0; k < RUNS; k++)
+        memcpy(sample + k * run, (const uint8_t *)b->value + b->count / RUNS * k * width, run);
+    struct pithi_block part = *b;
+    part.value = sample;
+    part.count = SAMPLE;
+    const size_t taken = code(&part, false, coded, RUNS * run - 1);
+    return (taken ? taken : RUNS * run) * (b->count / SAMPLE) <= length + length / 32;
+}
+
 /* Encodes an update of the base, or the values where that is shorter. An update that saves half of
  * the bytes is never worse than the values in practice, and trying both doubles the time. */
 static size_t code_best(const struct pithi_block *b, size_t raw) {
     if (!b->base || b->params->key_frame) return code(b, false, b->bytes, raw - 1);
     const size_t length = code(b, true, b->bytes, raw - 1);
-    if (length && length <= raw / 2) return length;
+    if ((length && length <= raw / 2) || !values_may_pay(b, length)) return length;
     uint8_t *const other = work_of(b->params, b->scratch).more;
     const size_t values = code(b, false, other, length ? length - 1 : raw - 1);
     if (values) memcpy(b->bytes, other, values);

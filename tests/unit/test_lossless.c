@@ -336,13 +336,83 @@ static void test_symbol_limits(void **state) {
     }
 }
 
+/* Returns the head of the block of an update of zeros, `large` of whose words are 256. */
+static uint8_t update_head(size_t large) {
+    enum { COUNT = 800 };
+    uint16_t value[COUNT] = {0}, base[COUNT] = {0};
+    uint8_t bytes[sizeof value];
+    for (size_t i = 0; i < large; i++) value[i] = 128;
+    struct pithi_params p = params_of(PITH_U16, true, 1024);
+    struct pithi_kernels kernels;
+    pithi_kernels_bind(&kernels, 0);
+    void *scratch = scratch_of(&p);
+    struct pithi_entropy *const coder = coder_of(&p);
+    struct pithi_block b = {.params = &p,
+                            .kernels = &kernels,
+                            .count = COUNT,
+                            .value = value,
+                            .base = base,
+                            .bytes = bytes,
+                            .scratch = scratch,
+                            .coder = coder};
+    CHECK_OK(p.codec->encode(&b));
+    CHECK(!b.plain);
+    free(scratch);
+    free(coder);
+    return bytes[0];
+}
+
+static void test_update_limit(void **state) {
+    (void)state;
+    context("escapes of an update");
+    CHECK(update_head(0) == 0x18);
+    CHECK(update_head(200) == 0x18);
+    CHECK(update_head(201) == 0x10);
+}
+
+static size_t coded_bytes(const float *value, const float *base, size_t count) {
+    const pith_view value_view = pith_view_flat((void *)(uintptr_t)value, PITH_F32, count);
+    const pith_view base_view = pith_view_flat((void *)(uintptr_t)base, PITH_F32, count);
+    struct frame f = compress("lossless", &value_view, base ? &base_view : NULL, 0);
+    free(f.bytes);
+    return f.length;
+}
+
+/* A base that says nothing costs nothing; near it an update is shorter, though by less than half.
+ */
+static void test_updates_or_values(void **state) {
+    (void)state;
+    enum { COUNT = 131072 };
+    float *value = allocate(COUNT * sizeof *value), *base = allocate(COUNT * sizeof *base);
+    uint32_t x = 1;
+    for (size_t i = 0; i < COUNT; i++) {
+        float sum[2] = {0};
+        for (int k = 0; k < 8; k++) {
+            x = x * 1664525u + 1013904223u;
+            sum[k / 4] += (float)(x >> 8) * 0x1p-24f - 0.5f;
+        }
+        value[i] = sum[0];
+        base[i] = sum[1];
+    }
+    const size_t alone = coded_bytes(value, NULL, COUNT);
+    context("another tensor as base");
+    CHECK(coded_bytes(value, base, COUNT) <= alone + 64);
+    for (size_t i = 0; i < COUNT; i++) base[i] = value[i] + base[i] * 0x1p-10f;
+    context("a base that is near");
+    const size_t near = coded_bytes(value, base, COUNT);
+    CHECK(near > COUNT * sizeof *value / 2 && near < alone - alone / 8);
+    free(value);
+    free(base);
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
     test_directory = argv[1];
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_blocks),      cmocka_unit_test(test_example),
-        cmocka_unit_test(test_patterns),    cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_checkpoints), cmocka_unit_test(test_symbol_limits),
+        cmocka_unit_test(test_blocks),       cmocka_unit_test(test_example),
+        cmocka_unit_test(test_patterns),     cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_checkpoints),  cmocka_unit_test(test_symbol_limits),
+        cmocka_unit_test(test_update_limit), cmocka_unit_test(test_updates_or_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
