@@ -102,6 +102,7 @@ struct pithi_gpu_paged {
             float threshold[PITHI_STRIP_CELLS];
             uint32_t below[PITHI_STRIP_CELLS];
         } strips;
+        float sum[2][PITHI_UNITS * PITHI_TEAM]; /* of trellises, a group each */
     };
     /* Trellises: as pithi_trellis_shared has it, of the groups of a tile. */
     struct {

@@ -106,6 +106,18 @@ PITHI_DEVICE bool pithi_strips_fit(const struct pithi_device_plan *p, uint32_t d
            pithi_is_aligned(g->bytes, 16) && pithi_is_aligned(g->values + 2 * g->at, 16);
 }
 
+/* Whether those of codebook=trellis are full as others are: of 16-bit values, codes of 2 or 4 bits,
+ * scales of f16, 16 threads a group. */
+PITHI_DEVICE bool pithi_paths_fit(const struct pithi_device_plan *p, uint32_t dtype,
+                                  const struct pithi_gpu_page *g) {
+    const struct pithi_group_setting *const set = &p->device.set;
+    return set->codebook == PITHI_CODEBOOK_TRELLIS && (dtype == PITH_BF16 || dtype == PITH_F16) &&
+           (set->bits == 2 || set->bits == 4) && set->scale_dtype == PITH_F16 &&
+           p->base_dtype == PITH_NONE && !p->device.pages.channel && !p->device.pages.rotated &&
+           !p->device.pages.outliers && g->values && g->plain && g->lanes == PITHI_LANES &&
+           pithi_is_aligned(g->bytes, 16) && pithi_is_aligned(g->values + 2 * g->at, 16);
+}
+
 /* By one thread, of a page that is shared: the tiles of which nothing is missing, nor unaligned. */
 PITHI_DEVICE void pithi_full_find(const struct pithi_device_plan *p, uint32_t dtype,
                                   struct pithi_gpu_page *g) {
@@ -113,6 +125,7 @@ PITHI_DEVICE void pithi_full_find(const struct pithi_device_plan *p, uint32_t dt
     g->full = g->fulls = 0;
     if (pithi_strips_fit(p, dtype, g))
         pithi_full_rows(g, PITHI_STRIP_TOKENS * g->heads * g->dim, g->chunks);
+    if (pithi_paths_fit(p, dtype, g)) pithi_full_rows(g, PITHI_TILE, 1);
     if (!pithi_full_plan(p, dtype) || g->dim % PITHI_UNIT || !pithi_is_aligned(g->bytes, 16))
         return;
     if (g->values ? !pithi_is_aligned(g->values + 2 * g->at, 16) : !pithi_page_based(p, g)) return;

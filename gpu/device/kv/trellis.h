@@ -204,28 +204,39 @@ PITHI_LOCAL(pithi_paths_add, uint32_t tile) {
     t->trellis.sum[1] = with_itself;
 }
 
+PITHI_PHASE(pithi_paths_note, uint32_t first) {
+    (void)a;
+    if (t->tid % PITHI_LANES || !t->kv.sought.count) return;
+    PITHI_UNROLL for (uint32_t k = 0; k < 2; k++) s->paged.sum[k][t->kv.sought.index - first] =
+        t->trellis.sum[k];
+}
+
+/* A group to each thread: what a scale takes is many operations, which a warp does once. */
 PITHI_LOCAL(pithi_paths_finish, uint32_t tile, uint32_t first) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_group_setting *const set = &p->device.set;
     const struct pithi_gpu_page *const g = &s->paged.page;
     const struct pithi_trellis *const of = pithi_trellis_of(&a->to);
-    const uint32_t index = t->kv.sought.index, i = index - first, dtype = pithi_page_dtype(p);
-    if (t->tid % PITHI_LANES || !t->kv.sought.count) return;
-    const uint32_t largest = s->paged.up[i];
-    float scale = pithi_trellis_utmost(set, of->top, dtype, largest);
-    if (s->paged.down[i]) {
-        scale = pithi_trellis_fitted(set, of, dtype, largest, t->kv.sought.count,
-                                     s->paged.paths.other[i], t->trellis.sum);
-        if (s->paged.paths.begin[i]) scale = -scale;
+    const uint32_t groups = pithi_sought_groups(p, g), dtype = pithi_page_dtype(p);
+    for (uint32_t i = t->tid; i < groups; i += PITHI_TEAM) {
+        const uint32_t index = first + i, largest = s->paged.up[i], count = s->paged.paths.count[i];
+        if (!count) continue;
+        float scale = pithi_trellis_utmost(set, of->top, dtype, largest);
+        if (s->paged.down[i]) {
+            const float sum[2] = {s->paged.sum[0][i], s->paged.sum[1][i]};
+            scale =
+                pithi_trellis_fitted(set, of, dtype, largest, count, s->paged.paths.other[i], sum);
+            if (s->paged.paths.begin[i]) scale = -scale;
+        }
+        uint8_t *at =
+            g->bytes + (uint64_t)(tile * PITHI_UNITS * g->rows + index) * pithi_entry_bytes(set);
+        if (p->device.pages.channel) {
+            const struct pithi_gpu_column c = pithi_channel_of(p, g, index / PITHI_UNIT, tile);
+            at = pithi_channel_scales(p, g, tile, c.head * g->dim + c.in_head + index % PITHI_UNIT);
+        }
+        pithi_store(at, set->scale_dtype, 0, pithi_bits(scale));
+        t->made.poisoned += pithi_nonfinite(pithi_bits(scale));
     }
-    uint8_t *at =
-        g->bytes + (uint64_t)(tile * PITHI_UNITS * g->rows + index) * pithi_entry_bytes(set);
-    if (p->device.pages.channel) {
-        const struct pithi_gpu_column c = pithi_channel_of(p, g, index / PITHI_UNIT, tile);
-        at = pithi_channel_scales(p, g, tile, c.head * g->dim + c.in_head + index % PITHI_UNIT);
-    }
-    pithi_store(at, set->scale_dtype, 0, pithi_bits(scale));
-    t->made.poisoned += pithi_nonfinite(pithi_bits(scale));
 }
 
 /* ---- Codes to the page -----------------------------------------------------------------------*/
@@ -289,8 +300,10 @@ PITHI_DEVICE void pithi_paths_encode(const struct pithi_gpu_call *a, struct pith
             PITHI_WARP_SWAP(trellis.sum, trellis.sum_other, 2, lanes);
             PITHI_STEP(pithi_trellis_halve, lanes);
         }
-        PITHI_STEP(pithi_paths_finish, tile, first);
+        PITHI_STEP(pithi_paths_note, first);
     }
+    PITHI_RUN(pithi_trellis_wait, tile);
+    PITHI_STEP(pithi_paths_finish, tile, first);
 }
 
 PITHI_DEVICE void pithi_heads_paths(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
@@ -427,20 +440,71 @@ PITHI_DEVICE void pithi_channels_path_decode(const struct pithi_gpu_call *a,
     }
 }
 
+/* Of full tiles: codes of the thread's units, what comes before them in the group, and scales. */
+PITHI_LOCAL(pithi_full_paths_fetch, uint32_t tile) {
+    const struct pithi_gpu_page *const g = &s->paged.page;
+    const uint32_t bits = a->from.plan.device.set.bits;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const uint32_t unit = pithi_page_unit(t, tile, u);
+        const uint8_t *const codes = g->codes + unit * bits;
+        t->kv.raw[u].word[0] = bits == 2 ? pithi_get_aligned16(codes) : pithi_get_aligned32(codes);
+        t->kv.raw[u].word[1] = unit % PITHI_LANES ? pithi_get_aligned16(codes - 2) : 0;
+        t->kv.raw[u].word[2] = pithi_get_aligned16(g->bytes + 2 * (unit / PITHI_LANES));
+    }
+}
+PITHI_LOCAL(pithi_full_paths_put, uint32_t tile, uint32_t next) {
+    const struct pithi_group_setting *const set = &a->from.plan.device.set;
+    struct pithi_quad of[PITHI_UNITS];
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) of[u] = t->kv.raw[u];
+    if (next < s->paged.page.fulls) pithi_full_paths_fetch(a, s, t, next);
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const uint32_t scale = pithi_from_f16((uint16_t)of[u].word[2]);
+        /* No product with one of f16 overflows. */
+        const float by = pithi_float(pithi_nonfinite(scale) ? PITHI_F32_NAN : scale);
+        uint32_t bits[PITHI_UNIT], raw[PITHI_UNIT];
+        float x[PITHI_UNIT];
+        if (set->bits == 2)
+            pithi_trellis_means(s->level[0], of[u].word[0], of[u].word[1], 2, x);
+        else
+            pithi_trellis_means(s->level[0], of[u].word[0], of[u].word[1], 4, x);
+        t->read.poisoned += t->tid % PITHI_LANES == 0 && pithi_nonfinite(scale);
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) bits[k] =
+            pithi_bits(x[k] * by + 0.0f);
+        pithi_unit_stored(a->from.items.dtype, bits, raw);
+        const struct pithi_quad out = {{raw[0], raw[1], raw[2], raw[3]}};
+        pithi_put_quad(pithi_full_values(&s->paged.page, t, tile, u), out);
+    }
+}
+
+PITHI_DEVICE uint32_t pithi_full_paths_decode(const struct pithi_gpu_call *a,
+                                              struct pithi_gpu_shared *s,
+                                              struct pithi_gpu_thread *t, struct pithi_team *team,
+                                              uint32_t tile) {
+    PITHI_STEP(pithi_full_paths_fetch, tile);
+    for (; tile < s->paged.page.fulls; tile += a->paging.parts)
+        PITHI_STEP(pithi_full_paths_put, tile, tile + a->paging.parts);
+    return tile;
+}
+
 PITHI_DEVICE void pithi_page_path_decode(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                          struct pithi_gpu_thread *t, struct pithi_team *team) {
     const struct pithi_gpu_page *const g = &s->paged.page;
     const bool channel = a->from.plan.device.pages.channel;
     PITHI_RUN(pithi_trellis_levels, &a->from, 0);
     PITHI_STEP(pithi_tile_whole, false);
-    for (uint32_t tile = g->tile + g->part; tile < g->tiles; tile += a->paging.parts) {
-        if (channel) {
-            pithi_channels_path_decode(a, s, t, team, tile);
+    for (uint32_t tile = g->tile + g->part; tile < g->tiles;) {
+        if (!a->add && pithi_tile_is_full(g, tile)) {
+            tile = pithi_full_paths_decode(a, s, t, team, tile);
             continue;
         }
-        PITHI_STEP(pithi_heads_path_take, tile);
-        PITHI_PAGE_UNROTATE(&a->from.plan, tile);
-        PITHI_STEP(pithi_heads_put, tile);
+        if (channel) {
+            pithi_channels_path_decode(a, s, t, team, tile);
+        } else {
+            PITHI_STEP(pithi_heads_path_take, tile);
+            PITHI_PAGE_UNROTATE(&a->from.plan, tile);
+            PITHI_STEP(pithi_heads_put, tile);
+        }
+        tile += a->paging.parts;
     }
 }
 
