@@ -20,9 +20,9 @@ enum {
 
 struct pithi_trellis_thread {
     float sum[2], sum_other[2]; /* over a lane of a group: with its values, and with itself */
-    /* Of whole segments: what the thread finds for one of its rows, even threads for the first, odd
-     * ones for the second, and what its neighbour does; what goes to another thread, and comes. */
-    uint32_t own[2], other[2], sent[1], got[1], first[1];
+    /* Of whole segments: units of a group, see pithi_trellis_shared; what goes to another thread, and
+     * comes from one; the number of the one that a value is taken from. */
+    uint32_t unit, other, sent[1], got[1], from[1];
 };
 
 /* By cell: distances from the levels of subsets 1 to 3 less that of subset 0, as `lean` + word *
