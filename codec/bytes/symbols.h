@@ -29,8 +29,9 @@ size_t pithi_symbols_scratch(size_t max_count);
 /* Appends count words, 0 < count <= 2^24. False when they do not fit. */
 bool pithi_symbols_put(struct pithi_pen *pen, size_t max_count, const struct pithi_kernels *kernels,
                        const uint32_t *words, size_t count);
-/* Returns about how many bits a few words take, in 1/256. */
-uint64_t pithi_symbols_estimate(const uint32_t *words, size_t count);
+/* Returns about how many bytes `total` words take of which these few, at least one, are a sample.
+ */
+size_t pithi_symbols_estimate(const uint32_t *words, size_t count, size_t total);
 /* Returns the bytes of scratch memory for reading alone, which are less. */
 size_t pithi_symbols_take_scratch(size_t max_count);
 /* Words that are read in parts: bits, symbols and escapes are those of the next word. */

@@ -169,12 +169,12 @@ static size_t put_coded(const struct pithi_block *b, const struct work *w, size_
     return (size_t)(inner.at - to);
 }
 
-/* Returns about how many bits coded words of a sample take in this form, in 1/256; *count gets how
- * many they are. */
-static uint64_t estimate(const struct pithi_block *b, const struct work *w,
-                         enum pithi_nonzero_form form, size_t *count) {
-    *count = pithi_nonzero_sample(form, w->codes, w->map, b->tiled.tile->extent, w->words);
-    return pithi_symbols_estimate(w->words, *count);
+/* Returns about how many bytes the numbers take as coded words in this form. */
+static size_t estimate(const struct pithi_block *b, const struct work *w, size_t used,
+                       enum pithi_nonzero_form form) {
+    const size_t count =
+        pithi_nonzero_sample(form, w->codes, w->map, b->tiled.tile->extent, w->words);
+    return count ? pithi_symbols_estimate(w->words, count, used) : 0;
 }
 
 /* What is worth trying: packed words, and coded words of each form. */
@@ -182,22 +182,22 @@ struct attempts {
     bool packed, coded[PITHI_NONZERO_FORMS];
 };
 
-/* Says by samples what is likely to be shortest: of the forms of coded words those within a 32nd of
+/* Says by samples what is likely to be shortest: of the forms of coded words those within a 64th of
  * the better one, and packed words where they take no 32nd more. */
 static struct attempts choose(const struct pithi_block *b, const struct work *w, size_t used,
                               enum pithi_nonzero_form plain) {
     struct attempts t = {.packed = true};
     if (b->params->value[MODE] == FAST) return t;
     t.coded[plain] = t.coded[PITHI_NONZERO_MEDIAN] = true;
-    size_t count;
     if (effort(b->params) >= PITHI_ENTROPY_LEVEL_SEARCH) return t;
-    const uint64_t bits = estimate(b, w, plain, &count);
-    const uint64_t median = estimate(b, w, PITHI_NONZERO_MEDIAN, &count);
-    t.coded[plain] = bits < median + median / 32;
-    t.coded[PITHI_NONZERO_MEDIAN] = median < bits + bits / 32;
-    if (!count || used <= PITHI_NONZERO_SAMPLE) return t; /* samples say little of few words */
+    const size_t bytes = estimate(b, w, used, plain);
+    const size_t median = estimate(b, w, used, PITHI_NONZERO_MEDIAN);
+    if (!bytes) return t; /* few ones, and none in the sample */
+    t.coded[plain] = bytes < median + median / 64;
+    t.coded[PITHI_NONZERO_MEDIAN] = median < bytes + bytes / 64;
+    if (used <= PITHI_NONZERO_SAMPLE) return t; /* packing takes little time */
     const struct pithi_strip row = row_of(b, used);
-    const uint64_t least = bits < median ? bits : median, coded = least * used / count / 2048;
+    const size_t coded = bytes < median ? bytes : median;
     t.packed = pithi_strip_estimate(&row, w->nonzero) < coded + coded / 32;
     return t;
 }

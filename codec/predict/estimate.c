@@ -51,19 +51,24 @@ static void differ(const int32_t *codes, const uint32_t extent[PITHI_TILE_NDIM],
 
 struct tile {
     const struct pithi_quant *q;
+    bool f32;
     const void *values;
     const int32_t *codes;
     const uint32_t *extent;
 };
 
 /* Returns 16 times a value in steps. */
-static int64_t fine(const struct tile *t, size_t i) {
+PITHI_INLINE int64_t fine(const struct tile *t, size_t i) {
     double steps;
     if (t->q->dtype == PITH_F64) {
         memcpy(&steps, (const uint8_t *)t->values + 8 * i, 8);
         steps *= t->q->inverse64;
     } else {
-        const float x = pithi_float(pithi_load(t->values, t->q->dtype, i));
+        float x;
+        if (t->f32)
+            memcpy(&x, (const uint8_t *)t->values + 4 * i, 4);
+        else
+            x = pithi_float(pithi_load(t->values, t->q->dtype, i));
         steps = (double)(x * t->q->inverse);
     }
     if (steps < PITHI_QUANT_LIMIT && steps > -PITHI_QUANT_LIMIT) return (int64_t)(steps * 16);
@@ -72,7 +77,7 @@ static int64_t fine(const struct tile *t, size_t i) {
 
 /* Returns 16 times a neighbour's reconstruction in steps: it lies between the value and its code,
  * for codes err each by itself, and predictions that are kept err as smoothly as the values. */
-static int64_t rebuilt(const struct tile *t, size_t i) {
+PITHI_INLINE int64_t rebuilt(const struct tile *t, size_t i) {
     return (fine(t, i) >> 1) + 8 * (int64_t)t->codes[i];
 }
 
@@ -124,7 +129,7 @@ static unsigned row_of(uint32_t per_word, uint64_t bits) {
 struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, const void *values,
                                           const int32_t *codes,
                                           const uint32_t extent[PITHI_TILE_NDIM]) {
-    const struct tile t = {q, values, codes, extent};
+    const struct tile t = {q, q->dtype == PITH_F32, values, codes, extent};
     const size_t count = (size_t)extent[0] * extent[1] * extent[2] * extent[3], row = extent[3];
     size_t runs = count / (RUN * SHARE) + RUNS_MIN;
     if (runs > RUNS_MAX) runs = RUNS_MAX;
