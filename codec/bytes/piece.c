@@ -93,10 +93,10 @@ static size_t worthwhile(size_t bytes) { return bytes - bytes / 64; }
 enum { SAMPLE = PITHI_RANS_SAMPLE };
 enum verdict { NOISE, FREQUENCIES, REPEATS };
 
-/* Returns the symbol that occurs in about one of 128 places, or somewhat more often; -1 where none
+/* Returns the symbol that occurs in about one of 256 places, or somewhat more often; -1 where none
  * does. `count` has those of a sample. */
 static int anchor_of(const uint32_t count[256]) {
-    enum { LEAST = SAMPLE / 512, MOST = SAMPLE / 24, WANTED = SAMPLE / 128 };
+    enum { LEAST = SAMPLE / 512, MOST = SAMPLE / 24, WANTED = SAMPLE / 256 };
     int anchor = -1;
     for (int s = 0; s < 256; s++) {
         if (count[s] < LEAST || count[s] > MOST) continue;
