@@ -316,6 +316,8 @@ static pith_status encode(struct pithi_block *b) {
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
+static const char trailing[] = "bytes after the end of a block";
+
 static bool take_centre(const struct work *w, struct pithi_reader *r, unsigned bytes) {
     const uint8_t *const from = pithi_reader_take(r, bytes * w->row);
     if (!from) return false;
@@ -327,32 +329,71 @@ static bool take_centre(const struct work *w, struct pithi_reader *r, unsigned b
     return true;
 }
 
+/* Where values of distinct rows go: no more than `limit` of them are written. */
+struct target {
+    uint8_t *values;
+    size_t limit;
+    bool nontemporal;
+};
+
+/* Adds the centres to codes of n elements, of which the first is number `at` of the rows. */
+static void lift(const struct work *w, int32_t *codes, size_t at, size_t n) {
+    const size_t begun = at % w->row, left = begun ? w->row - begun : 0;
+    const size_t first = left < n ? left : n, whole = (n - first) / w->row;
+    const size_t done = first + whole * w->row;
+    pithi_rows_lift(codes, 1, first, w->centre + begun);
+    pithi_rows_lift(codes + first, whole, w->row, w->centre);
+    pithi_rows_lift(codes + done, 1, n - done, w->centre);
+}
+
+/* Reads coded rows, the last part of a block, a strip in the cache at a time. */
 static const char *take_coded(const struct pithi_block *b, const struct work *w,
-                              const struct pithi_strip *tile, size_t count,
-                              struct pithi_reader *r) {
+                              const struct pithi_strip *tile, const struct pithi_quant *q,
+                              struct pithi_reader *r, const struct target *to) {
+    enum { STRIP = 2048 };
+    const size_t count = (size_t)tile->extent[2] * w->row, element = element_of(b->params);
+    struct pithi_symbols coded;
     struct pithi_unpredict u;
-    const char *const fault = pithi_symbols_take(r, b->kernels, w->words, count);
+    const char *const fault = pithi_symbols_open(&coded, r, b->kernels, count);
     if (fault) return fault;
+    if (r->left) return trailing;
     pithi_unpredict_init(&u, tile->extent, 0, NULL);
-    b->kernels->unpredict(&u, w->words, count, w->codes);
+    for (size_t at = 0, n; at < to->limit; at += n) {
+        n = count - at < STRIP ? count - at : STRIP;
+        pithi_symbols_next(&coded, n, w->words);
+        b->kernels->unpredict(&u, w->words, n, w->codes);
+        if (b->bytes[0] & PITHI_ROWS_CENTRE) lift(w, w->codes, at, n);
+        const size_t left = to->limit - at;
+        b->kernels->dequantize(q, w->codes, left < n ? left : n, to->values + at * element,
+                               to->nontemporal);
+    }
     return NULL;
 }
 
 /* Reads the values of the distinct rows. */
 static const char *take_rows(const struct pithi_block *b, const struct work *w, size_t distinct,
-                             const struct pithi_quant *q, struct pithi_reader *r, void *values) {
+                             const struct pithi_quant *q, struct pithi_reader *r,
+                             const struct target *to) {
     const struct pithi_strip tile = tile_of(b, w, distinct);
     const size_t count = distinct * w->row;
     const unsigned head = b->bytes[0], centre = pithi_rows_centre_bytes(head);
     if (!take_centre(w, r, centre)) return "the centres of columns are cut";
-    if (!(head & PITHI_ROWS_CODED) && !centre) return pithi_strip_take(&tile, r, q, values, false);
-    const char *const fault = head & PITHI_ROWS_CODED
-                                  ? take_coded(b, w, &tile, count, r)
-                                  : pithi_strip_take(&tile, r, NULL, w->codes, false);
+    if (head & PITHI_ROWS_CODED) return take_coded(b, w, &tile, q, r, to);
+    if (!centre) return pithi_strip_take(&tile, r, q, to->values, false);
+    const char *const fault = pithi_strip_take(&tile, r, NULL, w->codes, false);
     if (fault) return fault;
-    if (centre) pithi_rows_lift(w->codes, distinct, w->row, w->centre);
-    b->kernels->dequantize(q, w->codes, count, values, false);
+    pithi_rows_lift(w->codes, distinct, w->row, w->centre);
+    b->kernels->dequantize(q, w->codes, count, to->values, false);
     return NULL;
+}
+
+/* Returns where values of distinct rows go: of coded rows that are all distinct, and so in order,
+ * to where they stand, as many as the block has; else to memory for whole rows. */
+static struct target target_of(const struct pithi_block *b, const struct work *w, size_t distinct) {
+    const bool direct = b->bytes[0] & PITHI_ROWS_CODED && distinct == rows_of(w, b->count) &&
+                        b->out_dtype == b->params->dtype;
+    if (direct) return (struct target){b->out, b->count, b->nontemporal};
+    return (struct target){w->values, distinct * w->row, false};
 }
 
 /* Copies distinct rows to all places where they stand; the last row may be short. */
@@ -387,12 +428,13 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
     const char *fault = pithi_exact_take(&r, &exact, element_of(b->params), b->count);
     if (!fault)
         fault = pithi_rowmap_take(&r, head[0] & PITHI_ROWS_MAP, rows, distinct, w->which, w->map);
-    if (!fault) fault = take_rows(b, w, distinct, &quant, &r, w->values);
+    const struct target to = target_of(b, w, distinct);
+    if (!fault) fault = take_rows(b, w, distinct, &quant, &r, &to);
     if (fault) return fault;
-    if (r.left) return "bytes after the end of a block";
+    if (r.left) return trailing;
     b->bounded.exact = exact.misses;
     b->bounded.nonzero = values_in(b, w, distinct);
-    deliver(b, w);
+    if (to.values == w->values) deliver(b, w);
     pithi_exact_patch(&exact, &(struct pithi_sink){pithi_block_put, b});
     return NULL;
 }

@@ -134,13 +134,16 @@ bool pithi_rows_centre(const int32_t *codes, size_t rows, size_t dim, int32_t *c
     return pithi_rows_pays(without, with, s.every, *bytes, dim);
 }
 
-void pithi_rows_sink(int32_t *codes, size_t rows, size_t dim, const int32_t *centre) {
+/* The centres are nobody's codes: without the word each row would be compared with their place. */
+void pithi_rows_sink(int32_t *restrict codes, size_t rows, size_t dim,
+                     const int32_t *restrict centre) {
     for (size_t i = 0; i < rows; i++, codes += dim)
         for (size_t j = 0; j < dim; j++)
             codes[j] = (int32_t)((uint32_t)codes[j] - (uint32_t)centre[j]);
 }
 
-void pithi_rows_lift(int32_t *codes, size_t rows, size_t dim, const int32_t *centre) {
+void pithi_rows_lift(int32_t *restrict codes, size_t rows, size_t dim,
+                     const int32_t *restrict centre) {
     for (size_t i = 0; i < rows; i++, codes += dim)
         for (size_t j = 0; j < dim; j++)
             codes[j] = (int32_t)((uint32_t)codes[j] + (uint32_t)centre[j]);

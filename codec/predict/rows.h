@@ -35,8 +35,10 @@ void pithi_rows_number(struct pithi_rows *r, const int32_t *codes, size_t count,
 bool pithi_rows_centre(const int32_t *codes, size_t rows, size_t dim, int32_t *centre,
                        unsigned *bytes);
 /* Subtract the centres from the codes of every row, and add them; mod 2^32. */
-void pithi_rows_sink(int32_t *codes, size_t rows, size_t dim, const int32_t *centre);
-void pithi_rows_lift(int32_t *codes, size_t rows, size_t dim, const int32_t *centre);
+void pithi_rows_sink(int32_t *restrict codes, size_t rows, size_t dim,
+                     const int32_t *restrict centre);
+void pithi_rows_lift(int32_t *restrict codes, size_t rows, size_t dim,
+                     const int32_t *restrict centre);
 
 /* Sets row i of `to` to row which[i] of `from`; rows have so many bytes. move: writes what will not
  * be read soon; NULL: it will be. */
