@@ -189,6 +189,30 @@ static void test_strips(void **state) {
     }
 }
 
+/* Pages whose paths are found by segments of tiles; then once more, of values that are levels. */
+static void test_segments(void **state) {
+    (void)state;
+    static const uint64_t rows[][5] = {{3, 290, 2, 128}, {4, 2, 70, 2, 256}, {2, 300, 128}};
+    static const int kinds[] = {GEN_COUNT, GEN_NOISE, GEN_TINY, GEN_LARGE, GEN_HOLES, GEN_SPARSE};
+    for (uint64_t number = 0; number < 12; number++) {
+        const char *const spec = number % 3 ? "kv:codebook=trellis,bits=2" : "kv:codebook=trellis";
+        const uint32_t dtype = trip_reals[1 + number / 2 % 2];
+        struct trip t;
+        context("segments of %s, %s, number %llu", spec, pith_dtype_name(dtype),
+                (unsigned long long)number);
+        device_order((int)(number % (uint64_t)device_orders()));
+        open_trip(&t, spec, rows[number % 3], dtype, number % 4 == 3 ? PITH_LAYOUT_CHECKSUMS : 0,
+                  kinds[number / 2], 0);
+        trip_check_encode(&t);
+        trip_check_decode(&t);
+        memcpy(t.value, t.decoded, t.bytes);
+        free(t.frame.bytes);
+        trip_encode(&t);
+        trip_check_encode(&t);
+        trip_close(&t);
+    }
+}
+
 /* Pages that add to a base which nobody reads elsewhere: there is no tensor. */
 static void one_base(const char *spec, const uint64_t shape[5], uint32_t dtype, uint64_t number) {
     pith_layout layout = shape_layout(shape, dtype, 0);
@@ -350,7 +374,7 @@ int main(void) {
         cmocka_unit_test(test_space),    cmocka_unit_test(test_refused),
         cmocka_unit_test(test_searched), cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_full),     cmocka_unit_test(test_base),
-        cmocka_unit_test(test_strips),
+        cmocka_unit_test(test_strips),   cmocka_unit_test(test_segments),
     };
     return cmocka_run_group_tests_name("gpu_kv", tests, NULL, NULL);
 }

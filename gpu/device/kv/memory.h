@@ -48,6 +48,11 @@ struct pithi_kv_thread {
     float edge[2][PITHI_UNITS], kept[2], given[2], taken[2];
     struct pithi_quad strip[PITHI_STRIP_DEEP]; /* of strips: values, or codes */
     uint64_t tokens;                           /* and the tokens of outliers, a byte each */
+    /* Of segments, see segments.h: values are in `strip`. */
+    uint32_t pairs[4], pairs_other[4], by[PITHI_SEGMENT_UNITS], apart[1], apart_other[1];
+    uint32_t owned_most, owned_unit, owned_other;
+    int32_t squares[PITHI_SEGMENT_UNITS], squares_given[4], squares_taken[4];
+    float sum_given[4], sum_taken[4];
     /* Of full tiles of f32: the same as ordered numbers; grids of a unit each, see full_wide.h. */
     uint32_t high[2], high_given[2], high_taken[2];
     float step[4], step_other[4];
@@ -78,31 +83,48 @@ struct pithi_gpu_page {
     bool apart; /* units do not begin at whole lanes of the base's hash */
 };
 
+/* A segment: words of units, then how states are reached; in the end what sums are formed of. Of
+ * groups: what values are multiplied by, 0 where there are no codes; and as pithi_trellis_shared has
+ * it. */
+struct pithi_gpu_segment {
+    union {
+        alignas(16) struct pithi_quad slot[PITHI_SEGMENT_UNITS * PITHI_TEAM];
+        alignas(16) float product[2 * PITHI_ROW];
+    };
+    uint32_t unit[PITHI_SEGMENT_GROUPS];
+    uint8_t begin[PITHI_SEGMENT_GROUPS], chosen[PITHI_SEGMENT_UNITS * PITHI_TEAM];
+};
+
 /* The team's memory. */
 struct pithi_gpu_paged {
     struct pithi_gpu_page page;
     struct pithi_codebook book;
     union {
-        struct pithi_grid grid[PITHI_UNITS * PITHI_TEAM];
-        /* Trellises, a slot a unit; in the end 16 times the levels, and below them codes. */
-        alignas(16) struct pithi_quad slot[PITHI_UNITS * PITHI_TEAM];
-        alignas(16) int16_t both[PITHI_TILE];
-    };
-    alignas(16) uint32_t up[PITHI_UNITS * PITHI_TEAM];
-    alignas(16) uint32_t down[PITHI_UNITS * PITHI_TEAM];
-    uint32_t rough; /* one more than the last full tile whose codes need limits */
-    /* Of groups that are looked at as a whole, and of full tiles along tokens; else absent. */
-    alignas(16) float values[PITHI_TILE];
-    union {
-        /* Of groups with outliers, at once: the words that come first from below, and from
-         * above. */
-        uint64_t first[PITHI_TEAM / PITHI_LANES][2][PITHI_OUTLIERS_MOST + 1];
-        /* Of strips: what codes are looked up by. */
         struct {
-            float threshold[PITHI_STRIP_CELLS];
-            uint32_t below[PITHI_STRIP_CELLS];
-        } strips;
-        float sum[2][PITHI_UNITS * PITHI_TEAM]; /* of trellises, a group each */
+            union {
+                struct pithi_grid grid[PITHI_UNITS * PITHI_TEAM];
+                /* Trellises, a slot a unit; in the end 16 times the levels, and below them codes. */
+                alignas(16) struct pithi_quad slot[PITHI_UNITS * PITHI_TEAM];
+                alignas(16) int16_t both[PITHI_TILE];
+            };
+            alignas(16) uint32_t up[PITHI_UNITS * PITHI_TEAM];
+            alignas(16) uint32_t down[PITHI_UNITS * PITHI_TEAM];
+            uint32_t rough; /* one more than the last full tile whose codes need limits */
+            /* Of groups that are looked at as a whole, and of full tiles along tokens; else absent. */
+            alignas(16) float values[PITHI_TILE];
+            union {
+                /* Of groups with outliers, at once: the words that come first from below, and from
+                 * above. */
+                uint64_t first[PITHI_TEAM / PITHI_LANES][2][PITHI_OUTLIERS_MOST + 1];
+                /* Of strips: what codes are looked up by. */
+                struct {
+                    float threshold[PITHI_STRIP_CELLS];
+                    uint32_t below[PITHI_STRIP_CELLS];
+                } strips;
+                float sum[2][PITHI_UNITS * PITHI_TEAM]; /* of trellises, a group each */
+            };
+        };
+        struct pithi_gpu_segment segment;
     };
     /* Trellises: as pithi_trellis_shared has it, of the groups of a tile. */
     struct {

@@ -26,6 +26,15 @@ enum {
 };
 #define PITHI_STRIP_FINE 16.0f
 
+/* Segments of pages along heads whose paths are found at once, see segments.h: tiles, units of a
+ * thread, groups, and values of a group. */
+enum {
+    PITHI_SEGMENT_TILES = 4,
+    PITHI_SEGMENT_UNITS = PITHI_SEGMENT_TILES * PITHI_UNITS,
+    PITHI_SEGMENT_GROUPS = 128,
+    PITHI_SEGMENT_GROUP = 128
+};
+
 /* Whether pages may have strips: those of preset kvquant-lite. */
 PITHI_INLINE bool pithi_pages_strips(const struct pithi_device_plan *p) {
     const struct pithi_group_setting *const set = &p->device.set;

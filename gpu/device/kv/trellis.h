@@ -10,6 +10,7 @@
 #include "device/kv/decode.h"
 #include "device/kv/encode.h"
 #include "device/kv/pairs.h"
+#include "device/kv/segments.h"
 
 /* ---- Groups ----------------------------------------------------------------------------------*/
 
@@ -343,7 +344,9 @@ PITHI_DEVICE void pithi_page_paths(const struct pithi_gpu_call *a, struct pithi_
     PITHI_RUN(pithi_trellis_levels, &a->to, 1);
     PITHI_RUN(pithi_paths_open, 0);
     PITHI_STEP(pithi_tile_whole, false);
+    const uint32_t segments = pithi_segments_encode(a, s, t, team);
     for (uint32_t tile = g->tile + g->part; tile < g->tiles; tile += a->paging.parts) {
+        if (tile >= g->full && tile - g->full < segments) continue;
         if (channel)
             pithi_channels_paths(a, s, t, team, tile);
         else
