@@ -33,7 +33,7 @@ PITHI_DEVICE uint32_t pithi_trellis_left(const struct pithi_gpu_item *it, uint64
 }
 
 /* What the group's values are multiplied by: 0 where all codes are 0. */
-PITHI_DEVICE float pithi_trellis_unit_of(const struct pithi_trellis_shared *g, uint32_t i) {
+PITHI_DEVICE float pithi_trellis_unit_of(const struct pithi_trellis_segment *g, uint32_t i) {
     return pithi_trellis_unit(g->unit[i], g->other[i]);
 }
 
@@ -46,7 +46,8 @@ PITHI_PHASE(pithi_trellis_open, const struct pithi_gpu_side *side) {
 
 PITHI_PHASE(pithi_trellis_clear, uint64_t segment) {
     (void)a, (void)segment;
-    for (uint32_t i = t->tid; i < PITHI_TRELLIS_PATHS; i += PITHI_TEAM) s->trellis.largest[i] = 0;
+    for (uint32_t i = t->tid; i < PITHI_TRELLIS_PATHS; i += PITHI_TEAM)
+        s->trellis.any.largest[i] = 0;
 }
 
 PITHI_PHASE(pithi_trellis_publish, uint64_t segment, uint64_t tile) {
@@ -55,7 +56,7 @@ PITHI_PHASE(pithi_trellis_publish, uint64_t segment, uint64_t tile) {
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         if (e < s->to.slot->count)
-            pithi_atomic_max32(&s->trellis.largest[(uint32_t)(e - segment) >> log2],
+            pithi_atomic_max32(&s->trellis.any.largest[(uint32_t)(e - segment) >> log2],
                                t->group.largest[u]);
     }
 }
@@ -68,8 +69,8 @@ PITHI_PHASE(pithi_trellis_scales, uint64_t segment, uint32_t from, uint32_t to) 
         const uint32_t count =
             pithi_trellis_left(&s->to, segment + (uint64_t)i * set->group, set->group);
         if (!count) break;
-        pithi_trellis_units(set, top, PITH_F32, s->trellis.largest[i], count, &s->trellis.unit[i],
-                            &s->trellis.other[i]);
+        pithi_trellis_units(set, top, PITH_F32, s->trellis.any.largest[i], count,
+                            &s->trellis.any.unit[i], &s->trellis.any.other[i]);
     }
 }
 
@@ -80,12 +81,12 @@ PITHI_PHASE(pithi_trellis_look, uint64_t segment, uint64_t tile) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         const uint32_t n = pithi_unit_left(e, s->to.slot->count), at = (uint32_t)(e - segment);
         const uint32_t i = at >> log2;
-        if (!n || (at & (group - 1)) >= PITHI_TRELLIS_LOOK || !s->trellis.unit[i]) continue;
-        const float unit = pithi_float(s->trellis.unit[i]);
+        if (!n || (at & (group - 1)) >= PITHI_TRELLIS_LOOK || !s->trellis.any.unit[i]) continue;
+        const float unit = pithi_float(s->trellis.any.unit[i]);
         bool levels = true;
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) levels =
             levels && (k >= n || pithi_trellis_marked(&s->trellis.tables, t->x[u][k] * unit));
-        if (!levels) pithi_atomic_or32(&s->trellis.other[i], 0x80000000u);
+        if (!levels) pithi_atomic_or32(&s->trellis.any.other[i], 0x80000000u);
     }
 }
 
@@ -96,13 +97,13 @@ PITHI_PHASE(pithi_trellis_put_words, uint64_t segment, uint64_t tile) {
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint32_t at = (uint32_t)(pithi_unit_at(t, tile, u) - segment);
         if (segment + at >= s->to.slot->count) continue;
-        const float unit = pithi_trellis_unit_of(&s->trellis, at >> group);
+        const float unit = pithi_trellis_unit_of(&s->trellis.any, at >> group);
         const struct pithi_quad none = {{0, 0, 0, 0}};
         const struct pithi_quad words =
             unit == 0 ? none : pithi_trellis_words(s->trellis.tables.most, t->x[u], unit);
-        pithi_put_quad(
-            pithi_trellis_slot(s->trellis.slot, paths, at >> log2, (at & (each - 1)) / PITHI_UNIT),
-            words);
+        pithi_put_quad(pithi_trellis_slot(s->trellis.any.slot, paths, at >> log2,
+                                          (at & (each - 1)) / PITHI_UNIT),
+                       words);
     }
 }
 
@@ -114,7 +115,7 @@ PITHI_PHASE(pithi_trellis_paths, uint64_t segment) {
     const uint32_t size = pithi_trellis_segment(set);
     const uint64_t left = s->to.end - segment;
     struct pithi_trellis_path p;
-    p.slot = s->trellis.slot;
+    p.slot = s->trellis.any.slot;
     p.paths = size >> log2;
     p.limits = pithi_trellis_limits(set);
     for (p.path = t->tid; p.path << log2 < size && p.path << log2 < left; p.path += PITHI_TEAM) {
@@ -122,10 +123,11 @@ PITHI_PHASE(pithi_trellis_paths, uint64_t segment) {
         p.count = pithi_trellis_left(&s->to, segment + at, each);
         p.mirrored =
             pithi_trellis_left(&s->to, segment + first, set->group) <= PITHI_TRELLIS_SEQUENCE;
-        if (pithi_trellis_unit_of(&s->trellis, at >> pithi_trellis_log2(set->group)) == 0) continue;
+        if (pithi_trellis_unit_of(&s->trellis.any, at >> pithi_trellis_log2(set->group)) == 0)
+            continue;
         const uint32_t last = pithi_trellis_forward(&s->trellis.tables, &p);
-        s->trellis.begin[p.path] =
-            (uint8_t)pithi_trellis_backward(&p, last, s->trellis.chosen + at / PITHI_UNIT);
+        s->trellis.any.begin[p.path] =
+            (uint8_t)pithi_trellis_backward(&p, last, s->trellis.any.chosen + at / PITHI_UNIT);
     }
 }
 
@@ -147,10 +149,10 @@ PITHI_PHASE(pithi_trellis_put_codes, uint64_t segment, uint64_t tile) {
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->y[u][k] = 0;
         if (!n) continue;
         pithi_unit_end(n, t->x[u]);
-        const float unit = pithi_trellis_unit_of(&s->trellis, at >> group);
+        const float unit = pithi_trellis_unit_of(&s->trellis.any, at >> group);
         if (unit != 0) {
-            const uint32_t begin = s->trellis.begin[at >> log2];
-            const uint32_t lows = pithi_trellis_lows(s->trellis.chosen, at / PITHI_UNIT, begin,
+            const uint32_t begin = s->trellis.any.begin[at >> log2];
+            const uint32_t lows = pithi_trellis_lows(s->trellis.any.chosen, at / PITHI_UNIT, begin,
                                                      (at & (each - 1)) == 0);
             uint32_t code[PITHI_UNIT];
             pithi_trellis_codes(&s->trellis.tables,
@@ -169,9 +171,9 @@ PITHI_PHASE(pithi_trellis_put_codes, uint64_t segment, uint64_t tile) {
         }
         PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) levels.word[k] =
             level[2 * k] | level[2 * k + 1] << 16;
-        pithi_put_quad(s->trellis.product + in_tile, product[0]);
-        pithi_put_quad(s->trellis.product + in_tile + 4, product[1]);
-        pithi_put_quad(s->trellis.level + in_tile, levels);
+        pithi_put_quad(s->trellis.any.product + in_tile, product[0]);
+        pithi_put_quad(s->trellis.any.product + in_tile + 4, product[1]);
+        pithi_put_quad(s->trellis.any.level + in_tile, levels);
         const struct pithi_gpu_spot spot = pithi_spot(p, it->form, it->slot->count, e);
         pithi_trellis_put(it->payload + pithi_spot_codes(p, &spot), set->bits, n, codes);
     }
@@ -197,8 +199,8 @@ PITHI_LOCAL(pithi_trellis_add, uint64_t tile, uint32_t from, bool more) {
     const uint32_t n = pithi_trellis_summand(a, s, t, tile, from, &at);
     float with_value = more ? t->trellis.sum[0] : 0, with_itself = more ? t->trellis.sum[1] : 0;
     for (uint32_t i = t->tid % PITHI_LANES; i < n; i += PITHI_LANES) {
-        const float l = (float)s->trellis.level[at + i];
-        with_value += s->trellis.product[at + i];
+        const float l = (float)s->trellis.any.level[at + i];
+        with_value += s->trellis.any.product[at + i];
         with_itself += l * l;
     }
     t->trellis.sum[0] = with_value;
@@ -219,17 +221,17 @@ PITHI_PHASE(pithi_trellis_finish, uint64_t segment, uint64_t tile, uint32_t from
     if (t->tid % PITHI_LANES || !pithi_trellis_summand(a, s, t, tile, from, &at)) return;
     const uint32_t i = ((uint32_t)(tile - segment) + at) >> log2;
     const uint64_t e = segment + ((uint64_t)i << log2);
-    const uint32_t largest = s->trellis.largest[i];
+    const uint32_t largest = s->trellis.any.largest[i];
     float scale = pithi_trellis_utmost(set, of->top, PITH_F32, largest);
     uint32_t sign = 0;
-    if (s->trellis.unit[i]) {
+    if (s->trellis.any.unit[i]) {
         const uint32_t count = pithi_trellis_left(&s->to, e, set->group);
         const uint32_t path = (uint32_t)(e - segment) / pithi_trellis_sequence(set);
-        scale = pithi_trellis_fitted(set, of, PITH_F32, largest, count, s->trellis.other[i],
+        scale = pithi_trellis_fitted(set, of, PITH_F32, largest, count, s->trellis.any.other[i],
                                      t->trellis.sum);
-        sign = s->trellis.begin[path] ? 0x80000000u : 0;
+        sign = s->trellis.any.begin[path] ? 0x80000000u : 0;
     }
-    s->trellis.largest[i] = pithi_bits(scale);
+    s->trellis.any.largest[i] = pithi_bits(scale);
     t->made.poisoned += pithi_nonfinite(pithi_bits(scale));
     const struct pithi_gpu_spot spot = pithi_spot(p, s->to.form, s->to.slot->count, e);
     pithi_scale_store(s->to.payload + pithi_spot_scale(p, &spot), set->scale_dtype, 0,
@@ -266,7 +268,7 @@ PITHI_LOCAL(pithi_trellis_update, uint64_t segment, uint64_t tile) {
         const uint32_t n = pithi_unit_left(e, it->slot->count);
         uint64_t ignored = 0;
         if (!n) continue;
-        const uint32_t scale = s->trellis.largest[(uint32_t)(e - segment) >> log2];
+        const uint32_t scale = s->trellis.any.largest[(uint32_t)(e - segment) >> log2];
         pithi_trellis_scaled(scale, n, t->y[u], &ignored);
         if (p->base_dtype != PITH_NONE) pithi_encode_rebase(p, it, t, u, e, n, t->y[u]);
         if (p->device.decay) pithi_encode_fade(a, it, e, n, t->x[u], t->y[u]);
@@ -379,14 +381,15 @@ PITHI_DEVICE void pithi_trellis_groups(const struct pithi_gpu_call *a, struct pi
     const uint32_t most = set->group > PITHI_TILE ? set->group : (uint32_t)PITHI_TILE;
     const uint32_t size = plain ? most : pithi_trellis_segment(set);
     if (!plain) PITHI_RUN(pithi_trellis_open, &a->to);
-    const bool aligned = t->special && of == PITHI_OF_TENSOR && pithi_trellis_suits(&a->to.plan) &&
-                         pithi_encode_aligned(a, s, of);
-    for (uint64_t at = s->to.begin; at < s->to.end; at += size) {
-        const uint64_t end = s->to.end - at < size ? s->to.end : at + size;
-        if (aligned && end - at == PITHI_TRELLIS_SEGMENT)
+    uint64_t at = s->to.begin;
+    if (t->special && of == PITHI_OF_TENSOR && pithi_trellis_suits(&a->to.plan) &&
+        pithi_encode_aligned(a, s, of)) {
+        for (; at + PITHI_TRELLIS_WHOLE <= s->to.end; at += PITHI_TRELLIS_WHOLE)
             pithi_trellis_encode_whole(a, s, t, team, at);
-        else
-            pithi_trellis_encode_segment(a, s, t, team, of, plain, at, end);
+    }
+    for (; at < s->to.end; at += size) {
+        const uint64_t end = s->to.end - at < size ? s->to.end : at + size;
+        pithi_trellis_encode_segment(a, s, t, team, of, plain, at, end);
     }
 }
 

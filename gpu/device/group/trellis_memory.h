@@ -15,21 +15,24 @@ enum {
     PITHI_TRELLIS_ALL_CELLS = 2 * PITHI_TRELLIS_CELLS,
     PITHI_TRELLIS_SEGMENT = 4 * PITHI_TILE,
     PITHI_TRELLIS_PATHS = 512,
-    PITHI_TRELLIS_WHOLE = 128 /* groups of a whole segment at most, see trellis_whole.h */
+    /* Of whole segments, see trellis_whole.h: elements, and groups at most. */
+    PITHI_TRELLIS_WHOLE = 2 * PITHI_TILE,
+    PITHI_TRELLIS_GROUPS = 64
 };
 
 struct pithi_trellis_thread {
     float sum[2], sum_other[2]; /* over a lane of a group: with its values, and with itself */
-    /* Of whole segments: units of a group, see pithi_trellis_shared; what goes to another thread, and
-     * comes from one; the number of the one that a value is taken from. */
-    uint32_t unit, other, sent[1], got[1], from[1];
+    /* Of whole segments: units of a group, if it was decoded before, and if not; what goes to
+     * another thread, and comes from one; the number of one that a value is taken from; sums of
+     * lanes of groups. */
+    uint32_t unit, other, sent[2], got[2], from[1];
+    float lane[4];
 };
 
 /* By cell: distances from the levels of subsets 1 to 3 less that of subset 0, as `lean` + word *
- * `slope`; and that level. */
+ * `slope`. */
 struct pithi_trellis_tables {
     int32_t lean[3][PITHI_TRELLIS_ALL_CELLS], slope[3][PITHI_TRELLIS_ALL_CELLS];
-    int32_t origin[PITHI_TRELLIS_ALL_CELLS];
     /* By cell, then by subset: the level as a float, which ends with 16 zeros, and in place of the
      * last of these its code without the lowest bit. */
     uint32_t near[4 * PITHI_TRELLIS_ALL_CELLS];
@@ -37,14 +40,13 @@ struct pithi_trellis_tables {
     int32_t most;      /* values are clamped to it */
 };
 
-struct pithi_trellis_shared {
-    struct pithi_trellis_tables tables;
+/* Of any segment. */
+struct pithi_trellis_segment {
     /* Of groups, bits of f32. largest: in the end the scale. unit: what values are multiplied by
      * if the group was decoded before; where it was not, `other` is negative, and its magnitude
      * that. Both are 0 where all codes are. */
     uint32_t largest[PITHI_TRELLIS_PATHS], unit[PITHI_TRELLIS_PATHS], other[PITHI_TRELLIS_PATHS];
-    float total[2][PITHI_TRELLIS_WHOLE]; /* of groups of whole segments, as the threads' sums */
-    uint8_t begin[PITHI_TRELLIS_PATHS];  /* of sequences: the state that the path begins in */
+    uint8_t begin[PITHI_TRELLIS_PATHS]; /* of sequences: the state that the path begins in */
     /* The lowest bits of codes before any is turned, a byte a unit. */
     uint8_t chosen[PITHI_TRELLIS_SEGMENT / PITHI_UNIT];
     /* A unit's words, then how each state is reached best at its end; in the end, of a tile, what
@@ -55,7 +57,28 @@ struct pithi_trellis_shared {
             alignas(16) float product[PITHI_TILE];
             alignas(16) int16_t level[PITHI_TILE];
         };
-        alignas(16) float products[2][PITHI_TILE]; /* of whole tiles, by turns */
+    };
+};
+
+/* Of a whole one. unit: the one that is taken, negative where the group was not decoded before. */
+struct pithi_trellis_whole {
+    uint32_t largest[PITHI_TRELLIS_GROUPS], unit[PITHI_TRELLIS_GROUPS];
+    uint8_t begin[PITHI_TRELLIS_GROUPS], chosen[PITHI_TRELLIS_WHOLE / PITHI_UNIT];
+    /* Values in units, then their products with levels. */
+    alignas(16) struct pithi_quad value[PITHI_TRELLIS_WHOLE / 4];
+    /* How each state is reached best at the end of a unit; in the end sums of groups: with values,
+     * and with itself. */
+    union {
+        alignas(8) uint64_t ways[PITHI_TRELLIS_WHOLE / PITHI_UNIT];
+        float total[2][PITHI_TRELLIS_GROUPS];
+    };
+};
+
+struct pithi_trellis_shared {
+    struct pithi_trellis_tables tables;
+    union {
+        struct pithi_trellis_segment any;
+        struct pithi_trellis_whole whole;
     };
 };
 

@@ -24,7 +24,6 @@ PITHI_DEVICE void pithi_trellis_cell(const struct pithi_trellis *of, uint32_t ce
     const int below = of->first[negative ? PITHI_TRELLIS_ALL_CELLS - 1 - cell : cell];
     const int first = negative ? of->levels - 4 - below : below;
     const int origin = of->level[pithi_trellis_of_subset(first, 0)];
-    to->origin[cell] = origin;
     PITHI_UNROLL for (int k = 0; k < 4; k++) {
         const int number = pithi_trellis_of_subset(first, k), level = of->level[number];
         to->near[4 * cell + (uint32_t)k] = pithi_bits((float)level) | (uint32_t)number >> 2 << 1;
@@ -47,6 +46,14 @@ PITHI_DEVICE void pithi_trellis_table(const struct pithi_trellis *of, uint32_t t
             marks |= 1u << of->level[k] % 32;
     to->marks[tid] = marks;
 }
+
+/* What is near a value, see the tables, by the bits of its cell where pithi_trellis_celled has them
+ * and 4 times the subset. */
+PITHI_DEVICE uint32_t pithi_trellis_near(const struct pithi_trellis_tables *g, uint32_t celled,
+                                         uint32_t subset) {
+    return pithi_get_aligned32((const uint8_t *)g->near + (celled & 0x1F0) + subset);
+}
+PITHI_DEVICE float pithi_trellis_near_level(uint32_t near) { return pithi_float(near & ~0xFFFFu); }
 
 /* Whether a value in units of levels is one, when rounded. */
 PITHI_DEVICE bool pithi_trellis_marked(const struct pithi_trellis_tables *g, float v) {
@@ -102,12 +109,10 @@ PITHI_DEVICE struct pithi_quad *pithi_trellis_slot(struct pithi_quad *slot, uint
 
 PITHI_DEVICE int32_t pithi_lesser(int32_t x, int32_t y) { return x < y ? x : y; }
 
-PITHI_DEVICE void pithi_trellis_step(const struct pithi_trellis_tables *g, int32_t word,
-                                     int32_t bit, int32_t m[8]) {
-    const uint32_t cell = (uint32_t)word >> 2 & (PITHI_TRELLIS_ALL_CELLS - 1);
-    const int32_t d1 = g->lean[0][cell] + g->slope[0][cell] * word;
-    const int32_t d2 = g->lean[1][cell] + g->slope[1][cell] * word;
-    const int32_t d3 = g->lean[2][cell] + g->slope[2][cell] * word;
+/* A step, whose bit is `bit`; d1 to d3: distances from the levels of these subsets less that of
+ * subset 0. */
+PITHI_DEVICE void pithi_trellis_forth(int32_t d1, int32_t d2, int32_t d3, int32_t bit,
+                                      int32_t m[8]) {
     const int32_t m0 = m[0], m1 = m[1], m2 = m[2], m3 = m[3], crossed = d2 + bit;
     m[0] = pithi_lesser(m0, m[4] + crossed);
     m[1] = pithi_lesser(m0 + d2, m[4] + bit);
@@ -117,6 +122,14 @@ PITHI_DEVICE void pithi_trellis_step(const struct pithi_trellis_tables *g, int32
     m[5] = pithi_lesser(m2 + d3, m[6] + d1 + bit);
     m[6] = pithi_lesser(m3 + d3, m[7] + d1 + bit);
     m[7] = pithi_lesser(m3 + d1, m[7] + d3 + bit);
+}
+PITHI_DEVICE void pithi_trellis_step(const struct pithi_trellis_tables *g, int32_t word,
+                                     int32_t bit, int32_t m[8]) {
+    const uint32_t cell = (uint32_t)word >> 2 & (PITHI_TRELLIS_ALL_CELLS - 1);
+    const int32_t d1 = g->lean[0][cell] + g->slope[0][cell] * word;
+    const int32_t d2 = g->lean[1][cell] + g->slope[1][cell] * word;
+    const int32_t d3 = g->lean[2][cell] + g->slope[2][cell] * word;
+    pithi_trellis_forth(d1, d2, d3, bit, m);
 }
 
 /* What is at the limit stays there, with its way. */
@@ -132,7 +145,8 @@ PITHI_DEVICE int32_t pithi_least_metric(const int32_t m[8]) {
 PITHI_DEVICE void pithi_trellis_limited_step(const struct pithi_trellis_tables *g, int32_t word,
                                              int32_t bit, bool lower, int32_t m[8]) {
     const uint32_t cell = (uint32_t)word >> 2 & (PITHI_TRELLIS_ALL_CELLS - 1);
-    const int32_t off = (word >> 7) - g->origin[cell], origin = off * off * 256;
+    const int32_t off = (word >> 7) - (int32_t)pithi_trellis_near_level(g->near[4 * cell]);
+    const int32_t origin = off * off * 256;
     int32_t d[4] = {origin, origin, origin, origin}, to[PITHI_TRELLIS_STATES];
     PITHI_UNROLL for (int k = 1; k < 4; k++) d[k] +=
         g->lean[k - 1][cell] + g->slope[k - 1][cell] * word;
@@ -156,10 +170,10 @@ PITHI_DEVICE uint32_t pithi_bytes_of(int32_t x0, int32_t x1, int32_t x2, int32_t
 #endif
 }
 
-/* Into a slot: the ways, by states whose bits are turned round; metrics lose them. */
-PITHI_DEVICE void pithi_trellis_keep(int32_t m[8], struct pithi_quad *to) {
-    to->word[0] = pithi_bytes_of(m[0], m[4], m[2], m[6]);
-    to->word[1] = pithi_bytes_of(m[1], m[5], m[3], m[7]);
+/* ways := by states whose bits are turned round, lower ones and upper ones; metrics lose them. */
+PITHI_DEVICE void pithi_trellis_keep(int32_t m[8], uint32_t ways[2]) {
+    ways[0] = pithi_bytes_of(m[0], m[4], m[2], m[6]);
+    ways[1] = pithi_bytes_of(m[1], m[5], m[3], m[7]);
     PITHI_UNROLL for (int z = 0; z < PITHI_TRELLIS_STATES; z++) m[z] &= ~255;
 }
 
@@ -182,13 +196,23 @@ struct pithi_trellis_path {
     bool mirrored, limits;
 };
 
+/* The state of the least metric, of equals the least one, its bits turned round. */
+PITHI_DEVICE uint32_t pithi_trellis_last(int32_t m[8]) {
+    PITHI_UNROLL for (int z = 0; z < PITHI_TRELLIS_STATES; z++) m[z] |= z;
+    const uint32_t state = (uint32_t)pithi_least_metric(m) & 7;
+    return state >> 2 | (state & 2) | (state & 1) << 2;
+}
+PITHI_DEVICE void pithi_trellis_begin(bool mirrored, int32_t m[8]) {
+    PITHI_UNROLL for (int z = 0; z < PITHI_TRELLIS_STATES; z++) m[z] = PITHI_TRELLIS_WORST << 8;
+    m[0] = 0;
+    if (mirrored) m[PITHI_TRELLIS_STATES - 1] = 0;
+}
+
 /* Forwards; returns the last state, its bits turned round. */
 PITHI_DEVICE uint32_t pithi_trellis_forward(const struct pithi_trellis_tables *g,
                                             const struct pithi_trellis_path *p) {
     int32_t m[PITHI_TRELLIS_STATES];
-    PITHI_UNROLL for (int z = 0; z < PITHI_TRELLIS_STATES; z++) m[z] = PITHI_TRELLIS_WORST << 8;
-    m[0] = 0;
-    if (p->mirrored) m[PITHI_TRELLIS_STATES - 1] = 0;
+    pithi_trellis_begin(p->mirrored, m);
     const uint32_t units = p->count / PITHI_UNIT, rest = p->count % PITHI_UNIT;
     for (uint32_t j = 0; j < units; j++) {
         struct pithi_quad *const at = pithi_trellis_slot(p->slot, p->paths, p->path, j);
@@ -200,7 +224,7 @@ PITHI_DEVICE uint32_t pithi_trellis_forward(const struct pithi_trellis_tables *g
             PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++)
                 pithi_trellis_step(g, pithi_trellis_word(q, k), 1 << k, m);
         }
-        pithi_trellis_keep(m, at);
+        pithi_trellis_keep(m, at->word);
     }
     if (rest) {
         struct pithi_quad *const at = pithi_trellis_slot(p->slot, p->paths, p->path, units);
@@ -212,11 +236,17 @@ PITHI_DEVICE uint32_t pithi_trellis_forward(const struct pithi_trellis_tables *g
             else
                 pithi_trellis_step(g, w, 1 << k, m);
         }
-        pithi_trellis_keep(m, at);
+        pithi_trellis_keep(m, at->word);
     }
-    PITHI_UNROLL for (int z = 0; z < PITHI_TRELLIS_STATES; z++) m[z] |= z;
-    const uint32_t state = (uint32_t)pithi_least_metric(m) & 7;
-    return state >> 2 | (state & 2) | (state & 1) << 2;
+    return pithi_trellis_last(m);
+}
+
+/* A unit of so many steps backwards from a state, by its ways: the state before it in bits 0 to 2,
+ * then the lowest bits of its codes. */
+PITHI_DEVICE uint32_t pithi_trellis_back(uint32_t lower, uint32_t upper, uint32_t state,
+                                         uint32_t steps) {
+    const uint32_t ways = state & 4 ? upper : lower;
+    return (ways >> (state & 3) * 8 & 255) | state << steps;
 }
 
 /* Backwards from a state: the lowest bits of codes. Returns the state that the path begins in. */
@@ -226,8 +256,7 @@ PITHI_DEVICE uint32_t pithi_trellis_backward(const struct pithi_trellis_path *p,
     uint32_t steps = p->count - (units - 1) * PITHI_UNIT;
     for (uint32_t j = units; j-- > 0;) {
         const struct pithi_quad *const at = pithi_trellis_slot(p->slot, p->paths, p->path, j);
-        const uint32_t ways = state & 4 ? at->word[1] : at->word[0];
-        const uint32_t bits = (ways >> (state & 3) * 8 & 255) | state << steps;
+        const uint32_t bits = pithi_trellis_back(at->word[0], at->word[1], state, steps);
         chosen[j] = (uint8_t)(bits >> 3);
         state = bits & 7;
         steps = PITHI_UNIT;
@@ -242,14 +271,6 @@ PITHI_DEVICE uint32_t pithi_trellis_lows(const uint8_t *chosen, uint32_t unit, u
                                          bool begins) {
     return (uint32_t)chosen[unit] << 3 | (begins ? begin : (uint32_t)chosen[unit - 1] >> 5);
 }
-
-/* What is near a value, see the tables, by the bits of its cell where pithi_trellis_celled has them
- * and 4 times the subset. */
-PITHI_DEVICE uint32_t pithi_trellis_near(const struct pithi_trellis_tables *g, uint32_t celled,
-                                         uint32_t subset) {
-    return pithi_get_aligned32((const uint8_t *)g->near + ((celled & 0x1F0) | (subset & 12)));
-}
-PITHI_DEVICE float pithi_trellis_near_level(uint32_t near) { return pithi_float(near & ~0xFFFFu); }
 
 /* code, x := codes of a unit with the words q, and their levels, in scales. */
 PITHI_DEVICE void pithi_trellis_codes(const struct pithi_trellis_tables *g, struct pithi_quad q,
