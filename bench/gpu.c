@@ -68,6 +68,8 @@ static const struct gpu_row rows[] = {
     {GPU_DECODE, "kv:codebook=trellis,bits=2", NULL, PITH_BF16, PITH_NONE, 1, 0, 8, 128},
     {GPU_ENCODE, "kv", NULL, PITH_BF16, PITH_BF16, 1, 0, 8, 128},
     {GPU_DECODE, "kv", NULL, PITH_BF16, PITH_BF16, 1, 0, 8, 128},
+    {GPU_ENCODE, "kv:entropy=rans", NULL, PITH_BF16, PITH_NONE, 1, 0, 8, 128},
+    {GPU_DECODE, "kv:entropy=rans", NULL, PITH_BF16, PITH_NONE, 1, 0, 8, 128},
     {GPU_ENCODE_PAGES, "kv", NULL, PITH_BF16, PITH_NONE, 1, 0, 8, 128},
     {GPU_DECODE_PAGES, "kv", NULL, PITH_BF16, PITH_NONE, 1, 0, 8, 128},
     {GPU_ENCODE_PAGES, "kv:preset=kivi4", NULL, PITH_BF16, PITH_NONE, 1, 0, 8, 128},

@@ -137,6 +137,21 @@ static void write_ranges(const pith_plan *p, uint8_t *to) {
     }
 }
 
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* Takes account of the pages of a slot, of which no more tokens count than there are. */
+static void measure_pages(const struct pithi_device_plan_slot *slot,
+                          struct pithi_device_plan *table) {
+    const struct pithi_tiling *const t = &slot->tiling;
+    const uint64_t tokens = t->shape[2] < t->extent[2] ? t->shape[2] : t->extent[2];
+    if (!t->runs || !slot->blocks) return;
+    table->most_page_bytes =
+        larger(table->most_page_bytes,
+               t->grid[2] > 1 ? slot->form[0].block_bytes : slot->form[0].run_bytes);
+    table->most_page = larger(table->most_page, tokens * t->shape[3]);
+    table->most_heads = larger(table->most_heads, slot->heads);
+}
+
 static void write_slots(const pith_plan *p, struct writer *w, struct pithi_device_plan *table) {
     struct pithi_device_plan_slot last = {0};
     for (uint64_t i = 0; i < p->slots; i++) {
@@ -149,6 +164,7 @@ static void write_slots(const pith_plan *p, struct writer *w, struct pithi_devic
         if (last.count > table->most) table->most = last.count;
         if (last.blocks > table->most_blocks) table->most_blocks = last.blocks;
         if (last.chosen_most > table->most_chosen) table->most_chosen = last.chosen_most;
+        measure_pages(&last, table);
         for (int key = 0; key < 2; key++)
             if (last.form[key].header_bytes > table->longest_header)
                 table->longest_header = last.form[key].header_bytes;

@@ -36,6 +36,9 @@ struct pithi_requested {
     double request, range;
 };
 
+/* Coded codes of pages have a string a head: as many as devices have memory for. */
+enum { PITHI_CODED_HEADS = 256 };
+
 /* What kernels need of codecs whose blocks are pages of tokens. */
 struct pithi_pages {
     uint32_t tokens; /* tokens of a page */
@@ -113,6 +116,8 @@ struct pithi_device_plan {
     uint64_t count, most; /* elements of the tensor, and of its largest slot */
     uint64_t most_blocks; /* blocks of the slot that has most */
     uint64_t most_chosen; /* the largest hard limit of a slot */
+    /* Codecs in pages: the most bytes and elements of a page, and heads of a slot. */
+    uint64_t most_page_bytes, most_page, most_heads;
     uint64_t fingerprint; /* the fingerprint of streams */
     uint64_t longest_header;
     uint64_t ranges_at, ranges; /* struct pithi_device_plan_range, ascending */

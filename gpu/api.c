@@ -203,10 +203,10 @@ static pith_status check_first(const pith_cuda_plan *c, struct pithi_gpu_call *a
     a->work = items->workspace;
     const pith_status cleared = pithi_cuda_clear(c, items->workspace, bytes, cuda_stream, error);
     if (cleared != PITH_OK) return cleared;
-    const pith_status checked =
-        pithi_cuda_launch(c, pithi_cuda_is_paged(c) ? PITHI_GPU_paged_check : PITHI_GPU_check, a,
-                          frames, cuda_stream, error);
-    if (checked != PITH_OK || !pithi_cuda_is_coded(c)) return checked;
+    const bool coded = pithi_cuda_is_coded(c), pages = pithi_cuda_is_paged(c) && !coded;
+    const pith_status checked = pithi_cuda_launch(
+        c, pages ? PITHI_GPU_paged_check : PITHI_GPU_check, a, frames, cuda_stream, error);
+    if (checked != PITH_OK || !coded) return checked;
     return pithi_cuda_coded_read(c, a, items, cuda_stream, error);
 }
 

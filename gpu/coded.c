@@ -11,7 +11,7 @@ enum { PITHI_BESIDE = 256 };
 _Static_assert(sizeof(struct pithi_gpu_work) + sizeof(uint8_t *) <= PITHI_BESIDE, "they fit");
 
 uint64_t pithi_cuda_coded_bytes(const struct pithi_device_plan *t) {
-    return PITHI_BESIDE + pithi_coding_bytes(t);
+    return PITHI_BESIDE + pithi_coding_layout(t).each;
 }
 
 /* Takes the workspace of a call. */
@@ -28,12 +28,9 @@ static pith_status open(const pith_cuda_plan *c, struct pithi_gpu_call *a,
         return pithi_fail_with(error, PITH_ERR_SPACE, bytes,
                                "the call needs an aligned workspace of # bytes", &words);
     uint8_t *const beside = items->workspace;
-    a->coding = (struct pithi_gpu_coding){
-        .memory = beside + frames * PITHI_BESIDE,
-        .frames = (uint8_t **)(void *)(beside + frames * sizeof(struct pithi_gpu_work)),
-        .each = pithi_coding_bytes(t),
-        .staged = pithi_coding_staged(t),
-        .spare = pithi_coding_spare(t)};
+    a->coding = pithi_coding_layout(t);
+    a->coding.memory = beside + frames * PITHI_BESIDE;
+    a->coding.frames = (uint8_t **)(void *)(beside + frames * sizeof(struct pithi_gpu_work));
     return PITH_OK;
 }
 
@@ -71,12 +68,19 @@ pith_status pithi_cuda_coded_encode(const pith_cuda_plan *c, enum pithi_gpu_kern
     /* A base changes with the codes, so that room is needed before their lengths are known. */
     if (!pithi_cuda_has_base(&c->table)) groups.to.items.capacity = UINT64_MAX;
     status = pithi_cuda_launch(c, kernel, &groups, n, cuda_stream, error);
+    const bool paged = c->table.device.kind == PITHI_DEVICE_pages;
+    const uint64_t strings = paged ? blocks * a->coding.strings : blocks;
+    if (status == PITH_OK && paged)
+        status = launch(c, PITHI_GPU_rans_spread, a, blocks, n, cuda_stream, error);
     if (status == PITH_OK)
-        status = launch(c, PITHI_GPU_rans_encode, a, shares(blocks, PITHI_RANS_WRITERS), n,
+        status = launch(c, PITHI_GPU_rans_encode, a, shares(strings, PITHI_RANS_WRITERS), n,
                         cuda_stream, error);
+    if (status == PITH_OK && paged)
+        status = launch(c, PITHI_GPU_rans_measure, a, blocks, n, cuda_stream, error);
     if (status == PITH_OK) status = launch(c, PITHI_GPU_rans_place, a, 1, n, cuda_stream, error);
     if (status != PITH_OK) return status;
-    return launch(c, PITHI_GPU_rans_write, a, blocks, n, cuda_stream, error);
+    return launch(c, paged ? PITHI_GPU_rans_page : PITHI_GPU_rans_write, a, blocks, n, cuda_stream,
+                  error);
 }
 
 pith_status pithi_cuda_coded_read(const pith_cuda_plan *c, struct pithi_gpu_call *a,
@@ -86,9 +90,15 @@ pith_status pithi_cuda_coded_read(const pith_cuda_plan *c, struct pithi_gpu_call
     pith_status status = open(c, a, items, error);
     if (status == PITH_OK)
         status = launch(c, PITHI_GPU_rans_index, a, 1, frames, cuda_stream, error);
+    const bool paged = c->table.device.kind == PITHI_DEVICE_pages;
+    const uint64_t strings = paged ? blocks * c->table.most_heads : blocks;
+    if (status == PITH_OK && paged)
+        status = launch(c, PITHI_GPU_rans_planes, a, blocks, frames, cuda_stream, error);
     if (status == PITH_OK)
-        status = launch(c, PITHI_GPU_rans_decode, a, shares(blocks, PITHI_RANS_READERS), frames,
+        status = launch(c, PITHI_GPU_rans_decode, a, shares(strings, PITHI_RANS_READERS), frames,
                         cuda_stream, error);
+    if (status == PITH_OK && paged)
+        status = launch(c, PITHI_GPU_rans_join, a, blocks, frames, cuda_stream, error);
     stage(&a->from.items, &a->coding);
     return status;
 }

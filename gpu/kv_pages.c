@@ -32,9 +32,9 @@ static pith_status check_pages(const pith_cuda_plan *c, const pith_view *like, c
                                const int32_t *status, uint64_t count, bool output,
                                pith_error *error) {
     const struct pithi_device_plan_slot *const slot = pithi_cuda_first_slot(c);
-    if (!pithi_cuda_is_paged(c) || pithi_cuda_has_base(&c->table) || c->table.slots != 1 ||
-        slot->tiling.shape[1] != 1 || slot->tiling.shape[2] < c->table.device.pages.tokens ||
-        !slot->blocks)
+    if (!pithi_cuda_is_paged(c) || c->table.device.coded || pithi_cuda_has_base(&c->table) ||
+        c->table.slots != 1 || slot->tiling.shape[1] != 1 ||
+        slot->tiling.shape[2] < c->table.device.pages.tokens || !slot->blocks)
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "pages are not for this plan");
     if (!like) return pithi_cuda_null("like", error);
     if (!pairs && count) return pithi_cuda_null("pairs", error);

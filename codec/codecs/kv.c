@@ -12,6 +12,7 @@
 #include "common/endian.h"
 #include "common/pad.h"
 #include "device_plan.h"
+#include "group/bound_value.h"
 #include "group/outliers.h"
 #include "kv/page_entropy.h"
 #include "predict/quant_value.h"
@@ -278,13 +279,8 @@ static double one_bound(const struct pithi_kv *k, const uint8_t *scale, const ui
     const float s = pithi_float(pithi_scale_load(pair, k->set.scale_dtype, 0));
     const float z =
         k->set.asymmetric ? pithi_float(pithi_scale_load(pair, k->set.scale_dtype, 1)) : 0;
-    const double reach = (z < 0 ? -(double)z : (double)z) +
-                         (double)(1 << k->set.bits) * (s < 0 ? -(double)s : (double)s);
-    double stages = 0, root = 2;
-    for (uint32_t order = k->order; order > 1; order /= 2) stages++;
-    for (uint32_t order = k->order; order > 1; order /= 4) root *= 2;
     const double clamped = k->outliers ? pithi_outliers_bound(&k->set, k->dtype, (double)s) : 0;
-    return group + clamped + (k->order ? reach * stages * root * 0x1p-22 : 0);
+    return group + clamped + pithi_rotated_bound(&k->set, k->order, s, z);
 }
 
 static double page_bound(const struct pithi_params *p, const uint8_t *page, size_t tokens) {
@@ -494,11 +490,13 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
                                     .channel = k.channel,
                                     .rotated = k.order != 0,
                                     .outliers = p->value[PITHI_KV_OUTLIERS] != 0};
+    d->coded = k.rans;
     if (d->set.codebook == PITHI_CODEBOOK_TRELLIS)
         pithi_trellis_init(&d->trellis, d->set.bits);
     else if (d->set.codebook)
         pithi_codebook_init(&d->pages.book, &d->set);
-    return !p->value[PITHI_KV_ENTROPY];
+    const bool plain = !p->value[PITHI_KV_CODEBOOK] && !p->value[PITHI_KV_OUTLIERS];
+    return !p->value[PITHI_KV_ENTROPY] || (k.rans && plain && k.heads <= PITHI_CODED_HEADS);
 }
 
 static const struct pithi_former former[] = {

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "group/group.h"
 
+#include "group/bound_value.h"
 #include "group/codebook.h"
 #include "group/codebook_value.h"
 #include "group/trellis.h"
@@ -284,22 +285,11 @@ void pithi_group_sum_c(struct pithi_sum_job *job) {
 
 /* ---- Bound -----------------------------------------------------------------------------------*/
 
-/* What rounding takes from scale and zero point moves the ends of what codes reach; shrinking
- * leaves an eighth of the range. */
-static double idempotent_bound(const struct pithi_group_setting *s, double scale, double zero) {
-    const double levels = pithi_group_levels(s), reach = levels * scale;
-    const double half = s->scale_dtype == PITH_F16 ? 0x1p-12 : 0x1p-9;
-    const double least = s->scale_dtype == PITH_F16 ? 0x1p-25 : 0x1p-118;
-    const double cut = s->shrink ? 7 * reach * (1 + 0x1p-4) : 0;
-    const double lost = s->short_zero ? zero * 0x1p-5 : 0;
-    return cut + lost + scale / 2 * (1 + 0x1p-9) + 4 * half * (zero + reach) + (levels + 1) * least;
-}
-
 static double one_bound(const struct pithi_group_setting *s, double scale, double zero) {
     const double a = scale < 0 ? -scale : scale, z = zero < 0 ? -zero : zero;
     if (s->codebook == PITHI_CODEBOOK_TRELLIS) return pithi_trellis_bound(s, scale);
     if (s->codebook) return pithi_codebook_bound(s, scale);
-    if (s->asymmetric || s->idempotent) return idempotent_bound(s, a, z);
+    if (s->asymmetric || s->idempotent) return pithi_idempotent_bound(s, a, z);
     /* e8m0 has no 0: its least scale means a group that is all zero. */
     if (a == (s->scale_dtype == PITHI_E8M0 ? 0x1p-127 : 0)) return 0x1p-118;
     const double step = s->stochastic ? a : a / 2;

@@ -155,6 +155,9 @@ struct pithi_gpu_coding {
     uint8_t *memory;
     uint8_t **frames;
     uint64_t each, staged, spare;
+    /* Of codecs in pages: strings of a block, where what is known of them lies, their symbols, and
+     * the bytes of these and of the room for strings that a block has. */
+    uint64_t strings, pieces, symbols, symbols_each, spare_each;
     bool live;
 };
 

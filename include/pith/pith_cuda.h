@@ -37,7 +37,8 @@
  * Codecs: raw; wdiff without entropy=zstd and key_every=N (the host does not know the step; see
  * PITH_KEY_FRAME), to entropy=rans but for reduce_encode; grad; eb with mode=fast and abs, rel or
  * pwrel, and embed with mode=fast and decay=none, both of f32, bf16 and f16, but for sums, and
- * without bounds that a stream sets; kv without entropy, but for sums; topk with control=prop,
+ * without bounds that a stream sets; kv without entropy=zstd, but for sums, and with entropy=rans
+ * without codebook and outliers and of up to 256 heads; topk with control=prop,
  * exact, every, micro, micro-symmetric or nonzero and without momentum, transform, scope=row and
  * unit, of slots of less than 2^32 elements of which none is exempt, but for reduce_encode.
  * pith_cuda_plan_sizes answers PITH_ERR_UNSUPPORTED for others.

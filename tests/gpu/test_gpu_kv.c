@@ -315,7 +315,8 @@ static void test_refused(void **state) {
     struct rig r;
     struct job j;
     refuses("kv:entropy=zstd");
-    refuses("kv:entropy=rans");
+    refuses("kv:entropy=rans,symmetric=on,codebook=nf");
+    refuses("kv:entropy=rans,outliers=0.01");
     refuses("kv:codebook=trellis,entropy=zstd");
     context("sums");
     const pith_layout layout = shape_layout(shapes[5], PITH_F32, 0);

@@ -1,7 +1,10 @@
 /* test_gpu_rans.c - coded codes on the device: frames of entropy=rans, made and read.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
+#include <string.h>
 
+#include "bad.h"
+#include "common/endian.h"
 #include "gen.h"
 #include "trip.h"
 
@@ -22,10 +25,11 @@ static const uint64_t counts[] = {0,    1,    7,    16,    31,    255,   257,
                                   1000, 4096, 8191, 16384, 16391, 40003, 131077};
 enum { COUNTS = sizeof counts / sizeof counts[0] };
 
-enum fill { NOISE, CONSTANT, FLAT, FEW, RARE, POISONED, FILLS };
+enum fill { NOISE, CONSTANT, FLAT, FEW, RARE, LONELY, POISONED, FILLS };
 
 /* Normal values; one value; values that make all codes as frequent; zeros but for a few in a
- * hundred; a block of noise after one of zeros; values that are not finite. */
+ * hundred; a block of noise after one of zeros; runs of noise far apart, the scales of which are
+ * bytes that are mostly 0; values that are not finite. */
 static float value_of(enum fill fill, uint64_t i, uint64_t *seed) {
     const uint64_t r = gen_next(seed);
     switch (fill) {
@@ -33,6 +37,7 @@ static float value_of(enum fill fill, uint64_t i, uint64_t *seed) {
     case FLAT: return (float)((double)(r >> 40) / (double)(1 << 23) - 1.0);
     case FEW: return r % 50 ? 0.0f : (float)(r >> 32 & 7);
     case RARE: return i / 16384 % 2 ? (float)gen_normal(seed) : 0.0f;
+    case LONELY: return i / 512 % 13 == 5 ? (float)gen_normal(seed) : 0.0f;
     case POISONED: return r % 5000 ? (float)gen_normal(seed) : r >> 40 & 1 ? INFINITY : NAN;
     default: return (float)gen_normal(seed);
     }
@@ -73,9 +78,71 @@ static void test_trips(void **state) {
                     one_trip(specs[k], counts[i], (enum fill)fill, number);
 }
 
+static const char *const page_specs[] = {
+    "kv:entropy=rans",
+    "kv:entropy=rans,bits=2,group=16,page=16,block=4096",
+    "kv:entropy=rans,bits=3,group=32,page=32,axis=channel,scale_dtype=f32,block=16384",
+    "kv:entropy=rans,bits=5,group=16,page=16,symmetric=on,scale_dtype=bf16,block=1024",
+    "kv:entropy=rans,bits=6,group=64,page=64,block=65536",
+    "kv:entropy=rans,bits=8,group=16,page=16,axis=channel,block=8192",
+    "kv:entropy=rans,rotate_heads=on,page=16,search=mse",
+};
+enum { PAGE_SPECS = sizeof page_specs / sizeof page_specs[0] };
+static const uint64_t pages[][5] = {
+    {3, 1, 1, 32},  {3, 17, 2, 64},     {3, 100, 3, 32}, {3, 700, 2, 32},
+    {3, 40, 4, 13}, {4, 2, 33, 1, 128}, {2, 65, 5},      {3, 0, 2, 32},
+};
+enum { PAGES = sizeof pages / sizeof pages[0] };
+
+static void one_page_trip(const char *spec, const uint64_t shape[5], enum fill fill,
+                          uint64_t number) {
+    const pith_layout layout =
+        shape_layout(shape, trip_reals[number % 3], number / 3 % 2 ? PITH_LAYOUT_CHECKSUMS : 0);
+    struct trip t;
+    if (strstr(spec, "rotate_heads=on") && (shape[shape[0]] < 32)) return;
+    context("%s of %llu x %llu x %llu, values %d, number %llu", spec, (unsigned long long)shape[1],
+            (unsigned long long)shape[2], (unsigned long long)shape[3], fill,
+            (unsigned long long)number);
+    device_order((int)(number % (uint64_t)device_orders()));
+    trip_open(&t, spec, &layout, number % 5 ? 0 : (size_t)(number / 5 % 16));
+    fill_values(&t, fill, number);
+    trip_check_encode(&t);
+    trip_check_decode(&t);
+    trip_check_range(&t, t.r.count / 3 + number % 7, t.r.count / 2 + 1);
+    trip_check_other(&t, trip_reals[number / 2 % 3], number % 2);
+    trip_check_space(&t);
+    trip_close(&t);
+}
+
+static void test_pages(void **state) {
+    (void)state;
+    uint64_t number = 0;
+    for (size_t k = 0; k < PAGE_SPECS; k++)
+        for (size_t i = 0; i < PAGES; i++)
+            for (int fill = 0; fill < FILLS; fill++, number++)
+                if ((number + i) % 4 == 0)
+                    one_page_trip(page_specs[k], pages[i], (enum fill)fill, number);
+}
+
+static void test_hostile_pages(void **state) {
+    (void)state;
+    static const uint64_t shape[5] = {3, 20, 2, 32};
+    for (size_t i = 0; i < PAGE_SPECS; i++) {
+        const pith_layout layout =
+            shape_layout(shape, trip_reals[i % 3], i % 2 ? PITH_LAYOUT_CHECKSUMS : 0);
+        struct trip t;
+        context("%s attacked", page_specs[i]);
+        device_order((int)(i % (size_t)device_orders()));
+        trip_open(&t, page_specs[i], &layout, i);
+        fill_values(&t, i % 2 ? FEW : NOISE, i);
+        trip_attack(&t, i);
+        trip_close(&t);
+    }
+}
+
 static void test_hostile(void **state) {
     (void)state;
-    static const uint64_t shape[5] = {1, 300};
+    static const uint64_t shape[5] = {1, 200};
     for (size_t i = 0; i < SPECS; i++) {
         const pith_layout layout =
             shape_layout(shape, trip_reals[i % 3], i % 2 ? PITH_LAYOUT_CHECKSUMS : 0);
@@ -89,10 +156,86 @@ static void test_hostile(void **state) {
     }
 }
 
+/* ---- Any number of states --------------------------------------------------------------------*/
+
+enum { STATES_MOST = 128, STRING_MOST = 4096 };
+static const char states_spec[] = "wdiff:entropy=rans,bits=2,group=16,block=16384";
+
+/* Writes n coded codes 0 and 1, as frequent as each other, with so many states; this library makes
+ * no string of some of these numbers. Returns the bytes. */
+static size_t put_states(uint8_t *to, unsigned log2_states, size_t n, uint64_t seed) {
+    uint32_t x[STATES_MOST];
+    uint16_t words[STRING_MOST / 2];
+    const size_t states = (size_t)1 << log2_states;
+    size_t at = STRING_MOST / 2;
+    for (size_t j = 0; j < states; j++) x[j] = 65536;
+    for (size_t i = n; i-- > 0;) {
+        uint32_t *const state = &x[i % states];
+        if (*state >= UINT32_C(1) << 31) {
+            words[--at] = (uint16_t)*state;
+            *state >>= 16;
+        }
+        *state = *state / 2048 * 4096 + (uint32_t)(gen_next(&seed) & 1) * 2048 + *state % 2048;
+    }
+    const uint8_t head[] = {4, 0, 0, 0, (uint8_t)log2_states, 0, 1, 0xF3, 0x0F};
+    const size_t word_bytes = 2 * (STRING_MOST / 2 - at);
+    const size_t length = sizeof head + 4 * states + word_bytes;
+    memcpy(to, head, sizeof head);
+    pithi_put16(to + 1, (uint16_t)(length - 4));
+    for (size_t j = 0; j < states; j++) pithi_put32(to + sizeof head + 4 * j, x[j]);
+    memcpy(to + sizeof head + 4 * states, words + at, word_bytes);
+    return length;
+}
+
+static void one_string(struct rig *r, unsigned log2_states, uint64_t n) {
+    enum { HEADER = 64, INDEX = 16 };
+    const pith_view zeros = pith_view_flat(allocate((size_t)n * 4), PITH_F32, n);
+    memset(zeros.data, 0, (size_t)n * 4);
+    struct stream other;
+    stream_open(&other, states_spec, &r->layout, NULL);
+    struct frame f = stream_encode(&other, &zeros, 0, false);
+    stream_close(&other);
+    const size_t scales = (size_t)(n + 15) / 16 * 4, codes = (scales + 15) / 16 * 16;
+    uint8_t *const bytes = allocate(HEADER + INDEX + codes + STRING_MOST);
+    memset(bytes, 0, HEADER + INDEX + codes + STRING_MOST);
+    memcpy(bytes, f.bytes, HEADER);
+    for (size_t g = 0; g < scales / 4; g++)
+        pithi_put32(bytes + HEADER + INDEX + 4 * g, 0x3F800000u + (uint32_t)g);
+    const size_t length =
+        codes + put_states(bytes + HEADER + INDEX + codes, log2_states, (size_t)n, n);
+    pithi_put64(bytes + 32, INDEX + length);
+    pithi_put32(bytes + HEADER, (uint32_t)length);
+    struct frame made = {.bytes = bytes, .length = HEADER + INDEX + length};
+    bad_seal(&made);
+    context("%u states of %llu codes", 1u << log2_states, (unsigned long long)n);
+    const bool fits = length <= codes + ((size_t)(n + 3) / 4 + 15) / 16 * 16;
+    CHECK((rig_try(r, bytes, made.length, 0) == PITH_OK) == fits);
+    free(zeros.data);
+    free(bytes);
+    free(f.bytes);
+}
+
+static void test_states(void **state) {
+    (void)state;
+    static const uint64_t lengths[] = {1, 3, 33, 127, 129, 700, 2500, 5003};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        const uint64_t shape[5] = {1, lengths[i]};
+        const pith_layout layout = shape_layout(shape, PITH_F32, 0);
+        struct rig r;
+        CHECK(rig_open(&r, states_spec, &layout));
+        for (unsigned log2_states = 0; log2_states < 8; log2_states++) {
+            device_order((int)((i + log2_states) % (size_t)device_orders()));
+            one_string(&r, log2_states, lengths[i]);
+        }
+        rig_close(&r);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trips),
-        cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_trips),         cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_states),        cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_hostile_pages),
     };
     return cmocka_run_group_tests_name("gpu_rans", tests, NULL, NULL);
 }

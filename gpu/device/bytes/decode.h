@@ -7,7 +7,7 @@
 #define PITHI_GPU_DEVICE_BYTES_DECODE_H
 
 #include "bytes/rans_table.h"
-#include "device/bytes/frame.h"
+#include "device/bytes/page.h"
 
 /* By the team's first thread: frame `number`, of which chunks are counted. Whether it has blocks of
  * their own lengths and may be read. */
@@ -40,10 +40,10 @@ PITHI_PHASE(pithi_index_length, uint64_t first) {
     const uint64_t i = first + t->tid;
     t->rans.total = 0;
     if (i < it->slot->blocks) {
-        const struct pithi_coded_block b = pithi_coded_block(&a->from.plan, it, i);
         const uint32_t entry = pithi_get32(it->payload + 4 * i);
         t->rans.total = entry & ~PITHI_BLOCK_PLAIN;
-        if (t->rans.total > b.scales + pithi_pad16(b.codes)) pithi_atomic_max32(&s->rans.fault, 1);
+        if (t->rans.total > pithi_coded_most(&a->from.plan, it, i))
+            pithi_atomic_max32(&s->rans.fault, 1);
         pithi_coding_entry(a, it->index, i)->length = entry;
     }
     t->rans.own = t->rans.total;
@@ -91,13 +91,6 @@ PITHI_PHASE(pithi_reader_locate, uint64_t number) {
     s->rans.batches = s->rans.steps = 0;
 }
 
-/* Whether a block has an element that is wanted. */
-PITHI_DEVICE bool pithi_reader_touches(const struct pithi_gpu_call *a,
-                                       const struct pithi_coded_block *b) {
-    if (a->first >= b->first + b->count) return false;
-    return a->first >= b->first ? a->count > 0 : b->first - a->first < a->count;
-}
-
 PITHI_DEVICE void pithi_reader_damaged(const struct pithi_gpu_call *a,
                                        const struct pithi_gpu_shared *s) {
     pithi_atomic_max32(&a->work[s->from.index].failed, PITHI_FAILED_CORRUPT);
@@ -113,7 +106,7 @@ PITHI_DEVICE bool pithi_reader_parse(struct pithi_rans_string *r, struct pithi_r
     if (kind == PITHI_CODES_PACKED) return r->length == PITHI_CODES_KIND + r->packed;
     if (kind == PITHI_CODES_CONSTANT) {
         r->head = PITHI_CODES_KIND + 1;
-        return r->length == r->head && !(r->coded[1] >> r->bits);
+        return r->length == r->head && !(r->coded[1] >> r->range);
     }
     if (kind != PITHI_CODES_RANS || r->length < PITHI_CODES_HEAD + PITHI_RANS_HEAD) return false;
     if (pithi_get32(r->coded) >> 8 != r->length - PITHI_CODES_HEAD) return false;
@@ -146,6 +139,42 @@ PITHI_DEVICE void pithi_reader_tables(struct pithi_rans_string *r, struct pithi_
     }
 }
 
+/* By a warp's first thread: what its string is. */
+PITHI_DEVICE void pithi_reader_string(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                      struct pithi_rans_string *r, struct pithi_rans_reader *w) {
+    r->live = pithi_reader_parse(r, w);
+    if (!r->live) pithi_reader_damaged(a, s);
+    if (!r->live || !r->runs) return;
+    pithi_reader_tables(r, w);
+    pithi_atomic_max32(&s->rans.batches, (r->n + PITHI_RANS_BATCH - 1) / PITHI_RANS_BATCH);
+    pithi_atomic_max32(&s->rans.steps, PITHI_RANS_BATCH / pithi_rans_lanes(r->log2_states));
+}
+
+/* The codes of a head, of those of all blocks of pages; what needs no states comes later. */
+PITHI_DEVICE void pithi_reader_head(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                    uint64_t number, struct pithi_rans_string *r,
+                                    struct pithi_rans_reader *w) {
+    const struct pithi_gpu_item *const it = &s->from;
+    if (!it->slot->blocks) return;
+    const uint64_t block = number / a->from.plan.most_heads;
+    const uint32_t head = (uint32_t)(number % a->from.plan.most_heads);
+    if (block >= it->slot->blocks || head >= it->slot->heads) return;
+    const struct pithi_coded_page g = pithi_coded_page(&a->from.plan, it, block);
+    const struct pithi_rans_entry *const entry = pithi_coding_entry(a, it->index, block);
+    const struct pithi_rans_piece *const piece =
+        pithi_coding_piece(a, it->index, block, g.planes * PITHI_PIECE_STRINGS + head);
+    if (!pithi_coded_touches(a, g.first, g.count) || !piece->length) return;
+    r->codes = pithi_coding_head(a, &g, it->index, block, head);
+    r->coded = it->payload + entry->at + piece->at;
+    r->length = piece->length;
+    r->n = g.tokens * g.dim;
+    r->bits = 8;
+    r->range = a->from.plan.device.set.bits;
+    r->packed = g.tokens * g.string;
+    pithi_reader_string(a, s, r, w);
+    r->live = r->live && r->runs;
+}
+
 /* A block that is not plain: live when its codes are to be taken out of a string. */
 PITHI_PHASE(pithi_reader_open, uint64_t first) {
     const uint32_t warp = t->tid / PITHI_WARP;
@@ -156,12 +185,16 @@ PITHI_PHASE(pithi_reader_open, uint64_t first) {
     struct pithi_rans_reader *const w = &s->rans.reader[warp];
     r->live = r->runs = false;
     r->packed = 0;
+    if (pithi_coded_paged(p)) {
+        pithi_reader_head(a, s, first + warp, r, w);
+        return;
+    }
     if (first + warp >= it->slot->blocks) return;
     const struct pithi_coded_block b = pithi_coded_block(p, it, first + warp);
     const struct pithi_rans_entry *const entry = pithi_coding_entry(a, it->index, first + warp);
     const uint32_t length = entry->length & ~PITHI_BLOCK_PLAIN;
     const bool plain = entry->length & PITHI_BLOCK_PLAIN;
-    if (!pithi_reader_touches(a, &b)) return;
+    if (!pithi_coded_touches(a, b.first, b.count)) return;
     r->live = true;
     if (length < b.scales || (plain && length != b.scales + b.codes)) {
         r->live = false;
@@ -172,18 +205,11 @@ PITHI_PHASE(pithi_reader_open, uint64_t first) {
     r->coded = it->payload + entry->at + b.scales;
     r->length = length - b.scales;
     r->n = b.count;
-    r->row = b.count;
-    r->stride = 0;
-    r->bits = p->device.set.bits;
+    r->bits = r->range = p->device.set.bits;
     r->packed = b.codes;
     r->head = 0;
     if (plain) return;
-    r->live = pithi_reader_parse(r, w);
-    if (!r->live) pithi_reader_damaged(a, s);
-    if (!r->live || !r->runs) return;
-    pithi_reader_tables(r, w);
-    pithi_atomic_max32(&s->rans.batches, (r->n + PITHI_RANS_BATCH - 1) / PITHI_RANS_BATCH);
-    pithi_atomic_max32(&s->rans.steps, PITHI_RANS_BATCH / pithi_rans_lanes(r->log2_states));
+    pithi_reader_string(a, s, r, w);
 }
 
 /* Where a block is wanted its scales, and codes that are no string. */
@@ -191,7 +217,7 @@ PITHI_PHASE(pithi_reader_copy, uint64_t first) {
     const uint32_t warp = t->tid / PITHI_WARP, lane = t->tid % PITHI_WARP;
     const struct pithi_gpu_item *const it = &s->from;
     const struct pithi_rans_string *const r = &s->rans.string[warp];
-    if (!r->live) return;
+    if (!r->live || pithi_coded_paged(&a->from.plan)) return;
     const struct pithi_coded_block b = pithi_coded_block(&a->from.plan, it, first + warp);
     pithi_coded_copy(lane, PITHI_WARP, r->codes - b.scales, r->coded - b.scales, b.scales);
     if (r->runs) return;
@@ -222,7 +248,7 @@ PITHI_LOCAL(pithi_reader_compare, uint64_t first) {
     if (t->tid % PITHI_WARP || block >= it->slot->blocks) return;
     const struct pithi_coded_block b = pithi_coded_block(&a->from.plan, it, block);
     const uint64_t length = pithi_coding_entry(a, it->index, block)->length & ~PITHI_BLOCK_PLAIN;
-    if (pithi_reader_touches(a, &b) &&
+    if (pithi_coded_touches(a, b.first, b.count) &&
         pithi_get64(it->payload + it->form->checks + 8 * block) !=
             pithi_nh_finish(t->rans.total, length, PITHI_CHECK_TAG + block))
         pithi_atomic_max32(&a->work[it->index].failed, PITHI_FAILED_CHECKSUM);
@@ -305,7 +331,7 @@ PITHI_LOCAL(pithi_reader_store, uint32_t batch) {
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
         const uint32_t symbol = (uint32_t)(symbols >> 8 * k) & 255;
         if (k >= n) continue;
-        if (symbol >> bits) t->rans.fault = true;
+        if (symbol >> r->range) t->rans.fault = true;
         word |= (uint64_t)(symbol & ((1u << bits) - 1)) << k * bits;
     }
     pithi_unit_put_codes(pithi_rans_unit(r, u), bits, n, word);
@@ -320,18 +346,9 @@ PITHI_LOCAL(pithi_reader_close, uint32_t tid) {
     if (fault) pithi_reader_damaged(a, s);
 }
 
-/* A warp a block. */
-PITHI_BODY(pithi_rans_decode) {
-    const uint64_t first = (uint32_t)number % (uint32_t)a->chunks * PITHI_RANS_READERS;
-    PITHI_RUN(pithi_reader_locate, number);
-    if (s->from.status != PITH_OK) return;
-    PITHI_RUN(pithi_reader_open, first);
-    if (a->from.plan.checksums) {
-        PITHI_STEP(pithi_reader_hash, first);
-        PITHI_WARP_ADD(rans.total);
-        PITHI_STEP(pithi_reader_compare, first);
-    }
-    PITHI_STEP(pithi_reader_copy, first);
+/* Part of a body: the strings of all warps. */
+PITHI_DEVICE void pithi_reader_strings(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                       struct pithi_gpu_thread *t, struct pithi_team *team) {
     PITHI_STEP(pithi_reader_begin, 0);
     for (uint32_t batch = 0; batch < s->rans.batches; batch++) {
         for (uint32_t step = 0; step < s->rans.steps; step++) {
@@ -343,7 +360,22 @@ PITHI_BODY(pithi_rans_decode) {
         PITHI_STEP(pithi_reader_store, batch);
         PITHI_WARP_SYNC();
     }
-    PITHI_STEP(pithi_reader_close, 0);
+    PITHI_RUN(pithi_reader_close, 0);
+}
+
+/* A warp a block, or a head of one. */
+PITHI_BODY(pithi_rans_decode) {
+    const uint64_t first = (uint32_t)number % (uint32_t)a->chunks * PITHI_RANS_READERS;
+    PITHI_RUN(pithi_reader_locate, number);
+    if (s->from.status != PITH_OK) return;
+    PITHI_RUN(pithi_reader_open, first);
+    if (a->from.plan.checksums && !pithi_coded_paged(&a->from.plan)) {
+        PITHI_STEP(pithi_reader_hash, first);
+        PITHI_WARP_ADD(rans.total);
+        PITHI_STEP(pithi_reader_compare, first);
+    }
+    PITHI_STEP(pithi_reader_copy, first);
+    pithi_reader_strings(a, s, t, team);
 }
 
 #endif

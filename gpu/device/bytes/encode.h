@@ -8,7 +8,7 @@
 #define PITHI_GPU_DEVICE_BYTES_ENCODE_H
 
 #include "bytes/rans_table.h"
-#include "device/bytes/frame.h"
+#include "device/bytes/page.h"
 
 /* ---- Frames ----------------------------------------------------------------------------------*/
 
@@ -48,6 +48,28 @@ PITHI_PHASE(pithi_writer_locate, uint64_t number) {
     s->rans.batches = s->rans.steps = s->rans.taking = 0;
 }
 
+/* A string of a page, of those of all blocks. */
+PITHI_DEVICE void pithi_writer_piece(const struct pithi_gpu_call *a,
+                                     const struct pithi_gpu_item *it, uint64_t number,
+                                     struct pithi_rans_string *r) {
+    const uint64_t block = number / a->coding.strings;
+    const uint32_t string = (uint32_t)(number % a->coding.strings);
+    r->live = block < it->slot->blocks;
+    if (!r->live) return;
+    const struct pithi_coded_page g = pithi_coded_page(&a->to.plan, it, block);
+    r->live = string < g.planes * PITHI_PIECE_STRINGS + g.heads;
+    if (!r->live) return;
+    const struct pithi_rans_piece *const piece = pithi_coding_piece(a, it->index, block, string);
+    r->live = piece->n > 0;
+    r->codes = pithi_coding_of(a, it->index) + piece->from;
+    r->n = piece->n;
+    r->bits = 8;
+    r->range = piece->bits;
+    r->packed = r->length = piece->packed;
+    r->piece = !piece->codes;
+    r->coded = pithi_coding_string(a, &g, it->index, block, string);
+}
+
 PITHI_PHASE(pithi_writer_open, uint64_t first) {
     const uint32_t warp = t->tid / PITHI_WARP;
     const struct pithi_device_plan *const p = &a->to.plan;
@@ -57,19 +79,22 @@ PITHI_PHASE(pithi_writer_open, uint64_t first) {
         s->rans.writer[warp].counts[i] = 0;
     if (t->tid % PITHI_WARP) return;
     struct pithi_rans_string *const r = &s->rans.string[warp];
-    r->live = it->status == PITH_OK && first + warp < it->slot->blocks;
-    r->runs = false;
+    r->live = it->status == PITH_OK;
+    r->runs = r->piece = false;
+    if (r->live && pithi_coded_paged(p)) {
+        pithi_writer_piece(a, it, first + warp, r);
+        return;
+    }
+    r->live = r->live && first + warp < it->slot->blocks;
     if (!r->live) return;
     const struct pithi_coded_block b = pithi_coded_block(p, it, first + warp);
     r->codes = pithi_staged_payload(a, it) + b.at + b.scales;
     r->n = b.count;
-    r->row = b.count;
-    r->stride = 0;
-    r->bits = p->device.set.bits;
+    r->bits = r->range = p->device.set.bits;
     r->packed = b.codes;
     r->length = b.codes - 1;
     r->coded =
-        pithi_coding_of(a, it->index) + a->coding.spare + (first + warp) * pithi_coding_room(p);
+        pithi_coding_of(a, it->index) + a->coding.spare + (first + warp) * a->coding.spare_each;
 }
 
 /* Symbols of up to 6 bits have a counter for each thread. */
@@ -80,7 +105,7 @@ PITHI_PHASE(pithi_writer_count, uint32_t tid) {
     if (!pithi_rans_writes(s, t)) return;
     const struct pithi_rans_string *const r = &s->rans.string[t->tid / PITHI_WARP];
     const uint32_t lane = (t->tid + tid) % PITHI_WARP, bits = r->bits, mask = (1u << bits) - 1;
-    const uint32_t copies = pithi_rans_copies(bits), copy = lane % copies;
+    const uint32_t copies = pithi_rans_copies(r->range), copy = lane % copies;
     uint32_t *const counts = pithi_rans_writer(s, t)->counts;
     for (uint32_t u = lane; u < pithi_rans_units(r); u += PITHI_WARP) {
         const uint32_t n = pithi_unit_left((uint64_t)u * PITHI_UNIT, r->n);
@@ -103,7 +128,7 @@ PITHI_LOCAL(pithi_writer_collect, uint32_t tid) {
     t->rans.largest = 0;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_RANS_OWN; k++) t->rans.count[k] = 0;
     if (!pithi_rans_writes(s, t)) return;
-    const uint32_t warp = t->tid / PITHI_WARP, bits = s->rans.string[warp].bits;
+    const uint32_t warp = t->tid / PITHI_WARP, bits = s->rans.string[warp].range;
     const uint32_t copies = pithi_rans_copies(bits);
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_RANS_OWN; k++) {
         const uint32_t symbol = pithi_rans_own(t, k);
@@ -246,7 +271,9 @@ PITHI_DEVICE void pithi_writer_tables(struct pithi_rans_string *r, struct pithi_
     const uint8_t *const end =
         pithi_rans_put_table(r->coded + PITHI_CODES_HEAD, &rounding, r->log2_states, w->frequency);
     r->head = (uint32_t)(end - r->coded) + (4u << r->log2_states);
-    if (r->head - PITHI_CODES_HEAD + (t->rans.total >> 11) > r->packed - r->packed / 64) return;
+    const uint64_t planned = r->head - PITHI_CODES_HEAD + (t->rans.total >> 11);
+    if (planned > r->packed - r->packed / 64) return;
+    if (r->piece && planned > r->packed - PITHI_CODES_HEAD) return;
     if (r->head > most) return;
     r->runs = true;
     r->words = (most - r->head) / 2; /* as many as may be */
@@ -381,10 +408,40 @@ PITHI_LOCAL(pithi_writer_states, uint32_t tid) {
     if (turns == 2) pithi_put32(states + 4 * (lane + PITHI_WARP), t->rans.x[0]);
 }
 
+PITHI_DEVICE void pithi_writer_end(const struct pithi_rans_string *r,
+                                   const struct pithi_gpu_thread *t,
+                                   struct pithi_rans_piece *piece) {
+    piece->head = PITHI_CODES_KIND;
+    piece->words = piece->skipped = 0;
+    piece->plain = false;
+    if (r->runs && t->rans.words <= r->words) {
+        piece->head = r->head;
+        piece->words = t->rans.words;
+        piece->skipped = r->words - t->rans.words;
+        pithi_put32(r->coded,
+                    (r->head + 2 * t->rans.words - PITHI_CODES_HEAD) << 8 | PITHI_CODES_RANS);
+    } else if (t->rans.kinds == 1) {
+        r->coded[0] = PITHI_CODES_CONSTANT;
+        r->coded[1] = (uint8_t)t->rans.rest;
+        piece->head = 2;
+    } else {
+        r->coded[0] = PITHI_CODES_PACKED;
+        piece->plain = true;
+    }
+    piece->length = piece->nested + piece->head + 2 * piece->words + (piece->plain ? r->packed : 0);
+}
+
 PITHI_PHASE(pithi_writer_close, uint64_t first) {
     const uint32_t warp = t->tid / PITHI_WARP;
     if (t->tid % PITHI_WARP || !pithi_rans_writes(s, t)) return;
     const struct pithi_rans_string *const r = &s->rans.string[warp];
+    if (pithi_coded_paged(&a->to.plan)) {
+        const uint64_t number = first + warp;
+        pithi_writer_end(r, t,
+                         pithi_coding_piece(a, s->to.index, number / a->coding.strings,
+                                            (uint32_t)(number % a->coding.strings)));
+        return;
+    }
     struct pithi_rans_entry *const entry = pithi_coding_entry(a, s->to.index, first + warp);
     const struct pithi_coded_block b = pithi_coded_block(&a->to.plan, &s->to, first + warp);
     const uint32_t string = r->head + 2 * t->rans.words;
@@ -539,7 +596,7 @@ PITHI_PHASE(pithi_coded_bytes, uint64_t block) {
     const struct pithi_rans_entry entry = *pithi_coding_entry(a, it->index, block);
     const uint8_t *const staged = pithi_staged_payload(a, it) + b.at;
     const uint8_t *const string =
-        pithi_coding_of(a, it->index) + a->coding.spare + block * pithi_coding_room(&a->to.plan);
+        pithi_coding_of(a, it->index) + a->coding.spare + block * a->coding.spare_each;
     uint8_t *const to = it->payload + entry.at;
     if (entry.length & PITHI_BLOCK_PLAIN) {
         pithi_coded_copy(t->tid, PITHI_TEAM, to, staged, b.scales + b.codes);
@@ -565,17 +622,24 @@ PITHI_PHASE(pithi_coded_sum, uint64_t block) {
                 pithi_nh_finish(pithi_coded_all(s), length, PITHI_CHECK_TAG + block));
 }
 
+/* Part of a body: the checksum of a block that the team has written. */
+PITHI_DEVICE void pithi_coded_seal(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                   struct pithi_gpu_thread *t, struct pithi_team *team,
+                                   uint64_t block) {
+    if (!a->to.plan.checksums) return;
+    PITHI_STEP(pithi_coded_hash, block);
+    PITHI_WARP_ADD(rans.total);
+    PITHI_RUN(pithi_coded_publish, block);
+    PITHI_RUN(pithi_coded_sum, block);
+}
+
 /* A team a block. */
 PITHI_BODY(pithi_rans_write) {
     const uint64_t block = (uint32_t)number % (uint32_t)a->chunks;
     PITHI_RUN(pithi_coded_open, number);
     if (s->to.status != PITH_OK) return;
     PITHI_RUN(pithi_coded_bytes, block);
-    if (!a->to.plan.checksums) return;
-    PITHI_STEP(pithi_coded_hash, block);
-    PITHI_WARP_ADD(rans.total);
-    PITHI_RUN(pithi_coded_publish, block);
-    PITHI_RUN(pithi_coded_sum, block);
+    pithi_coded_seal(a, s, t, team, block);
 }
 
 #endif

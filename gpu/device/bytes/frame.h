@@ -162,9 +162,7 @@ PITHI_DEVICE void pithi_rans_turn(struct pithi_gpu_thread *t, uint32_t turns, ui
 
 /* Codes of unit u of a string. */
 PITHI_DEVICE uint8_t *pithi_rans_unit(const struct pithi_rans_string *r, uint32_t u) {
-    const uint64_t e = (uint64_t)u * PITHI_UNIT;
-    if (e < r->row) return r->codes + u * (uint64_t)r->bits;
-    return r->codes + e / r->row * r->stride + e % r->row / PITHI_UNIT * r->bits;
+    return r->codes + u * (uint64_t)r->bits;
 }
 PITHI_DEVICE uint32_t pithi_rans_units(const struct pithi_rans_string *r) {
     return (r->n + PITHI_UNIT - 1) / PITHI_UNIT;

@@ -30,14 +30,15 @@ struct pithi_rans_thread {
 
 /* A string that a warp reads or writes. */
 struct pithi_rans_string {
-    uint8_t *codes;       /* packed, `row` codes to a code string, of which the next begins */
-    uint64_t row, stride; /* `stride` bytes later */
-    uint8_t *coded;       /* the string */
-    uint32_t length;      /* of it; writing: what it may have */
-    uint32_t n, bits;     /* of codes */
-    uint32_t packed;      /* bytes of all code strings */
+    uint8_t *codes;   /* n of them, of `bits` bits: 8 where each has a byte */
+    uint8_t *coded;   /* the string */
+    uint32_t length;  /* of it; writing: what it may have */
+    uint32_t n, bits; /* of codes */
+    uint32_t range;   /* bits that codes may have */
+    uint32_t packed;  /* their bytes when they are not coded */
     uint32_t log2_states, log2_width;
     uint32_t head, words; /* bytes before the words; words that follow */
+    bool piece;           /* bytes, not codes */
     bool live, runs;      /* live: there is a string; runs: it has states */
 };
 
@@ -65,11 +66,36 @@ struct pithi_rans_reader {
     uint64_t ring[PITHI_WARP];
 };
 
+/* A block as a page of its tokens. */
+struct pithi_coded_page {
+    uint64_t at, first; /* in the payload of the staged frame; element of the slot */
+    uint32_t tokens, heads, dim, count;
+    uint32_t groups, planes, width; /* width: bytes of a number */
+    uint32_t string;                /* bytes of a head's codes, of one token */
+    uint32_t codes, length;         /* where codes begin; bytes of the page */
+};
+/* A plane is cut less than eight times, its map having an eighth of its bytes, so that it has no
+ * more strings than these. */
+enum { PITHI_PIECE_STRINGS = 8 };
+
 struct pithi_rans_shared {
     struct pithi_rans_string string[PITHI_RANS_READERS];
     uint64_t carry[2];       /* of the strips before; the strip that is summed, and the next */
     uint32_t batches, steps; /* the most of a string of the team, and of a batch */
     uint32_t fault, taking;
+    struct pithi_coded_page page;
+    uint64_t bound;
+    /* A plane that is cut, by depth: what is cut there, and the bytes of it that are not 0. */
+    uint32_t depth, cut;
+    const uint8_t *from[PITHI_PIECE_STRINGS];
+    uint8_t *others[PITHI_PIECE_STRINGS];
+    uint32_t bytes[PITHI_PIECE_STRINGS], used[PITHI_PIECE_STRINGS];
+    /* Decode: what is left of the block; a part that is not a string of states, and how far apart
+     * its bytes are; where those that are not 0 go. */
+    const uint8_t *at, *copied;
+    uint8_t *spare;
+    uint32_t left, kind, step;
+    bool live, plain;
     union {
         struct pithi_rans_writer writer[PITHI_RANS_WRITERS];
         struct pithi_rans_reader reader[PITHI_RANS_READERS];
@@ -79,8 +105,20 @@ struct pithi_rans_shared {
 /* A block in the workspace. length: with the flag PLAIN. Encode, of its string: head: bytes before
  * the words; skipped: words for which there is room before those that there are. */
 struct pithi_rans_entry {
-    uint64_t at; /* in the payload */
+    uint64_t at;    /* in the payload */
+    uint64_t bound; /* of a page, as bits */
     uint32_t length, head, words, skipped;
+};
+
+/* A string of a block of pages. Encode: head, words and skipped as above; length: of it with the
+ * `nested` kinds before it; plain: the symbols follow as they are, or packed. Decode: `at` and
+ * length of coded codes. */
+struct pithi_rans_piece {
+    uint64_t from; /* symbols, in the part of the frame */
+    uint64_t at;   /* in the block */
+    uint32_t n, bits, packed, nested;
+    uint32_t length, head, words, skipped;
+    bool codes, plain;
 };
 
 /* ---- The part of a frame in the workspace ----------------------------------------------------*/
@@ -91,25 +129,50 @@ enum { PITHI_RANS_ROOM = 1024 };
 static_assert(4 + PITHI_RANS_TABLE_MOST + 4 * 64 <= PITHI_RANS_ROOM, "heads fit");
 
 PITHI_INLINE uint64_t pithi_coding_pad(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
+/* Room for a string of so many bytes before it is coded. */
+PITHI_INLINE uint64_t pithi_coding_string_bytes(uint64_t packed) {
+    return pithi_coding_pad(packed + PITHI_RANS_ROOM);
+}
+/* A plane of a byte for each group, its maps, less than half as many bytes, and what is not 0 of
+ * one of these. */
+PITHI_INLINE uint64_t pithi_coding_plane_bytes(uint64_t groups) {
+    return pithi_coding_pad(2 * groups + groups / 2 + 64);
+}
 /* The most bytes of a block at a fixed rate. */
 PITHI_INLINE uint64_t pithi_coding_block(const struct pithi_device_plan *t) {
     const uint64_t block = (uint64_t)1 << t->block_log2;
+    if (t->device.kind == PITHI_DEVICE_pages) return t->most_page_bytes;
     return pithi_group_block_bytes(&t->device.set, t->most < block ? t->most : block);
 }
-PITHI_INLINE uint64_t pithi_coding_staged(const struct pithi_device_plan *t) {
-    return pithi_coding_pad(t->most_blocks * sizeof(struct pithi_rans_entry));
-}
-PITHI_INLINE uint64_t pithi_coding_spare(const struct pithi_device_plan *t) {
-    const uint64_t tables = t->longest_header + 16 * (t->most_blocks + 2);
-    return pithi_coding_staged(t) +
-           pithi_coding_pad(tables + t->most_blocks * pithi_coding_block(t));
-}
-/* From one string that is made to the next. */
-PITHI_INLINE uint64_t pithi_coding_room(const struct pithi_device_plan *t) {
-    return pithi_coding_pad(pithi_coding_block(t) + PITHI_RANS_ROOM);
-}
-PITHI_INLINE uint64_t pithi_coding_bytes(const struct pithi_device_plan *t) {
-    return pithi_coding_spare(t) + t->most_blocks * pithi_coding_room(t);
+
+/* Where what a frame has lies in its part, and what a block has: entries; of pages, what is known
+ * of strings; the staged frame; symbols; room for strings. */
+PITHI_INLINE struct pithi_gpu_coding pithi_coding_layout(const struct pithi_device_plan *t) {
+    const uint64_t block = pithi_coding_block(t), blocks = t->most_blocks;
+    const uint64_t tables = t->longest_header + 16 * (blocks + 2);
+    const uint32_t width = (uint32_t)pithi_scale_width(t->device.set.scale_dtype);
+    const uint32_t planes = width * (t->device.set.asymmetric ? 2u : 1u);
+    const uint64_t groups = block / planes;
+    const bool paged = t->device.kind == PITHI_DEVICE_pages;
+    struct pithi_gpu_coding c;
+    c.memory = NULL;
+    c.frames = NULL;
+    c.live = false;
+    c.strings = 0;
+    c.symbols_each = 0;
+    c.spare_each = pithi_coding_string_bytes(block);
+    if (paged) {
+        c.strings = planes * PITHI_PIECE_STRINGS + t->most_heads;
+        c.symbols_each = planes * pithi_coding_plane_bytes(groups) + pithi_coding_pad(t->most_page);
+        c.spare_each = planes * PITHI_PIECE_STRINGS * pithi_coding_string_bytes(groups) +
+                       pithi_coding_pad(block + t->most_heads * (PITHI_RANS_ROOM + 256));
+    }
+    c.pieces = pithi_coding_pad(blocks * sizeof(struct pithi_rans_entry));
+    c.staged = c.pieces + pithi_coding_pad(blocks * c.strings * sizeof(struct pithi_rans_piece));
+    c.symbols = c.staged + pithi_coding_pad(tables + blocks * block);
+    c.spare = c.symbols + blocks * c.symbols_each;
+    c.each = c.spare + blocks * c.spare_each;
+    return c;
 }
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef PITHI_GPU_DEVICE_BYTES_RANS_H
 #define PITHI_GPU_DEVICE_BYTES_RANS_H
 
-#include "device/bytes/decode.h"
-#include "device/bytes/encode.h"
+#include "device/bytes/page_decode.h"
+#include "device/bytes/page_encode.h"
 
 #endif
