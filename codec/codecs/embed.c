@@ -120,7 +120,7 @@ struct work {
     uint32_t *words; /* all codes of a block while rows are numbered, then words of rows */
     uint8_t *values; /* decode: values of distinct rows */
     uint32_t *which; /* the distinct row that each row is */
-    uint64_t *table; /* encode: hash table of rows */
+    uint32_t *table; /* encode: hash table of rows */
     uint8_t *miss;   /* encode: values that are stored exactly */
     uint8_t *map;    /* scratch memory of a row map */
     int32_t *centre;

@@ -21,7 +21,7 @@ struct batch {
     struct pithi_kernels kernels;
     int32_t *codes, *distinct;
     uint32_t *which;
-    uint64_t *table;
+    uint32_t *table;
     uint8_t *miss;
 };
 
@@ -101,7 +101,7 @@ static size_t place_parts(struct batch *b, uint8_t *memory) {
     b->values = at[0];
     b->codes = (int32_t *)(void *)at[1];
     b->distinct = (int32_t *)(void *)at[2];
-    b->table = (uint64_t *)(void *)at[3];
+    b->table = (uint32_t *)(void *)at[3];
     b->which = (uint32_t *)(void *)at[4];
     b->miss = at[5];
     return bytes;

@@ -10,17 +10,18 @@
 
 /* ---- Dictionary ------------------------------------------------------------------------------*/
 
-/* Returns the places of a table: at most half of them are taken, so that probes are short. */
+/* Returns the places of a table: at most a quarter of them are taken, so that the first one is
+ * mostly free for a new row, which branches foresee. */
 static size_t places(size_t rows) {
     size_t n = 16;
-    while (n < 2 * rows) n *= 2;
+    while (n < 4 * rows) n *= 2;
     return n;
 }
 
-size_t pithi_rows_table_bytes(size_t rows) { return places(rows) * sizeof(uint64_t); }
+size_t pithi_rows_table_bytes(size_t rows) { return places(rows) * sizeof(uint32_t); }
 
 void pithi_rows_begin(struct pithi_rows *r, size_t dim, size_t most, int32_t *codes,
-                      uint64_t *table) {
+                      uint32_t *table) {
     *r = (struct pithi_rows){.dim = dim, .codes = codes, .table = table};
     r->mask = places(most) - 1;
     memset(table, 0, pithi_rows_table_bytes(most));
@@ -68,20 +69,24 @@ static void copy_codes(int32_t *to, const int32_t *row, size_t dim) {
     for (size_t j = 0; j < dim; j++) to[j] = row[j];
 }
 
+/* A place has a number, 1 to 2^24, and above it some bits of a hash. */
+enum { NUMBER_BITS = 25 };
+
 /* Finds a row or adds it. Places are found by the upper bits of the hash, which depend on all of
  * the sum. */
 static uint32_t find(struct pithi_rows *r, const int32_t *row, uint64_t hash) {
-    const uint64_t tag = hash << 32;
+    const uint32_t tag = (uint32_t)(hash >> 32) & ~((1u << NUMBER_BITS) - 1);
     for (size_t at = (size_t)(hash >> 32);; at++) {
-        uint64_t *const place = &r->table[at & r->mask];
+        uint32_t *const place = &r->table[at & r->mask];
         if (*place == 0) {
-            *place = tag | (r->distinct + 1);
+            *place = tag | (uint32_t)(r->distinct + 1);
             int32_t *const to = r->codes + r->distinct * r->dim;
             if (to != row) copy_codes(to, row, r->dim);
             return (uint32_t)r->distinct++;
         }
-        const uint32_t number = (uint32_t)*place - 1;
-        if ((*place ^ tag) >> 32 == 0 && same_rows(r->codes + number * r->dim, row, r->dim))
+        const uint32_t number = (*place & ((1u << NUMBER_BITS) - 1)) - 1;
+        if ((*place ^ tag) >> NUMBER_BITS == 0 &&
+            same_rows(r->codes + number * r->dim, row, r->dim))
             return number;
     }
 }

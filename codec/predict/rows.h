@@ -16,7 +16,7 @@ struct pithi_rows {
     size_t dim;      /* codes in a row */
     size_t distinct; /* rows found */
     int32_t *codes;  /* codes of the distinct rows, one after the other */
-    uint64_t *table; /* open addressing: hash in the upper half, 1 + number of a row in the lower */
+    uint32_t *table; /* open addressing: 1 + number of a row, below bits of its hash */
     size_t mask;     /* places in the table, a power of two, less one */
 };
 
@@ -25,7 +25,7 @@ size_t pithi_rows_table_bytes(size_t rows);
 /* Begins with no rows; at most `most` will come, for which codes has the capacity, and table that
  * of pithi_rows_table_bytes. */
 void pithi_rows_begin(struct pithi_rows *r, size_t dim, size_t most, int32_t *codes,
-                      uint64_t *table);
+                      uint32_t *table);
 /* Sets which[i] to the number of row i of `codes`, which is added if it is new. The codes may lie
  * right behind those of the distinct rows, in the same memory. */
 void pithi_rows_number(struct pithi_rows *r, const int32_t *codes, size_t count, uint32_t *which);
