@@ -157,8 +157,8 @@ static size_t put_packed(const struct pithi_block *b, const struct work *w, size
     return pithi_strip_put(&row, w->nonzero, &inner) ? (size_t)(inner.at - pen->at) : 0;
 }
 
-/* Writes numbers as coded words and returns their bytes, if they are fewer than `limit`; else leaves
- * the bytes at `to`, where there is space for less than `limit`, unspecified and returns 0. */
+/* Writes numbers as coded words and returns their bytes, if they are fewer than `limit`; else
+ * returns 0. Fewer than `limit` bytes at `to` are written in any case. */
 static size_t put_coded(const struct pithi_block *b, const struct work *w, size_t used,
                         const struct pithi_pen *pen, uint8_t *to, size_t limit) {
     struct pithi_pen inner = *pen;
