@@ -8,6 +8,9 @@
 #include "common/log2.h"
 #include "pith/pith.h"
 
+/* Of words that are cut and joined together, so that they stay in the first-level cache. */
+enum { CHUNK = 1024 };
+
 #define WORD uint16_t
 #define NAME(name) name##16
 #include "bytes/top_word.h"
@@ -132,9 +135,7 @@ bool pithi_top_choose(struct pithi_top *top, const void *words, uint32_t dtype, 
     return false;
 }
 
-/* ---- Cut and join, in chunks that stay in the first-level cache -------------------------------*/
-
-enum { CHUNK = 4096 };
+/* ---- Cut and join ----------------------------------------------------------------------------*/
 
 size_t pithi_top_cut_c(const struct pithi_top *top, const void *words, size_t count,
                        uint8_t *symbols, uint8_t *planes, uint8_t *bits, uint16_t *escapes) {
@@ -174,21 +175,30 @@ size_t pithi_top_escapes(const uint8_t *symbols, size_t count) {
     return escapes;
 }
 
-bool pithi_top_join_c(const struct pithi_top *top, void *words, size_t count,
-                      const uint8_t *symbols, const uint8_t *const *planes, const uint8_t *bits,
+bool pithi_top_fit(const struct pithi_top *top, const uint8_t *tops, size_t count) {
+    unsigned all = 0;
+    for (size_t i = 0; i < count; i++) all |= pithi_get16(tops + 2 * i);
+    return all >> (8 * top->width - top->low) == 0;
+}
+
+void pithi_top_join_c(const struct pithi_top *top, void *values, size_t count,
+                      const uint8_t *symbols, const uint8_t *const *planes, const uint8_t *string,
                       const uint8_t *escapes) {
+    const unsigned rest = top->low % 8;
+    uint8_t bits[CHUNK];
     for (size_t at = 0, n; at < count; at += n) {
+        const uint8_t *const s = symbols + at;
         n = count - at < CHUNK ? count - at : CHUNK;
+        if (rest) pithi_top_unpack(bits, string + at / 8 * rest, rest, n);
         switch (top->width) {
-        case 2: join16(top, (uint16_t *)words + at, n, symbols + at, planes, at, bits + at); break;
-        case 4: join32(top, (uint32_t *)words + at, n, symbols + at, planes, at, bits + at); break;
-        default: join64(top, (uint64_t *)words + at, n, symbols + at, planes, at, bits + at);
+        case 2:
+            escapes = join16(top, (uint16_t *)values + at, n, s, planes, at, bits, escapes);
+            break;
+        case 4:
+            escapes = join32(top, (uint32_t *)values + at, n, s, planes, at, bits, escapes);
+            break;
+        default: escapes = join64(top, (uint64_t *)values + at, n, s, planes, at, bits, escapes);
         }
-    }
-    switch (top->width) {
-    case 2: return mend16(top, words, count, symbols, escapes);
-    case 4: return mend32(top, words, count, symbols, escapes);
-    default: return mend64(top, words, count, symbols, escapes);
     }
 }
 

@@ -30,11 +30,14 @@ typedef size_t pithi_top_cut_fn(const struct pithi_top *top, const void *words, 
 pithi_top_cut_fn pithi_top_cut_c;
 /* Returns how many symbols are ESCAPE. */
 size_t pithi_top_escapes(const uint8_t *symbols, size_t count);
-/* Makes words again, of `planes` that may lie anywhere. `escapes` has as many as there are symbols
- * ESCAPE, little-endian. False when one has more bits than a top. */
-typedef bool pithi_top_join_fn(const struct pithi_top *top, void *words, size_t count,
+/* Whether each of `count` little-endian tops has no more bits than a top of these words. */
+bool pithi_top_fit(const struct pithi_top *top, const uint8_t *tops, size_t count);
+/* Makes the values whose words these are: each rotated right by a bit. `planes` may lie anywhere,
+ * `string` has the low % 8 bits of each word, as pithi_top_pack packs them, and `escapes` as many
+ * tops that fit as there are symbols ESCAPE, little-endian. */
+typedef void pithi_top_join_fn(const struct pithi_top *top, void *values, size_t count,
                                const uint8_t *symbols, const uint8_t *const *planes,
-                               const uint8_t *bits, const uint8_t *escapes);
+                               const uint8_t *string, const uint8_t *escapes);
 pithi_top_join_fn pithi_top_join_c;
 
 /* Returns the bytes of a string of the low % 8 bits. */

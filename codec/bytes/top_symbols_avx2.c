@@ -85,6 +85,12 @@ static inline vec widen64(const uint8_t *from) {
     return _mm256_cvtepu8_epi64(_mm_cvtsi32_si128((int)pithi_get32(from)));
 }
 
+static inline void unpack(uint8_t *bits, const uint8_t *string, unsigned width, size_t count) {
+    pithi_top_unpack(bits, string, width, count);
+}
+
+enum { CHUNK = 2048 };
+
 #define WORD uint16_t
 #define NAME(name) name##16
 #define LANES 16

@@ -60,6 +60,27 @@ static inline vec widen64(const uint8_t *from) {
     return _mm512_cvtepu8_epi64(_mm_loadl_epi64((const __m128i *)(const void *)from));
 }
 
+/* Numbers are eight to a lane: each takes the bits of a byte from its own, and loses those of the
+ * next one. */
+static inline void unpack(uint8_t *bits, const uint8_t *string, unsigned width, size_t count) {
+    uint8_t first[64], shift[64];
+    for (unsigned i = 0; i < 64; i++) {
+        first[i] = (uint8_t)(i / 8 * width + i % 8);
+        shift[i] = (uint8_t)(i % 8 * width);
+    }
+    const vec bytes = _mm512_loadu_si512(first), bit = _mm512_loadu_si512(shift);
+    const vec mask = _mm512_set1_epi8((char)((1u << width) - 1));
+    for (size_t i = 0; i < count; i += 64, string += 8 * width) {
+        const size_t left = (count - i + 7) / 8, lanes = left < 8 ? left : 8;
+        const __mmask64 there = (UINT64_C(1) << lanes * width) - 1,
+                        used = ~UINT64_C(0) >> (64 - 8 * lanes);
+        const vec x = _mm512_permutexvar_epi8(bytes, _mm512_maskz_loadu_epi8(there, string));
+        _mm512_mask_storeu_epi8(bits + i, used, v_and(_mm512_multishift_epi64_epi8(bit, x), mask));
+    }
+}
+
+enum { CHUNK = 2048 };
+
 #define WORD uint16_t
 #define NAME(name) name##16
 #define LANES 32

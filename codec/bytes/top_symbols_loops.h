@@ -15,13 +15,15 @@ static size_t cut(const struct pithi_top *top, const void *words, size_t count, 
     }
 }
 
-static bool join(const struct pithi_top *top, void *words, size_t count, const uint8_t *symbols,
-                 const uint8_t *const *planes, const uint8_t *bits, const uint8_t *escapes) {
-    if (count < LANES_16)
-        return pithi_top_join_c(top, words, count, symbols, planes, bits, escapes);
+static void join(const struct pithi_top *top, void *values, size_t count, const uint8_t *symbols,
+                 const uint8_t *const *planes, const uint8_t *string, const uint8_t *escapes) {
+    if (count < LANES_16) {
+        pithi_top_join_c(top, values, count, symbols, planes, string, escapes);
+        return;
+    }
     switch (top->width) {
-    case 2: return join_all16(top, words, count, symbols, planes, bits, escapes);
-    case 4: return join_all32(top, words, count, symbols, planes, bits, escapes);
-    default: return join_all64(top, words, count, symbols, planes, bits, escapes);
+    case 2: join_all16(top, values, count, symbols, planes, string, escapes); break;
+    case 4: join_all32(top, values, count, symbols, planes, string, escapes); break;
+    default: join_all64(top, values, count, symbols, planes, string, escapes); break;
     }
 }

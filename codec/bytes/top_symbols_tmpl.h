@@ -17,8 +17,9 @@
  *   vec NAME(zero_of)(vec s, vec x): x, 0 where s is 0
  *   void NAME(narrow)(uint8_t *, vec): stores the low byte of each lane
  *   vec NAME(widen)(const uint8_t *): loads a byte for each lane
- * for all words: vec v_and(vec, vec), v_or(vec, vec), and uint64_t escapes_of(const uint8_t *), a
- * bit for each of 64 symbols ESCAPE.
+ * for all words: vec v_and(vec, vec), v_or(vec, vec); uint64_t escapes_of(const uint8_t *), a bit for
+ * each of 64 symbols ESCAPE; unpack, which does what pithi_top_unpack does; and CHUNK, how many
+ * words are joined together, a multiple of 128, so that their bits stay in the first-level cache.
  *
  * The last vector ends with the last word, and may write again what the one before wrote. */
 
@@ -55,51 +56,62 @@ static size_t NAME(cut_all)(const struct pithi_top *top, const WORD *words, size
     return used;
 }
 
-static inline void NAME(join)(const struct pithi_top *top, unsigned whole, WORD *words,
+static inline vec NAME(value_of)(vec word) {
+    return v_or(NAME(down)(word, 1), NAME(up)(word, 8 * sizeof(WORD) - 1));
+}
+
+static inline void NAME(join)(const struct pithi_top *top, unsigned whole, WORD *values,
                               size_t count, const uint8_t *symbols, const uint8_t *const *planes,
-                              const uint8_t *bits) {
+                              size_t at, const uint8_t *bits) {
     const unsigned low = top->low, rest = low % 8;
     const vec base = NAME(all)((WORD)top->base);
     for (size_t i = 0; i < count; i = NAME(next)(i, count)) {
         const vec s = NAME(widen)(symbols + i);
         vec x = NAME(up)(NAME(zero_of)(s, NAME(add)(s, base)), low);
         for (unsigned k = 0; k < whole; k++) {
-            const vec plane = NAME(widen)(planes[k] + i);
+            const vec plane = NAME(widen)(planes[k] + at + i);
             x = v_or(x, k ? NAME(up)(plane, 8 * k) : plane);
         }
         if (rest) {
             const vec lower = NAME(widen)(bits + i);
             x = v_or(x, whole ? NAME(up)(lower, 8 * whole) : lower);
         }
-        NAME(store)(words + i, x);
+        NAME(store)(values + i, NAME(value_of)(x));
     }
 }
 
-/* Puts a top in its word; false when it has too many bits. */
-static inline bool NAME(mend)(const struct pithi_top *top, WORD *word, uint32_t t) {
+/* Puts a top in its value. */
+static inline void NAME(mend)(const struct pithi_top *top, WORD *value, uint32_t t) {
     const WORD lower = (WORD)(((WORD)1 << top->low) - 1);
-    *word = (WORD)((*word & lower) | (WORD)((WORD)t << top->low));
-    return t >> (8 * top->width - top->low) == 0;
+    WORD word = (WORD)((WORD)(*value << 1) | (WORD)(*value >> (8 * sizeof(WORD) - 1)));
+    word = (WORD)((word & lower) | (WORD)((WORD)t << top->low));
+    *value = (WORD)((WORD)(word >> 1) | (WORD)(word << (8 * sizeof(WORD) - 1)));
 }
 
-static bool NAME(join_all)(const struct pithi_top *top, WORD *words, size_t count,
+static void NAME(join_all)(const struct pithi_top *top, WORD *values, size_t count,
                            const uint8_t *symbols, const uint8_t *const *planes,
-                           const uint8_t *bits, const uint8_t *escapes) {
-    if (top->low / 8 == WHOLE)
-        NAME(join)(top, WHOLE, words, count, symbols, planes, bits);
-    else
-        NAME(join)(top, WHOLE - 1, words, count, symbols, planes, bits);
-    size_t i = 0;
-    for (; i + 64 <= count; i += 64)
-        for (uint64_t found = escapes_of(symbols + i); found; found &= found - 1, escapes += 2)
-            if (!NAME(mend)(top, words + i + (size_t)__builtin_ctzll(found), pithi_get16(escapes)))
-                return false;
-    for (; i < count; i++) {
-        if (symbols[i] != PITHI_TOP_ESCAPE) continue;
-        if (!NAME(mend)(top, words + i, pithi_get16(escapes))) return false;
-        escapes += 2;
+                           const uint8_t *string, const uint8_t *escapes) {
+    const unsigned rest = top->low % 8;
+    uint8_t bits[CHUNK];
+    for (size_t at = 0, n; at < count; at += n) {
+        /* No chunk is shorter than a vector. */
+        n = count - at < CHUNK + LANES ? count - at : CHUNK;
+        if (n > CHUNK) n = CHUNK / 2;
+        if (rest) unpack(bits, string + at / 8 * rest, rest, n);
+        if (top->low / 8 == WHOLE)
+            NAME(join)(top, WHOLE, values + at, n, symbols + at, planes, at, bits);
+        else
+            NAME(join)(top, WHOLE - 1, values + at, n, symbols + at, planes, at, bits);
+        size_t i = at;
+        for (; i + 64 <= at + n; i += 64)
+            for (uint64_t found = escapes_of(symbols + i); found; found &= found - 1, escapes += 2)
+                NAME(mend)(top, values + i + (size_t)__builtin_ctzll(found), pithi_get16(escapes));
+        for (; i < at + n; i++) {
+            if (symbols[i] != PITHI_TOP_ESCAPE) continue;
+            NAME(mend)(top, values + i, pithi_get16(escapes));
+            escapes += 2;
+        }
     }
-    return true;
 }
 
 #undef WORD

@@ -26,11 +26,13 @@ static size_t NAME(escapes)(const struct pithi_top *top, const WORD *words, size
     return used;
 }
 
-static void NAME(join)(const struct pithi_top *top, WORD *words, size_t count,
-                       const uint8_t *symbols, const uint8_t *const *planes, size_t at,
-                       const uint8_t *bits) {
+/* Joins a chunk; returns what follows the escapes that it took. */
+static const uint8_t *NAME(join)(const struct pithi_top *top, WORD *values, size_t count,
+                                 const uint8_t *symbols, const uint8_t *const *planes, size_t at,
+                                 const uint8_t *bits, const uint8_t *escapes) {
     const unsigned low = top->low, whole = low / 8;
-    const WORD base = (WORD)top->base;
+    const WORD base = (WORD)top->base, lower = (WORD)(((WORD)1 << low) - 1);
+    WORD words[CHUNK];
     for (size_t i = 0; i < count; i++) {
         const WORD s = symbols[i];
         words[i] = (WORD)((WORD)(s ? s + base : 0) << low);
@@ -41,20 +43,14 @@ static void NAME(join)(const struct pithi_top *top, WORD *words, size_t count,
         const uint8_t *const plane = planes[k] + at;
         for (size_t i = 0; i < count; i++) words[i] |= (WORD)((WORD)plane[i] << 8 * k);
     }
-}
-
-static bool NAME(mend)(const struct pithi_top *top, WORD *words, size_t count,
-                       const uint8_t *symbols, const uint8_t *escapes) {
-    const WORD lower = (WORD)(((WORD)1 << top->low) - 1);
-    const unsigned most = 8 * top->width - top->low;
-    for (const uint8_t *at = symbols, *const end = symbols + count;
-         (at = memchr(at, PITHI_TOP_ESCAPE, (size_t)(end - at))); escapes += 2) {
-        const uint32_t t = pithi_get16(escapes);
-        WORD *const word = &words[at++ - symbols];
-        if (t >> most) return false;
-        *word = (WORD)((*word & lower) | (WORD)((WORD)t << top->low));
+    for (const uint8_t *found = symbols, *const end = symbols + count;
+         (found = memchr(found, PITHI_TOP_ESCAPE, (size_t)(end - found))); escapes += 2) {
+        WORD *const word = &words[found++ - symbols];
+        *word = (WORD)((*word & lower) | (WORD)((WORD)pithi_get16(escapes) << low));
     }
-    return true;
+    for (size_t i = 0; i < count; i++)
+        values[i] = (WORD)((WORD)(words[i] >> 1) | (WORD)(words[i] << (8 * sizeof(WORD) - 1)));
+    return escapes;
 }
 
 #undef WORD

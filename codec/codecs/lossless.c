@@ -250,12 +250,13 @@ static pith_status encode(struct pithi_block *b) {
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
-/* What a block holds: words, symbols of 8 bits of words, or byte planes of words, all of an update
- * but for the first. */
+/* What a block holds: words; symbols of 8 bits or byte planes of an update's words; or tops. */
 struct content {
-    enum { WORDS, SYMBOLS, PLANES } form;
+    enum { WORDS, SYMBOLS, PLANES, TOPS } form;
     bool update;
     const uint8_t *symbols, *planes[8];
+    struct pithi_top top;
+    const uint8_t *bits, *tops;
 };
 
 static bool take_planes(struct pithi_reader *r, const struct work *w, const uint8_t **planes,
@@ -290,30 +291,25 @@ static const char *take_symbols(struct pithi_reader *r, const struct work *w, si
     return NULL;
 }
 
-static const char *take_tops(struct pithi_reader *r, const struct pithi_kernels *kernels,
-                             const struct work *w, uint32_t dtype, size_t count) {
+static const char *take_tops(struct pithi_reader *r, const struct work *w, uint32_t dtype,
+                             size_t count, struct content *c) {
     const uint8_t *const head = pithi_reader_take(r, TOPS_HEAD);
     const unsigned bytes = (unsigned)pith_dtype_bytes(dtype);
     if (!head) return "a block of tops is cut";
     const struct pithi_top top = {bytes, head[0], pithi_get16(head + 1)};
     if (!pithi_is_ordered(dtype) || bytes < 2 || top.low >= 8 * bytes || top.low + 16 < 8 * bytes)
         return "tops that the dtype cannot have";
-    const uint8_t *planes[8];
-    const uint8_t *const symbols = pithi_piece_take(r, count, w->symbols);
-    if (!symbols) return "the symbols are damaged";
-    for (unsigned k = 0; k < top.low / 8; k++) {
-        planes[k] = pithi_piece_take(r, count, w->planes + k * count);
-        if (!planes[k]) return "a byte plane is damaged";
-    }
-    const uint8_t *const string = pithi_reader_take(r, pithi_top_bits_bytes(&top, count));
-    if (!string) return "the lower bits are cut";
-    if (top.low % 8) pithi_top_unpack(w->spread, string, top.low % 8, count);
-    const size_t escapes = pithi_top_escapes(symbols, count);
-    const uint8_t *const tops = pithi_reader_take(r, 2 * escapes);
-    if (!tops) return "the escapes are cut";
-    return kernels->top_join(&top, w->words, count, symbols, planes, w->spread, tops)
-               ? NULL
-               : "a top has too many bits";
+    c->form = TOPS;
+    c->top = top;
+    c->symbols = pithi_piece_take(r, count, w->symbols);
+    if (!c->symbols) return "the symbols are damaged";
+    if (!take_planes(r, w, c->planes, top.low / 8, count)) return "a byte plane is damaged";
+    c->bits = pithi_reader_take(r, pithi_top_bits_bytes(&top, count));
+    if (!c->bits) return "the lower bits are cut";
+    const size_t escapes = pithi_top_escapes(c->symbols, count);
+    c->tops = pithi_reader_take(r, 2 * escapes);
+    if (!c->tops) return "the escapes are cut";
+    return pithi_top_fit(&top, c->tops, escapes) ? NULL : "a top has too many bits";
 }
 
 static const char *take_content(const struct pithi_block *b, const struct work *w,
@@ -331,7 +327,7 @@ static const char *take_content(const struct pithi_block *b, const struct work *
     const size_t width = width_of(b->params);
     const char *fault = NULL;
     if (tops)
-        fault = take_tops(&r, b->kernels, w, b->params->dtype, b->count);
+        fault = take_tops(&r, w, b->params->dtype, b->count, c);
     else if (bits)
         fault = take_symbols(&r, w, width, bits, b->count, c);
     else if (!take_planes(&r, w, c->planes, width, b->count))
@@ -356,6 +352,8 @@ static void put_values(const struct pithi_block *b, const struct work *w, const 
         b->kernels->update_join(&u, to, c->symbols, w->more);
     else if (c->form == PLANES)
         b->kernels->update_merge(&u, to, c->planes);
+    else if (c->form == TOPS)
+        b->kernels->top_join(&c->top, to, b->count, c->symbols, c->planes, c->bits, c->tops);
     else
         pithi_words_to(to, w->words, c->update ? b->base : NULL, b->params->dtype, b->count);
 }

@@ -27,11 +27,12 @@ static void draw_word(uint8_t *to, unsigned width) {
 static void there_and_back(unsigned width, unsigned low, size_t count) {
     const struct pithi_top top = {width, low, random_word() % 3 ? random_word() % 1000 : 0};
     uint8_t *const words = allocate(count * width), *const back = allocate(count * width),
-                   *const symbols = allocate(count), *const planes = allocate(count * 8),
-                   *const bits = allocate((count + 7) / 8 * 8),
+                   *const values = allocate(count * width), *const symbols = allocate(count),
+                   *const planes = allocate(count * 8), *const bits = allocate((count + 7) / 8 * 8),
                    *const string = allocate(pithi_top_bits_bytes(&top, count) + 7),
                    *const again = allocate((count + 7) / 8 * 8);
     uint16_t *const escapes = allocate(2 * count);
+    const uint32_t dtype = width == 2 ? PITH_BF16 : width == 4 ? PITH_F32 : PITH_F64;
     const uint8_t *plane[8];
     context("width %u, %u lower bits, base %u, %zu words", width, low, top.base, count);
     for (size_t i = 0; i < count; i++) draw_word(words + i * width, width);
@@ -45,15 +46,16 @@ static void there_and_back(unsigned width, unsigned low, size_t count) {
         CHECK(memcmp(again, bits, count) == 0);
         free(exact);
     }
-    CHECK(pithi_top_join_c(&top, back, count, symbols, plane, again, (const uint8_t *)escapes));
+    CHECK(pithi_top_fit(&top, (const uint8_t *)escapes, used));
+    pithi_top_join_c(&top, values, count, symbols, plane, string, (const uint8_t *)escapes);
+    pithi_words_from(back, values, NULL, dtype, count);
     CHECK(memcmp(back, words, count * width) == 0);
     if (used && 8 * width - low < 16) {
         escapes[random_word() % used] = (uint16_t)(1u << (8 * width - low));
-        CHECK(
-            !pithi_top_join_c(&top, back, count, symbols, plane, again, (const uint8_t *)escapes));
+        CHECK(!pithi_top_fit(&top, (const uint8_t *)escapes, used));
     }
     free(words), free(back), free(symbols), free(planes), free(bits), free(string), free(again);
-    free(escapes);
+    free(escapes), free(values);
 }
 
 static void words_come_back(void **state) {
