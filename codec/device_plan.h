@@ -66,12 +66,13 @@ struct pithi_device {
     struct pithi_requested requested;
     struct pithi_pages pages;
     struct pithi_sets sets;
-    struct pithi_trellis trellis; /* settings with codebook=trellis */
-    uint32_t row;                 /* codecs in rows: elements of a row */
-    uint32_t decay;               /* error feedback: 0 none, 1 full, 1 + thousandths */
-    bool base_hash;               /* frames carry the hash of their base */
-    bool domain;                  /* sums are formed before the rotation is undone */
-    bool coded;                   /* codes are coded codes, and blocks of variable length */
+    struct pithi_trellis trellis;             /* settings with codebook=trellis */
+    int16_t factors[PITHI_SEARCH_CANDIDATES]; /* of candidates; settings that search for scales */
+    uint32_t row;                             /* codecs in rows: elements of a row */
+    uint32_t decay;                           /* error feedback: 0 none, 1 full, 1 + thousandths */
+    bool base_hash;                           /* frames carry the hash of their base */
+    bool domain;                              /* sums are formed before the rotation is undone */
+    bool coded; /* codes are coded codes, and blocks of variable length */
     bool antithetic;
 };
 

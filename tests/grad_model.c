@@ -156,49 +156,72 @@ static float stored_scale(const struct model *m, float scale) {
     return float_of(nonfinite(u) ? (u & 0x80000000u) | largest_of(m->scale) : u);
 }
 
+/* The values of a group as integers of at most `most`. */
+struct integers {
+    int most, y[4096];
+    size_t count;
+};
+
+static void make_integers(struct integers *v, const float *x, size_t count, float r) {
+    v->count = count;
+    for (size_t i = 0; i < count; i++) v->y[i] = (int)nearbyintf(x[i] * r);
+}
+
 /* A and B of one candidate. */
-static void gain(const struct model *m, const float *v, size_t count, float c, float *a, float *b) {
-    const int most = 1 << (m->bits - 1);
-    float lane[16] = {0};
-    long squares = 0;
-    for (size_t i = 0; i < count; i++) {
-        int q = (int)nearbyintf(v[i] * c);
-        q = q < -most ? -most : q > most - 1 ? most - 1 : q;
-        const float product = v[i] * (float)q;
-        lane[i % 16] = lane[i % 16] + product;
-        squares += (long)q * q;
+static void gain(const struct model *m, const struct integers *v, int c, float *a, float *b) {
+    const int reach = 1 << (m->bits - 1), unit = 256 * (v->most + 1) / reach;
+    int products = 0, squares = 0;
+    for (size_t i = 0; i < v->count; i++) {
+        const int p = v->y[i] * c;
+        assert_int_not_equal(abs(p) % unit, unit / 2);
+        int q = (int)lround((double)p / unit);
+        q = q < -reach ? -reach : q > reach - 1 ? reach - 1 : q;
+        products += v->y[i] * q;
+        squares += q * q;
     }
-    for (int far = 8; far; far /= 2)
-        for (int j = 0; j < far; j++) lane[j] = lane[j] + lane[j + far];
-    *a = lane[0];
+    *a = (float)products;
     *b = (float)squares;
 }
 
 static float searched_power(const struct model *m, const float *x, size_t count, float u) {
-    float v[4096], a1, b1, a2, b2;
-    for (size_t i = 0; i < count; i++) v[i] = x[i] * (1.0f / u);
-    gain(m, v, count, 1, &a1, &b1);
-    gain(m, v, count, 2, &a2, &b2);
-    return a2 - b2 / 4 > 2 * a1 - b1 ? u / 2 : u;
+    struct integers v = {.most = m->bits <= 5 ? 127 : 1023};
+    const float d = (float)(v.most + 1) / (float)(1 << (m->bits - 1));
+    float a1, b1, a2, b2;
+    make_integers(&v, x, count, d / u);
+    gain(m, &v, 257, &a1, &b1);
+    gain(m, &v, 513, &a2, &b2);
+    const float whole = d * b1, half = d * b2 / 4;
+    return a2 - half > 2 * a1 - whole ? u / 2 : u;
 }
 
 static float searched_scale(const struct model *m, const float *x, size_t count, float largest) {
-    const float reach = (float)(1 << (m->bits - 1)), u = largest / reach;
-    float v[4096], best = 0, factor = 1, sign = 1;
+    static const int candidates[7][12] = {
+        {363, -395, 275, 459, -323, -475, 323, 219, 411, -267, 507, -507},
+        {323, 267, 411, -347, 219, 355, 291, 475, -299, 243, -387, 307},
+        {283, 347, 259, 307, 475, 235, 275, -315, 371, 323, 291, 417},
+        {267, 291, 259, 243, 343, 279, 311, 227, 255, 399, 271, 475},
+        {259, 249, 275, 255, 265, 241, 289, 233, 261, 269, 247, 331},
+        {257, 253, 261, 249, 245, 265, 259, 241, 255, 237, 251, 299},
+        {257, 255, 253, 251, 249, 247, 245, 259, 241, 243, 239, 275}};
+    struct integers v = {.most = m->bits <= 5 ? 127 : 1023};
+    const float least = (float)v.most / (float)(1 << m->bits);
+    float best_a = 0, best_b = 1, sign = 1;
     for (size_t i = 0; i < count; i++)
         if (x[i] == largest) sign = -1;
-    for (size_t i = 0; i < count; i++) v[i] = sign * x[i] * (1.0f / u);
-    for (int k = 0; k < 15; k++) {
-        const float c = k ? 1 + (float)(k - 1) / 16 : (reach - 1) / reach;
+    make_integers(&v, x, count, sign * ((float)v.most / largest));
+    for (int k = 0; k < 12; k++) {
         float a, b;
-        gain(m, v, count, c, &a, &b);
-        const float square = a * a;
-        if (!(square / b > best)) continue;
-        best = square / b;
-        factor = a / b < 0.5f ? 1 / c : a / b;
+        gain(m, &v, candidates[m->bits - 2][k], &a, &b);
+        const float square = a * a, best = best_a * best_a;
+        const float explained = square * best_b, before = best * b;
+        if (k && !(explained > before)) continue;
+        best_a = a;
+        best_b = b;
     }
-    const float s = u * factor;
-    return stored_scale(m, sign * (isinf(s) ? float_of(0x7F7FFFFFu) : s));
+    float a = best_a / best_b;
+    if (fabsf(a) < least) a = copysignf(least, a);
+    const float unit = largest / (float)v.most, s = sign * (a * unit);
+    return stored_scale(m, isinf(s) ? copysignf(float_of(0x7F7FFFFFu), s) : s);
 }
 
 static float group_scale(const struct model *m, const float *x, size_t count) {

@@ -338,6 +338,7 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     d->rotation = rotation(p);
     d->antithetic = p->value[ROUND] == ANTITHETIC;
     if (d->set.codebook) pithi_trellis_init(&d->trellis, d->set.bits);
+    if (d->set.search) memcpy(d->factors, pithi_search_factors(&d->set), sizeof d->factors);
     return true;
 }
 

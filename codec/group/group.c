@@ -63,45 +63,97 @@ static void find_scale(const struct pithi_group_job *job, struct group *g) {
 
 /* ---- Search for a scale ----------------------------------------------------------------------*/
 
-enum { LANES = 16 };
+/* Factors in 256ths of what takes integers to codes; a shift makes them PITHI_SEARCH_SHIFT bits.
+ * They were chosen one by one, each as what lowers the error most of normal values, of Student's t
+ * with 3 degrees of freedom and of rotated gradients, in groups of 32 to 2048; the last ones of 4
+ * bits and more are for values far from the others in large groups. All are odd, see
+ * pithi_search_code. */
+#define W2(x) ((x)*2)
+#define W3(x) ((x)*4)
+#define W4(x) ((x)*8)
+#define W5(x) ((x)*16)
+#define W6(x) ((x)*4)
+#define W7(x) ((x)*8)
+#define W8(x) ((x)*16)
+#define FACTORS(w, a, b, c, d, e, f, g, h, i, j, k, l) \
+    { w(a), w(b), w(c), w(d), w(e), w(f), w(g), w(h), w(i), w(j), w(k), w(l) }
+#define POWERS(w) \
+    { w(257), w(513) }
 
-/* Sums v q and q q of a candidate. Sums run over 16 lanes (element i in lane i % 16, in order),
- * then over halves of the lanes, so that vectors can form them. */
-static void correlate(const struct pithi_group_job *job, const struct group *g,
-                      struct pithi_search *s, int k) {
-    float lane[LANES] = {0};
-    int32_t squares = 0;
-    for (size_t i = 0; i < g->count; i++) {
-        const float d = difference(job, g->first + i);
-        const float v = pithi_float(pithi_bits(d) ^ s->sign) * s->reciprocal;
-        const int q = pithi_clamp(pithi_round_even(v * s->factor[k]), s->least, s->most);
-        lane[i % LANES] += v * (float)q;
-        squares += q * q;
-    }
-    for (size_t half = LANES / 2; half; half /= 2)
-        for (size_t i = 0; i < half; i++) lane[i] += lane[i + half];
-    s->vq[k] = lane[0];
-    s->qq[k] = (float)squares;
+const int16_t *pithi_search_factors(const struct pithi_group_setting *s) {
+    static const int16_t factors[][PITHI_SEARCH_CANDIDATES] = {
+        FACTORS(W2, 363, -395, 275, 459, -323, -475, 323, 219, 411, -267, 507, -507),
+        FACTORS(W3, 323, 267, 411, -347, 219, 355, 291, 475, -299, 243, -387, 307),
+        FACTORS(W4, 283, 347, 259, 307, 475, 235, 275, -315, 371, 323, 291, 417),
+        FACTORS(W5, 267, 291, 259, 243, 343, 279, 311, 227, 255, 399, 271, 475),
+        FACTORS(W6, 259, 249, 275, 255, 265, 241, 289, 233, 261, 269, 247, 331),
+        FACTORS(W7, 257, 253, 261, 249, 245, 265, 259, 241, 255, 237, 251, 299),
+        FACTORS(W8, 257, 255, 253, 251, 249, 247, 245, 259, 241, 243, 239, 275)};
+    static const int16_t powers[][PITHI_SEARCH_CANDIDATES] = {
+        POWERS(W2), POWERS(W3), POWERS(W4), POWERS(W5), POWERS(W6), POWERS(W7), POWERS(W8)};
+    return pithi_search_is_power(s) ? powers[s->bits - 2] : factors[s->bits - 2];
 }
 
-static void search_scale(const struct pithi_group_job *job, struct group *g) {
-    struct pithi_search s = {.set = &job->set, .scale = g->grid.scale};
+struct search {
+    uint32_t largest;
+    bool above; /* the largest magnitude is also that of a positive value */
+    int32_t yq[PITHI_SEARCH_CANDIDATES], qq[PITHI_SEARCH_CANDIDATES];
+};
+
+static void find_largest(const struct pithi_group_job *job, const struct group *g,
+                         struct search *s) {
     uint32_t positive = 0;
     for (size_t i = 0; i < g->count; i++) {
         const uint32_t u = pithi_bits(difference(job, g->first + i));
-        if (pithi_magnitude(u) > s.largest) s.largest = pithi_magnitude(u);
+        if (pithi_magnitude(u) > s->largest) s->largest = pithi_magnitude(u);
         if (u < 0x80000000u && u > positive) positive = u;
     }
-    s.above = positive == s.largest;
-    pithi_search_begin(&s);
-    for (int k = 0; k < s.candidates; k++) correlate(job, g, &s, k);
-    g->grid.scale = pithi_search_end(&s);
+    s->above = positive == s->largest;
+}
+
+/* Adds n values, as integers, to the sums of all candidates. */
+static void add_sums(const struct pithi_group_setting *set, const int *y, size_t n,
+                     struct search *s) {
+    const int16_t *const factor = pithi_search_factors(set);
+    for (int k = 0; k < PITHI_SEARCH_CANDIDATES && factor[k]; k++)
+        for (size_t i = 0; i < n; i++) {
+            const int q = pithi_search_code(set, y[i], factor[k]);
+            s->yq[k] += y[i] * q;
+            s->qq[k] += q * q;
+        }
+}
+
+static struct pithi_search_sums sums_of(const struct search *s, int k) {
+    return (struct pithi_search_sums){(float)s->yq[k], (float)s->qq[k]};
+}
+
+static void search_scale(const struct pithi_group_job *job, struct group *g) {
+    const struct pithi_group_setting *const set = &job->set;
+    struct search s = {0};
+    int y[256];
+    find_largest(job, g, &s);
+    const float r = pithi_search_reciprocal(set, g->grid.scale, s.largest, s.above);
+    for (size_t i = 0, n; i < g->count; i += n) {
+        n = g->count - i < 256 ? g->count - i : 256;
+        for (size_t j = 0; j < n; j++)
+            y[j] = pithi_round_even(difference(job, g->first + i + j) * r);
+        add_sums(set, y, n, &s);
+    }
+    struct pithi_search_sums best = sums_of(&s, 0);
+    for (int k = 1; k < PITHI_SEARCH_CANDIDATES; k++)
+        if (pithi_search_better(best, sums_of(&s, k))) best = sums_of(&s, k);
+    g->grid.scale = pithi_search_is_power(set)
+                        ? pithi_search_power(set, g->grid.scale, sums_of(&s, 0), sums_of(&s, 1))
+                        : pithi_search_scale(set, s.largest, s.above, best);
     g->grid.reciprocal = 1.0f / g->grid.scale;
 }
 
 /* ---- Idempotent groups -----------------------------------------------------------------------*/
 
-/* Sums over 16 lanes, and then over halves of the lanes, as correlate() does. */
+enum { LANES = 16 };
+
+/* Sums run over 16 lanes (element i in lane i % 16, in order), then over halves of the lanes, so
+ * that vectors can form them. */
 static float squared_error(const struct pithi_group_job *job, const struct group *g, uint32_t dtype,
                            const struct pithi_grid *r) {
     float lane[LANES] = {0};

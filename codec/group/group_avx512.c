@@ -116,8 +116,8 @@ static inline v16 f_narrow_two(uint32_t dtype, v16 a, v16 b) {
 #include "group/hadamard_tmpl.h"
 
 #include "group/packing_avx512.h"
+#include "group/search_avx512.h"
 
-#define OWN_SEARCH_SUMS
 #include "group/group_encode_tmpl.h"
 
 #include "group/group_decode_tmpl.h"

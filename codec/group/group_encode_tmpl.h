@@ -7,13 +7,13 @@
  *   pack64(...)            64 codes in four vectors to 8 * bits bytes
  *   unpack64(...)          and back
  *   v_streams_codes(bits)  whether pack64 can write codes of so many bits by non-temporal stores
- *   OWN_SEARCH_SUMS        a macro, where 16 vectors are summed together (f_sums, v_sums),
- *                          registers have room for the sums of five candidates of a search, and
- *                          f_round is one instruction
  *   v_stream16(to, from)   16 bytes by non-temporal stores; v_stream16_fits(p): whether p allows it
  *   OWN_PACKING            a macro, where packing from other forms has an instruction of its own;
  *                          then also pack64_high, pack64_whole, rotate_runs, has_transposed and
  *                          pack_rotated, which are otherwise made of pack64 below
+ * It has also included search_<isa>.h, what the search for scales needs: SEARCHED, how many
+ * candidates have their sums in registers together, which is even and divides their number, and
+ * operations of 16-bit lanes.
  * group_decode_tmpl.h and group_channel_tmpl.h go on where this file ends. group/group.c says what
  * must come out; every float operation here is one of its operations, in its order.
  *
@@ -402,187 +402,190 @@ static void put_scales(const struct pithi_group_setting *s, const struct batch *
 }
 
 /* ---- The search for the scale of least error --------------------------------------------------*/
-/* Candidates share passes over the group, as many as have their sums in registers. The scalar
- * reference sums over 16 lanes, so that a vector's lanes are the reference's. */
-#ifdef OWN_SEARCH_SUMS
-enum { TOGETHER = 5 };
-#else
-enum { TOGETHER = 3 };
-#endif
+/* A lane has up to 128 values of one group, as integers of 16 bits in pairs: 16 lanes are summed at
+ * a time, each in itself, then the lanes of a group. */
+enum { LANE_VALUES = 128, LANE_ROWS = LANE_VALUES / 32, LEAST_SEARCHED = 32 };
+enum { SEARCH_GROUPS = DECODED / LEAST_SEARCHED };
 
-/* One group, which is whole vectors. */
 struct search {
-    const struct batch *batch;
-    uint32_t dtype;
-    size_t first, end;
-    v16 sign, reciprocal, least, most;
+    const struct pithi_group_setting *set;
+    const int16_t *factor;
+    size_t rows;                /* of 32 values, in a lane */
+    v16 values[16 * LANE_ROWS]; /* 16 lanes a row; then pairs of values across lanes */
+    _Alignas(64) int32_t yq[PITHI_SEARCH_CANDIDATES][SEARCH_GROUPS];
+    _Alignas(64) int32_t qq[PITHI_SEARCH_CANDIDATES][SEARCH_GROUPS];
+    _Alignas(64) uint32_t above[SEARCH_GROUPS]; /* the sign bit where values are turned */
 };
 
-/* Sums of one candidate. */
-struct correlation {
-    v16 vq, qq;
-};
-
-#ifdef OWN_SEARCH_SUMS
-ALWAYS void correlate_16(const struct search *s, v16 v, v16 factor, struct correlation *c) {
-    const v16 q = f_max(f_min(f_round(f_mul(v, factor)), s->most), s->least);
-    c->vq = f_add(c->vq, f_mul(v, q));
-    c->qq = f_add(c->qq, f_mul(q, q));
+/* Returns 32 values as integers, in some order. */
+ALWAYS v16 integers_32(uint32_t dtype, const uint8_t *value, size_t i, v16 reciprocal) {
+    return v_pack16(f_round_to_i(f_mul(load(dtype, value, i), reciprocal)),
+                    f_round_to_i(f_mul(load(dtype, value, i + 16), reciprocal)));
+}
+/* Does so for the last n, and zeros. */
+static __attribute__((noinline)) v16 integers_end(uint32_t dtype, const uint8_t *value, size_t i,
+                                                  size_t n, v16 reciprocal) {
+    uint8_t padded[32 * 4] = {0};
+    memcpy(padded, value + i * width(dtype), n * width(dtype));
+    return integers_32(dtype, padded, 0, reciprocal);
 }
 
-/* Groups whose sums are formed before their scales are: where one's scale waits for its quotients
- * the next goes on. */
-enum { SOME_GROUPS = 8 };
-/* Lanes of sums, by candidate. */
-struct correlations {
-    struct pithi_search *search;
-    _Alignas(64) float vq[PITHI_SEARCH_CAPACITY][16], qq[PITHI_SEARCH_CAPACITY][16];
-};
-ALWAYS void put_sums(struct correlations *to, int k, const struct correlation *c) {
-    v_store((uint8_t *)to->vq[k], c->vq);
-    v_store((uint8_t *)to->qq[k], c->qq);
-}
-/* Sums the lanes of all candidates. */
-static void sum_candidates(struct correlations *c) {
-    struct pithi_search *const s = c->search;
-    v16 vq[PITHI_SEARCH_CAPACITY], qq[PITHI_SEARCH_CAPACITY];
-    for (int k = s->candidates; k < PITHI_SEARCH_CAPACITY; k++) {
-        v_store((uint8_t *)c->vq[k], v_set(0));
-        v_store((uint8_t *)c->qq[k], v_set(0));
-    }
-    PITHI_UNROLL for (int k = 0; k < PITHI_SEARCH_CAPACITY; k++) {
-        vq[k] = v_load((const uint8_t *)c->vq[k]);
-        qq[k] = f_floor_to_i(v_load((const uint8_t *)c->qq[k]));
-    }
-    v_store((uint8_t *)s->vq, f_sums(vq));
-    v_store((uint8_t *)s->qq, f_from_i(v_sums(qq)));
-}
-/* Chooses a scale as pithi_search_free does, all candidates at once. What a candidate explains is
- * not negative, or no number, so that its bits compare alike. */
-static float search_free(const struct pithi_search *s) {
-    static const uint32_t lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    const v16 vq = v_load((const uint8_t *)s->vq), qq = v_load((const uint8_t *)s->qq);
-    const v16 quotient = f_div(f_mul(vq, vq), qq);
-    const v16 number = v_greater(v_set(0x7F800001u), quotient);
-    const v16 explained = v_maxi(v_and(quotient, number), v_set(0));
-    const int32_t best = v_reduce_maxi(explained);
-    if (!best) return s->unit;
-    const v16 less = v_greater(v_set((uint32_t)best), explained);
-    const int k = v_reduce_mini(v_maxi(v_load((const uint8_t *)lanes), v_and(less, v_set(16))));
-    const float t = s->vq[k] / s->qq[k];
-    return s->unit * (t < 0.5f ? 1.0f / s->factor[k] : t);
-}
-static float search_end(const struct pithi_search *s) {
-    const uint32_t dtype = s->set->scale_dtype;
-    if (dtype == PITHI_E8M0) return pithi_search_end(s);
-    const uint32_t u = pithi_bits(search_free(s));
-    return pithi_round_scale(dtype, pithi_float((u < PITHI_F32_INF ? u : PITHI_F32_MAX) ^ s->sign));
-}
-#else
-ALWAYS void correlate_16(const struct search *s, v16 v, v16 factor, struct correlation *c) {
-    const v16 magic = v_set(0x4B400000u); /* 1.5 * 2^23 */
-    v16 q = f_sub(f_add(f_mul(v, factor), magic), magic);
-    q = f_max(f_min(q, s->most), s->least);
-    c->vq = f_add(c->vq, f_mul(v, q));
-    c->qq = f_add(c->qq, f_mul(q, q)); /* exact: at most 2^24 a lane */
-}
-
-static float sum_integers(v16 x) {
-    int32_t lane[16], sum = 0;
-    v_store((uint8_t *)lane, f_floor_to_i(x));
-    for (size_t i = 0; i < 16; i++) sum += lane[i];
-    return (float)sum;
-}
-
-enum { SOME_GROUPS = 1 };
-struct correlations {
-    struct pithi_search *search;
-};
-ALWAYS void put_sums(struct correlations *to, int k, const struct correlation *c) {
-    to->search->vq[k] = f_sum(c->vq);
-    to->search->qq[k] = sum_integers(c->qq);
-}
-static void sum_candidates(struct correlations *c) { (void)c; }
-static float search_end(const struct pithi_search *s) { return pithi_search_end(s); }
-#endif
-
-/* Sums candidates from the one on that these factors begin with. */
-ALWAYS void correlate_as(uint32_t dtype, const struct search *s, const float *factor, int first,
-                         struct correlations *to) {
-    const v16 zero = v_set(0), f0 = v_spread(factor), f1 = v_spread(factor + 1),
-              f2 = v_spread(factor + 2), f3 = TOGETHER > 3 ? v_spread(factor + 3) : zero,
-              f4 = TOGETHER > 3 ? v_spread(factor + 4) : zero;
-    struct correlation c0 = {zero, zero}, c1 = c0, c2 = c0, c3 = c0, c4 = c0;
-    for (size_t i = s->first; i < s->end; i += 16) {
-        const v16 v = f_mul(v_xor(load(dtype, s->batch->value, i), s->sign), s->reciprocal);
-        correlate_16(s, v, f0, &c0);
-        correlate_16(s, v, f1, &c1);
-        correlate_16(s, v, f2, &c2);
-        if (TOGETHER > 3) correlate_16(s, v, f3, &c3);
-        if (TOGETHER > 3) correlate_16(s, v, f4, &c4);
-    }
-    put_sums(to, first, &c0);
-    put_sums(to, first + 1, &c1);
-    put_sums(to, first + 2, &c2);
-    if (TOGETHER > 3) put_sums(to, first + 3, &c3);
-    if (TOGETHER > 3) put_sums(to, first + 4, &c4);
-}
-static __attribute__((noinline)) void correlate(const struct search *s, const float *factor,
-                                                int first, struct correlations *to) {
-    const struct search copy = *s; /* a copy that no store can alias */
-    if (s->dtype == PITH_F32)
-        correlate_as(PITH_F32, &copy, factor, first, to);
-    else if (s->dtype == PITH_BF16)
-        correlate_as(PITH_BF16, &copy, factor, first, to);
-    else
-        correlate_as(PITH_F16, &copy, factor, first, to);
-}
-
-/* Whether the largest value that is not negative has the bits m. */
-static bool reached_above(const struct batch *b, uint32_t dtype, size_t i, size_t end, uint32_t m) {
-    v16 most = v_set(0);
-    for (; i < end; i += 16) most = v_maxi(most, load(dtype, b->value, i));
-    return (uint32_t)v_reduce_maxi(most) == m;
-}
-
-/* Sums what the search of a group's scale follows from. b->scale[g] holds that of the largest
- * value; groups are whole vectors. */
-static void search_group(const struct pithi_group_setting *set, const struct batch *b,
-                         uint32_t dtype, size_t g, struct pithi_search *search) {
-    const size_t first = g << b->shift, group = (size_t)1 << b->shift;
-    const size_t end = first + group < b->count ? first + group : b->count;
-    search->set = set;
-    search->scale = b->scale[g];
-    search->largest = b->largest[g];
-    search->above = reached_above(b, dtype, first, end, search->largest);
-    pithi_search_begin(search);
-    const struct search s = {.batch = b,
-                             .dtype = dtype,
-                             .first = first,
-                             .end = end,
-                             .sign = v_set(search->sign),
-                             .reciprocal = v_set(pithi_bits(search->reciprocal)),
-                             .least = v_set(pithi_bits((float)search->least)),
-                             .most = v_set(pithi_bits((float)search->most))};
-    struct correlations c;
-    c.search = search;
-    for (int k = 0; k < search->candidates; k += TOGETHER) correlate(&s, search->factor + k, k, &c);
-    sum_candidates(&c);
-}
-
-static void search_scales(const struct pithi_group_setting *s, struct batch *b, uint32_t dtype) {
-    struct pithi_search search[SOME_GROUPS];
-    const size_t groups = (b->count + s->group - 1) >> b->shift;
-    for (size_t first = 0; first < groups; first += SOME_GROUPS) {
-        const size_t end = groups - first < SOME_GROUPS ? groups : first + SOME_GROUPS;
-        for (size_t g = first; g < end; g++)
-            if (b->largest[g] >= TINY) search_group(s, b, dtype, g, &search[g - first]);
-        for (size_t g = first; g < end; g++) {
-            if (b->largest[g] < TINY) continue;
-            b->scale[g] = search_end(&search[g - first]);
-            b->reciprocal[g] = 1.0f / b->scale[g];
+ALWAYS void make_integers(uint32_t dtype, struct search *s, const struct batch *b, size_t first) {
+    size_t i = first;
+    for (size_t lane = 0; lane < 16; lane++)
+        for (size_t r = 0; r < s->rows; r++, i += 32) {
+            v16 *const to = &s->values[16 * r + lane];
+            if (i + 32 <= b->count)
+                *to = integers_32(dtype, b->value, i, v_spread(&b->reciprocal[i >> b->shift]));
+            else if (i < b->count)
+                *to = integers_end(dtype, b->value, i, b->count - i,
+                                   v_spread(&b->reciprocal[i >> b->shift]));
+            else
+                *to = v_set(0);
         }
+    for (size_t r = 0; r < s->rows; r++) v_transpose(s->values + 16 * r);
+}
+
+/* Sums of a candidate. */
+struct correlation {
+    v16 yq, qq;
+};
+ALWAYS void correlate_32(v16 y, v16 factor, v16 least, v16 most, struct correlation *c) {
+    const v16 q = v_maxi16(v_mini16(v_scale16(y, factor), most), least);
+    c->yq = v_add(c->yq, v_dot16(y, q));
+    c->qq = v_add(c->qq, v_dot16(q, q));
+}
+ALWAYS v16 set_twice(int x) { return v_set((uint32_t)(x & 0xFFFF) * 0x10001u); }
+
+/* Adds the sums of lanes to those of their groups; the lanes begin at element `first`. */
+ALWAYS void add_lanes(int32_t *sums, v16 lanes, size_t first, uint32_t shift) {
+    const size_t g = first >> shift;
+    if (shift <= 7) {
+        v_store((uint8_t *)(sums + g), lanes);
+        return;
     }
+    _Alignas(64) int32_t lane[16];
+    v_store((uint8_t *)lane, lanes);
+    const size_t each = shift < 11 ? (size_t)1 << (shift - 7) : 16;
+    for (size_t i = 0; i < 16; i++) sums[g + i / each] += lane[i];
+}
+
+/* Sums candidates from k on, SEARCHED of them. */
+ALWAYS void correlate(struct search *s, int k, size_t first, uint32_t shift) {
+    const int reach = 1 << (s->set->bits - 1);
+    const v16 least = set_twice(-reach), most = set_twice(reach - 1), zero = v_set(0);
+    v16 factor[SEARCHED];
+    struct correlation c[SEARCHED];
+    PITHI_UNROLL for (int n = 0; n < SEARCHED; n++) {
+        factor[n] = set_twice(s->factor[k + n]);
+        c[n] = (struct correlation){zero, zero};
+    }
+    for (size_t i = 0; i < 16 * s->rows; i++) {
+        const v16 y = s->values[i];
+        PITHI_UNROLL for (int n = 0; n < SEARCHED; n++)
+            correlate_32(y, factor[n], least, most, &c[n]);
+    }
+    PITHI_UNROLL for (int n = 0; n < SEARCHED; n++) {
+        add_lanes(s->yq[k + n], c[n].yq, first, shift);
+        add_lanes(s->qq[k + n], c[n].qq, first, shift);
+    }
+}
+static __attribute__((noinline)) void correlate_all(struct search *s, size_t first,
+                                                    uint32_t shift) {
+    for (int k = 0; k < PITHI_SEARCH_CANDIDATES && s->factor[k]; k += SEARCHED)
+        correlate(s, k, first, shift);
+}
+
+/* Returns the largest value that is not negative. */
+ALWAYS uint32_t largest_above(uint32_t dtype, const struct batch *b, size_t i, size_t end) {
+    v16 m = v_set(0);
+    for (; i + 16 <= end; i += 16) m = v_maxi(m, load(dtype, b->value, i));
+    if (i < end) m = v_maxi(m, short_difference(dtype, PITH_NONE, b->value, NULL, i, end - i));
+    return (uint32_t)v_reduce_maxi(m);
+}
+
+/* Makes b->reciprocal what values become integers with, 0 in groups without codes. */
+ALWAYS void open_search(uint32_t dtype, struct search *s, struct batch *b, size_t groups) {
+    const size_t group = (size_t)1 << b->shift;
+    const bool power = pithi_search_is_power(s->set);
+    const v16 most =
+        v_set(pithi_bits(power ? pithi_search_step(s->set) : (float)pithi_search_most(s->set)));
+    memset(s->above, 0, sizeof s->above);
+    for (size_t g = 0; g < groups && !power; g++) {
+        const size_t i = g << b->shift, end = i + group < b->count ? i + group : b->count;
+        if (largest_above(dtype, b, i, end) == b->largest[g]) s->above[g] = 0x80000000u;
+    }
+    for (size_t g = 0; g < groups; g += 16) {
+        const v16 m = v_load((const uint8_t *)(b->largest + g));
+        const v16 by = power ? v_load((const uint8_t *)(b->scale + g)) : m;
+        const v16 r = v_xor(f_div(most, by), v_load((const uint8_t *)(s->above + g)));
+        v_store((uint8_t *)(b->reciprocal + g), v_and(r, v_greater(m, v_set(TINY - 1))));
+    }
+}
+
+ALWAYS v16 choose_of(v16 mask, v16 a, v16 b) { return v_xor(a, v_and(mask, v_xor(a, b))); }
+ALWAYS v16 float_sums(const int32_t *sums) { return f_from_i(v_load((const uint8_t *)sums)); }
+
+/* Does pithi_search_scale for 16 groups. Nothing overflows, since values are below 2^119. */
+ALWAYS v16 chosen_scales(const struct search *s, const struct batch *b, size_t g) {
+    const v16 sign = v_set(0x80000000u), most = v_set(pithi_bits((float)pithi_search_most(s->set)));
+    const v16 least = v_set(pithi_bits(0.5f * pithi_search_step(s->set)));
+    v16 yq = float_sums(s->yq[0] + g), qq = float_sums(s->qq[0] + g);
+    for (int k = 1; k < PITHI_SEARCH_CANDIDATES; k++) {
+        const v16 y = float_sums(s->yq[k] + g), q = float_sums(s->qq[k] + g);
+        const v16 better = v_greater(f_mul(f_mul(y, y), qq), f_mul(f_mul(yq, yq), q));
+        yq = choose_of(better, yq, y);
+        qq = choose_of(better, qq, q);
+    }
+    const v16 a = f_div(yq, qq), m = v_load((const uint8_t *)(b->largest + g));
+    const v16 kept = v_xor(v_maxu(magnitude16(a), least), v_and(a, sign));
+    const v16 scale = f_mul(kept, f_div(m, most));
+    return round_to(s->set->scale_dtype, v_xor(scale, v_load((const uint8_t *)(s->above + g))));
+}
+/* Does pithi_search_power for 16 groups. */
+ALWAYS v16 chosen_powers(const struct search *s, const struct batch *b, size_t g) {
+    const float step = pithi_search_step(s->set);
+    const v16 scale = v_load((const uint8_t *)(b->scale + g)), yq = float_sums(s->yq[0] + g);
+    const v16 whole =
+        f_sub(f_add(yq, yq), f_mul(v_set(pithi_bits(step)), float_sums(s->qq[0] + g)));
+    const v16 half = f_sub(float_sums(s->yq[1] + g),
+                           f_mul(v_set(pithi_bits(step * 0.25f)), float_sums(s->qq[1] + g)));
+    const v16 better = v_greater(v_ordered(half), v_ordered(whole));
+    return choose_of(better, scale, f_mul(scale, v_set(0x3F000000u)));
+}
+
+ALWAYS void search_as(uint32_t dtype, const struct pithi_group_setting *set, struct batch *b) {
+    const size_t groups = (b->count + set->group - 1) >> b->shift;
+    struct search s;
+    s.set = set;
+    s.factor = pithi_search_factors(set);
+    s.rows = (set->group < LANE_VALUES ? set->group : LANE_VALUES) / 32;
+    if (b->shift > 7) {
+        memset(s.yq, 0, sizeof s.yq);
+        memset(s.qq, 0, sizeof s.qq);
+    }
+    open_search(dtype, &s, b, groups);
+    for (size_t i = 0; i < b->count; i += 16 * 32 * s.rows) {
+        make_integers(dtype, &s, b, i);
+        correlate_all(&s, i, b->shift);
+    }
+    for (size_t g = 0; g < groups; g += 16) {
+        const v16 coded = v_greater(v_load((const uint8_t *)(b->largest + g)), v_set(TINY - 1));
+        const v16 found =
+            pithi_search_is_power(set) ? chosen_powers(&s, b, g) : chosen_scales(&s, b, g);
+        const v16 scale = choose_of(coded, v_load((const uint8_t *)(b->scale + g)), found);
+        v_store((uint8_t *)(b->scale + g), scale);
+        v_store((uint8_t *)(b->reciprocal + g), v_and(f_div(v_set(0x3F800000u), scale), coded));
+    }
+}
+static __attribute__((noinline)) void search_scales(const struct pithi_group_setting *s,
+                                                    struct batch *b, uint32_t dtype) {
+    if (dtype == PITH_F32)
+        search_as(PITH_F32, s, b);
+    else if (dtype == PITH_BF16)
+        search_as(PITH_BF16, s, b);
+    else
+        search_as(PITH_F16, s, b);
 }
 
 /* ---- The search for the part of a range of least error ----------------------------------------*/
@@ -903,6 +906,10 @@ ALWAYS bool encode_common(struct encoder *e, struct batch *b, uint32_t vt, uint3
 }
 
 static bool encode_any(struct encoder *e, struct batch *b, struct variant r) {
+    const struct variant f32 = {.vt = PITH_F32, .search = true, .nontemporal = r.nontemporal};
+    const struct variant bf16 = {.vt = PITH_BF16, .search = true, .nontemporal = r.nontemporal};
+    if (r.search && r.vt == PITH_F32) return encode_batch(e, b, f32);
+    if (r.search && r.vt == PITH_BF16) return encode_batch(e, b, bf16);
     if (!r.idempotent && !r.search && r.write == (r.bt != PITH_NONE)) {
         if (r.vt == PITH_F32 && r.bt == PITH_NONE && r.nontemporal)
             return encode_common(e, b, PITH_F32, PITH_NONE, r.stochastic, true);
@@ -935,10 +942,10 @@ static bool random_fits(const struct pithi_group_job *job) {
     return job->first % 8 == 0 && first >> 32 == last >> 32;
 }
 
-/* Whether a search has whole vectors for groups, and nothing else to do. */
+/* Whether a search has whole rows for groups, and nothing else to do. */
 static bool search_fits(const struct pithi_group_job *job) {
-    return job->count % 16 == 0 && job->base_dtype == PITH_NONE && !job->set.asymmetric &&
-           !job->set.stochastic;
+    return job->set.group >= LEAST_SEARCHED && job->base_dtype == PITH_NONE &&
+           !job->set.asymmetric && !job->set.stochastic;
 }
 
 /* ---- Encode group by group --------------------------------------------------------------------*/

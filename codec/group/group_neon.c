@@ -53,6 +53,7 @@ static inline v16 f_narrow_two(uint32_t dtype, v16 a, v16 b) {
 #include "group/hadamard_tmpl.h"
 
 #include "group/packing_neon.h"
+#include "group/search_neon.h"
 
 #include "group/group_encode_tmpl.h"
 

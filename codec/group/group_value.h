@@ -312,70 +312,77 @@ PITHI_INLINE void pithi_shrink_judge(struct pithi_shrink *s, float error) {
 
 /* ---- Search for a scale ----------------------------------------------------------------------*/
 
-/* The search for a scale. The caller sets the setting, the scale of the largest value, that value's
- * magnitude bits and whether one is positive. _begin sets the other parts: values v are d *
- * reciprocal (negated, when sign is the sign bit); a candidate's codes q are v * factor rounded to
- * nearest and clamped to [least, most]; vq and qq are to become the sums of v q and q q. _end
- * chooses. The arrays have a capacity for steps of 3 and of 4. */
-enum { PITHI_SEARCH_MOST = 15, PITHI_SEARCH_CAPACITY = 16 };
-struct pithi_search {
-    const struct pithi_group_setting *set;
-    float scale;
-    uint32_t largest;
-    bool above;
-    uint32_t sign;
-    float unit, reciprocal;
-    int least, most, candidates;
-    float factor[PITHI_SEARCH_CAPACITY], vq[PITHI_SEARCH_CAPACITY], qq[PITHI_SEARCH_CAPACITY];
-};
-/* Sets candidates and codes, which are the same for all groups of a setting. */
-PITHI_INLINE void pithi_search_steps(struct pithi_search *s) {
-    const int reach = 1 << (s->set->bits - 1);
-    const bool power = s->set->scale_dtype == PITHI_E8M0;
-    s->least = -reach;
-    s->most = reach - 1;
-    s->candidates = power ? 2 : PITHI_SEARCH_MOST;
-    PITHI_UNROLL for (int k = 0; k < PITHI_SEARCH_CAPACITY; k++) s->factor[k] =
-        power ? (float)(k + 1) : 1.0f + (float)(k - 1) * 0.0625f;
-    if (!power) s->factor[0] = ((float)reach - 1) / (float)reach;
+/* A search takes the values of a group as integers of at most `most`, so that sums of any order are
+ * the same, and turned so that the largest is negative, where codes reach one further. A candidate
+ * is a factor on these; a negative one turns them back. Powers of two have candidates of their own,
+ * which reach the largest value, and half of it. */
+enum { PITHI_SEARCH_CANDIDATES = 12, PITHI_SEARCH_POWERS = 2, PITHI_SEARCH_SHIFT = 15 };
+
+/* Returns the factors of candidates, in 2^-PITHI_SEARCH_SHIFT; there are PITHI_SEARCH_CANDIDATES
+ * (powers of two: PITHI_SEARCH_POWERS, and zeros). */
+const int16_t *pithi_search_factors(const struct pithi_group_setting *s);
+
+PITHI_INLINE bool pithi_search_is_power(const struct pithi_group_setting *s) {
+    return s->scale_dtype == PITHI_E8M0;
 }
-/* Begins a search. The group is taken in units of `unit` and turned so that its largest value is
- * negative, where codes reach one further; candidates are factors on it. The first reaches the
- * largest value with the codes of the short side, the others with those of the long one, or fall
- * short of it by up to 13/16. */
-PITHI_INLINE void pithi_search_begin(struct pithi_search *s) {
-    const bool power = s->set->scale_dtype == PITHI_E8M0;
-    s->unit = power ? s->scale : pithi_float(s->largest) / (float)(1 << (s->set->bits - 1));
-    s->reciprocal = 1.0f / s->unit;
-    s->sign = !power && s->above ? 0x80000000u : 0;
-    pithi_search_steps(s);
+/* Codes of up to 5 bits need no finer integers; half as many bits again keep the others from being
+ * seen coarser than they are coded. The sums of 16384 products fit 31 bits. */
+PITHI_INLINE int pithi_search_most(const struct pithi_group_setting *s) {
+    return s->bits <= 5 ? 127 : 1023;
+}
+/* How many of the integers are a unit of the scale that reaches the largest value with the code
+ * -2^(bits-1). */
+PITHI_INLINE float pithi_search_step(const struct pithi_group_setting *s) {
+    const int units = pithi_search_most(s) + pithi_search_is_power(s);
+    return (float)units / (float)(1 << (s->bits - 1));
+}
+/* Returns what values are multiplied by to become integers: of a group whose largest magnitude has
+ * the bits `largest` and, where `above`, is that of a positive value; `scale` is that of case 3. */
+PITHI_INLINE float pithi_search_reciprocal(const struct pithi_group_setting *s, float scale,
+                                           uint32_t largest, bool above) {
+    if (pithi_search_is_power(s)) return pithi_search_step(s) / scale;
+    const float r = (float)pithi_search_most(s) / pithi_float(largest);
+    return above ? -r : r;
 }
 
-/* Chooses among candidates whose scales are those of least squares for their codes: the best
- * explains most. */
-PITHI_INLINE float pithi_search_free(const struct pithi_search *s) {
-    float best = 0, scale = s->unit;
-    PITHI_UNROLL for (int k = 0; k < PITHI_SEARCH_MOST; k++) {
-        const float explained = s->vq[k] * s->vq[k] / s->qq[k];
-        if (!(explained > best)) continue; /* also when all codes are 0 */
-        best = explained;
-        const float t = s->vq[k] / s->qq[k];
-        scale = s->unit * (t < 0.5f ? 1.0f / s->factor[k] : t);
-    }
-    const uint32_t u = pithi_bits(scale);
-    return pithi_float((u < PITHI_F32_INF ? u : PITHI_F32_MAX) ^ s->sign);
+/* Returns the code of an integer: the nearest to the product. No product lies between two codes:
+ * factors have fewer factors of two than that would take. */
+PITHI_INLINE int pithi_search_code(const struct pithi_group_setting *s, int y, int factor) {
+    const int half = 1 << (PITHI_SEARCH_SHIFT - 1), positive = 1 << (PITHI_SEARCH_SHIFT + 9);
+    const int q = ((y * factor + half + positive) >> PITHI_SEARCH_SHIFT) - (1 << 9);
+    const int reach = 1 << (s->bits - 1);
+    return pithi_clamp(q, -reach, reach - 1);
+}
+
+/* Sums over a group, for a candidate: of integers times codes, and of codes squared. */
+struct pithi_search_sums {
+    float yq, qq;
+};
+/* Whether b explains more than a when scales are those of least squares. */
+PITHI_INLINE bool pithi_search_better(struct pithi_search_sums a, struct pithi_search_sums b) {
+    return b.yq * b.yq * a.qq > a.yq * a.yq * b.qq;
+}
+
+/* Returns the scale of the best candidate's sums. It is at least half of the scale that would reach
+ * the largest value. */
+PITHI_INLINE float pithi_search_scale(const struct pithi_group_setting *s, uint32_t largest,
+                                      bool above, struct pithi_search_sums best) {
+    const float least = 0.5f * pithi_search_step(s), a = best.yq / best.qq;
+    const float kept = a < least && a > -least ? (a < 0 ? -least : least) : a;
+    const float scale = kept * (pithi_float(largest) / (float)pithi_search_most(s));
+    const uint32_t u = pithi_bits(above ? -scale : scale);
+    const bool infinite = pithi_magnitude(u) == PITHI_F32_INF;
+    return pithi_round_scale(
+        s->scale_dtype, infinite ? pithi_float((u & 0x80000000u) | PITHI_F32_MAX) : pithi_float(u));
 }
 
 /* Chooses between powers of two: the one that reaches the largest value, or its half. */
-PITHI_INLINE float pithi_search_power(const struct pithi_search *s) {
-    const float whole = 2 * s->vq[0] - s->qq[0], half = s->vq[1] - s->qq[1] * 0.25f;
-    return half > whole ? s->unit * 0.5f : s->unit;
-}
-
-PITHI_INLINE float pithi_search_end(const struct pithi_search *s) {
-    const uint32_t dtype = s->set->scale_dtype;
-    return pithi_round_scale(dtype,
-                             dtype == PITHI_E8M0 ? pithi_search_power(s) : pithi_search_free(s));
+PITHI_INLINE float pithi_search_power(const struct pithi_group_setting *s, float scale,
+                                      struct pithi_search_sums whole,
+                                      struct pithi_search_sums half) {
+    const float step = pithi_search_step(s);
+    const float gain = 2 * whole.yq - step * whole.qq;
+    return half.yq - step * 0.25f * half.qq > gain ? scale * 0.5f : scale;
 }
 
 /* ---- One value -------------------------------------------------------------------------------*/

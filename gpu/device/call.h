@@ -12,8 +12,8 @@ enum { PITHI_UNIT = 8, PITHI_UNITS = 2, PITHI_ROW = 256 * PITHI_UNIT };
 enum { PITHI_TILE = PITHI_UNITS * PITHI_ROW };
 /* The most groups in a tile. */
 enum { PITHI_TILE_GROUPS = PITHI_TILE / 16 };
-/* Threads of a group that is searched, and candidates that one of them tries. */
-enum { PITHI_LANES = 16, PITHI_TRIES = PITHI_SEARCH_CAPACITY / 2 };
+/* Threads of a group that is looked at as a whole, and what one of them tries at a time. */
+enum { PITHI_LANES = 16, PITHI_TRIES = 8 };
 /* The longest header that every team of a launch checks by itself. */
 enum { PITHI_SHORT_HEADER = 192 };
 

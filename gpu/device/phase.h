@@ -281,6 +281,26 @@ PITHI_DEVICE uint32_t pithi_byte_on(uint32_t word, uint32_t i, uint32_t above) {
 #endif
 }
 
+/* The low bytes of four floats, side by side. */
+PITHI_DEVICE uint32_t pithi_first_bytes(const float x[4]) {
+    const uint32_t a = pithi_bits(x[0]), b = pithi_bits(x[1]);
+    const uint32_t c = pithi_bits(x[2]), d = pithi_bits(x[3]);
+#ifdef __CUDACC__
+    return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
+#else
+    return (a & 0xFF) | (b & 0xFF) << 8 | (c & 0xFF) << 16 | d << 24;
+#endif
+}
+/* The sum of four products of bytes with signs, and of what was summed before. */
+PITHI_DEVICE int32_t pithi_dot_bytes(uint32_t a, uint32_t b, int32_t sum) {
+#ifdef __CUDA_ARCH__
+    return __dp4a((int)a, (int)b, sum);
+#else
+    for (int i = 0; i < 32; i += 8) sum += (int8_t)(a >> i) * (int8_t)(b >> i);
+    return sum;
+#endif
+}
+
 /* The high halves of two words, side by side. */
 PITHI_DEVICE uint32_t pithi_high_halves(uint32_t low, uint32_t high) {
 #ifdef __CUDACC__

@@ -22,6 +22,7 @@ struct golden {
     uint64_t step;
     bool same_set;            /* also the frame that follows it with the same set */
     bool key, source, stable; /* stable: the bytes do not depend on the version of zstd */
+    bool former;              /* what an encoder wrote once, and today's no longer does */
     uint32_t rank, ranks;     /* ranks 0: left alone */
     int before;               /* encodes whose frames nobody keeps: error feedback */
     pith_exempt exempt[3];    /* as many as have elements */

@@ -88,7 +88,7 @@ static void test_encode(void **state) {
         snprintf(path, sizeof path, "%s/golden/v1/%s.pith", dir, g->name);
         uint8_t *bytes = read_file(path, &length);
         CHECK(bytes != NULL);
-        if (fixed || g->stable) {
+        if ((fixed || g->stable) && !g->former) {
             CHECK(length == m.frame.length && memcmp(bytes, m.frame.bytes, length) == 0);
             same++;
         }

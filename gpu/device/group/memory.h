@@ -3,6 +3,8 @@
 #ifndef PITHI_GPU_DEVICE_GROUP_MEMORY_H
 #define PITHI_GPU_DEVICE_GROUP_MEMORY_H
 
+#include <stdalign.h>
+
 #include "device/call.h"
 #include "device/phase.h"
 
@@ -11,16 +13,15 @@ struct pithi_group_thread {
     /* Of whole tiles, see whole.h: where the first unit goes; steps of a unit's group. */
     uint8_t *to_codes, *to_scales;
     float step[2], step_other[2];
-    /* Sums over a lane of a group that is searched, see search.h. */
-    float vq[PITHI_TRIES], vq_other[PITHI_TRIES];
-    int32_t qq[PITHI_TRIES], qq_other[PITHI_TRIES];
 };
 
 struct pithi_group_shared {
     uint32_t largest[PITHI_TILE_GROUPS];
     float scale[PITHI_TILE_GROUPS], reciprocal[PITHI_TILE_GROUPS];
     uint32_t warps[2][PITHI_UNITS][PITHI_TEAM / PITHI_WARP]; /* the largest in each; see whole.h */
-    float values[PITHI_TILE]; /* in units; absent but for calls that search */
+    /* Absent but for calls that search: values as integers, and the two sums of candidates. */
+    alignas(16) float values[PITHI_TILE];
+    uint32_t sums[2][PITHI_SEARCH_CANDIDATES][PITHI_TILE / 32];
 };
 
 #endif

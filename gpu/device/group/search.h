@@ -1,123 +1,143 @@
 /* search.h - search=mse: scales of least error, among the candidates of group/group_value.h.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A warp takes a group at a time. Sums run over 16 lanes, so its threads are the lanes twice: for
- * the candidates of even number, and for those of odd. Then a thread chooses for a group. Groups
+ * A thread sums a segment of a group, of up to 64 elements, for a few candidates; what it comes to
+ * is added to the sums of the group, which are integers. Then a thread chooses for a group. Groups
  * that are searched are of 32 elements to a tile. */
 #ifndef PITHI_GPU_DEVICE_GROUP_SEARCH_H
 #define PITHI_GPU_DEVICE_GROUP_SEARCH_H
 
 #include "device/group/scale.h"
 
-enum { PITHI_WARPS = PITHI_TEAM / PITHI_WARP };
+/* Candidates of a thread, and how many threads then share a segment. */
+enum { PITHI_SEARCHED = 3, PITHI_SEARCHERS = PITHI_SEARCH_CANDIDATES / PITHI_SEARCHED };
 
-/* Elements of group g of the tile. */
-PITHI_DEVICE uint32_t pithi_search_count(const struct pithi_gpu_call *a,
-                                         const struct pithi_gpu_shared *s, uint64_t tile,
-                                         uint32_t g) {
-    const uint32_t group = a->to.plan.device.set.group;
-    const uint64_t first = tile + (uint64_t)g * group;
-    if ((uint64_t)g * group >= PITHI_TILE || first >= s->to.end) return 0;
-    return s->to.end - first < group ? (uint32_t)(s->to.end - first) : group;
+PITHI_DEVICE uint32_t pithi_search_groups(const struct pithi_gpu_call *a) {
+    return PITHI_TILE / a->to.plan.device.set.group;
+}
+PITHI_DEVICE uint32_t pithi_search_segment(const struct pithi_gpu_call *a) {
+    return a->to.plan.device.set.group < 64 ? a->to.plan.device.set.group : 64;
+}
+/* Where element i of the tile stands: fours are exchanged so that eight threads, which read one of
+ * each of their segments, use all banks. */
+PITHI_DEVICE uint32_t pithi_search_place(const struct pithi_gpu_call *a, uint32_t i) {
+    return i ^ (i / pithi_search_segment(a) % 8 * 4);
 }
 
-/* Where the group's sums for candidate k stand, in place of its values; those of squares, 16
- * behind. Neighbouring groups use different banks. */
-PITHI_DEVICE uint32_t pithi_search_place(const struct pithi_gpu_call *a, uint32_t g, uint32_t k) {
-    return g * a->to.plan.device.set.group + (k + g) % 32;
-}
-
-/* Scales of groups that have no codes; of others the unit, and the factor to it, which is negative
- * where values are turned. */
+/* Scales of groups that have no codes; of others what makes integers of their values. */
 PITHI_PHASE(pithi_search_start, uint64_t tile) {
     const struct pithi_group_setting *const set = &a->to.plan.device.set;
-    for (uint32_t g = t->tid; pithi_search_count(a, s, tile, g); g += PITHI_TEAM) {
-        struct pithi_search r;
+    for (uint32_t g = t->tid; g < pithi_search_groups(a); g += PITHI_TEAM) {
+        const uint32_t largest = s->group.largest[g] >> 1;
         float reciprocal;
-        r.set = set;
-        r.largest = s->group.largest[g] >> 1;
-        r.above = s->group.largest[g] & 1;
-        s->group.largest[g] = 0;
         s->group.reciprocal[g] = 0;
-        if (pithi_group_scale(set, r.largest, &r.scale, &reciprocal)) {
-            pithi_search_begin(&r);
-            s->group.scale[g] = r.unit;
-            s->group.reciprocal[g] = pithi_float(pithi_bits(r.reciprocal) ^ r.sign);
-        } else {
-            s->group.scale[g] = r.scale;
+        for (uint32_t k = 0; k < PITHI_SEARCH_CANDIDATES; k++)
+            s->group.sums[0][k][g] = s->group.sums[1][k][g] = 0;
+        if (tile + (uint64_t)g * set->group >= s->to.end) continue;
+        if (pithi_group_scale(set, largest, &s->group.scale[g], &reciprocal))
+            s->group.reciprocal[g] =
+                pithi_search_reciprocal(set, s->group.scale[g], largest, s->group.largest[g] & 1);
+        else
             pithi_encode_put_scale(a, s, t, tile, g);
-        }
     }
 }
 
-/* The values in units. */
+/* The values as integers; those of groups without codes are 0. */
 PITHI_PHASE(pithi_search_keep, uint64_t tile) {
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint32_t at = (uint32_t)(pithi_unit_at(t, tile, u) - tile);
         const float factor = s->group.reciprocal[at / a->to.plan.device.set.group];
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) s->group.values[at + k] =
-            t->x[u][k] * factor;
-    }
-}
-
-/* t->group.vq, t->group.qq := one lane's sums for the thread's candidates. */
-PITHI_PHASE(pithi_search_try, uint64_t tile, uint32_t first) {
-    const struct pithi_group_setting *const set = &a->to.plan.device.set;
-    const uint32_t g = first + t->tid / PITHI_WARP, odd = t->tid / PITHI_LANES % 2;
-    const uint32_t count = pithi_search_count(a, s, tile, g);
-    const float *const v = s->group.values + g * set->group;
-    struct pithi_search r;
-    r.set = set;
-    pithi_search_steps(&r);
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_TRIES; k++) {
-        t->group.vq[k] = 0;
-        t->group.qq[k] = 0;
-        r.factor[k] = odd ? r.factor[2 * k + 1] : r.factor[2 * k];
-    }
-    if (!count || s->group.reciprocal[g] == 0) return;
-    for (uint32_t i = t->tid % PITHI_LANES; i < count; i += PITHI_LANES) {
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_TRIES; k++) {
-            if (2 * (int)k >= r.candidates) continue;
-            const int q = pithi_clamp(pithi_round_even(v[i] * r.factor[k]), r.least, r.most);
-            t->group.vq[k] += v[i] * (float)q;
-            t->group.qq[k] += q * q;
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+            const float y = pithi_lower(pithi_lift(t->x[u][k] * factor));
+            s->group.values[pithi_search_place(a, at + k)] = factor == 0 ? 0 : y;
         }
     }
 }
 
-PITHI_LOCAL(pithi_search_halve, uint32_t lanes) {
-    (void)a, (void)s, (void)lanes;
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_TRIES; k++) {
-        t->group.vq[k] += t->group.vq_other[k];
-        t->group.qq[k] += t->group.qq_other[k];
+/* Adds a segment, from element `first` of the tile on, to the sums of its group: those of a
+ * thread's candidates, from k on. Products of integers and factors are exact, so that lifting them
+ * rounds to the nearest code, and none lies between two. */
+PITHI_DEVICE void pithi_search_add(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                   uint32_t first, uint32_t k) {
+    const struct pithi_group_setting *const set = &a->to.plan.device.set;
+    const uint32_t g = first / set->group, end = first + pithi_search_segment(a);
+    const float reach = (float)(1 << (set->bits - 1));
+    const float least = pithi_lift(-reach), most = pithi_lift(reach - 1);
+    const bool bytes = pithi_search_most(set) < 128;
+    float factor[PITHI_SEARCHED], exact[PITHI_SEARCHED]; /* of 64 products, below 2^24 */
+    int32_t yq[PITHI_SEARCHED], qq[PITHI_SEARCHED];
+    PITHI_UNROLL for (uint32_t n = 0; n < PITHI_SEARCHED; n++) {
+        factor[n] = (float)a->to.plan.device.factors[k + n] * (1.0f / (1 << PITHI_SEARCH_SHIFT));
+        exact[n] = 0;
+        yq[n] = qq[n] = 0;
+    }
+    for (uint32_t i = first; i < end; i += 4) {
+        const struct pithi_quad v = pithi_get_quad(s->group.values + pithi_search_place(a, i));
+        float y[4], q[4];
+        PITHI_UNROLL for (uint32_t j = 0; j < 4; j++) {
+            y[j] = pithi_float(v.word[j]);
+            q[j] = pithi_lift(y[j]);
+        }
+        const uint32_t low = pithi_first_bytes(q);
+        PITHI_UNROLL for (uint32_t n = 0; n < PITHI_SEARCHED; n++) {
+            PITHI_UNROLL for (uint32_t j = 0; j < 4; j++) q[j] =
+                pithi_within(pithi_lift(y[j] * factor[n]), least, most);
+            const uint32_t codes = pithi_first_bytes(q);
+            qq[n] = pithi_dot_bytes(codes, codes, qq[n]);
+            if (bytes) {
+                yq[n] = pithi_dot_bytes(low, codes, yq[n]);
+            } else {
+                PITHI_UNROLL for (uint32_t j = 0; j < 4; j++) exact[n] += y[j] * pithi_lower(q[j]);
+            }
+        }
+    }
+    PITHI_UNROLL for (uint32_t n = 0; n < PITHI_SEARCHED; n++) {
+        const int32_t sum = bytes ? yq[n] : (int32_t)exact[n];
+        pithi_atomic_add32(&s->group.sums[0][k + n][g], (uint32_t)sum);
+        pithi_atomic_add32(&s->group.sums[1][k + n][g], (uint32_t)qq[n]);
     }
 }
 
-PITHI_PHASE(pithi_search_put, uint64_t tile, uint32_t first) {
-    const uint32_t g = first + t->tid / PITHI_WARP, odd = t->tid / PITHI_LANES % 2;
-    if (t->tid % PITHI_LANES || !pithi_search_count(a, s, tile, g)) return;
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_TRIES; k++) {
-        s->group.values[pithi_search_place(a, g, 2 * k + odd)] = t->group.vq[k];
-        s->group.values[pithi_search_place(a, g, 2 * k + odd + PITHI_SEARCH_CAPACITY)] =
-            (float)t->group.qq[k];
+PITHI_PHASE(pithi_search_try, uint64_t tile) {
+    const uint32_t segments = PITHI_TILE / pithi_search_segment(a);
+    const bool power = pithi_search_is_power(&a->to.plan.device.set);
+    (void)tile;
+    for (uint32_t i = t->tid; i < segments * PITHI_SEARCHERS; i += PITHI_TEAM) {
+        const uint32_t k = i / segments * PITHI_SEARCHED;
+        if (!power || k < PITHI_SEARCH_POWERS)
+            pithi_search_add(a, s, i % segments * pithi_search_segment(a), k);
     }
+}
+
+PITHI_DEVICE struct pithi_search_sums pithi_search_sums_of(const struct pithi_gpu_shared *s,
+                                                           uint32_t k, uint32_t g) {
+    struct pithi_search_sums sums;
+    sums.yq = (float)(int32_t)s->group.sums[0][k][g];
+    sums.qq = (float)(int32_t)s->group.sums[1][k][g];
+    return sums;
+}
+
+PITHI_DEVICE float pithi_search_found(const struct pithi_gpu_call *a,
+                                      const struct pithi_gpu_shared *s, uint32_t g) {
+    const struct pithi_group_setting *const set = &a->to.plan.device.set;
+    struct pithi_search_sums best = pithi_search_sums_of(s, 0, g);
+    if (pithi_search_is_power(set))
+        return pithi_search_power(set, s->group.scale[g], best, pithi_search_sums_of(s, 1, g));
+    for (uint32_t k = 1; k < PITHI_SEARCH_CANDIDATES; k++) {
+        const struct pithi_search_sums next = pithi_search_sums_of(s, k, g);
+        if (pithi_search_better(best, next)) best = next;
+    }
+    return pithi_search_scale(set, s->group.largest[g] >> 1, s->group.largest[g] & 1, best);
 }
 
 PITHI_PHASE(pithi_search_choose, uint64_t tile) {
-    for (uint32_t g = t->tid; pithi_search_count(a, s, tile, g); g += PITHI_TEAM) {
-        struct pithi_search r;
-        if (s->group.reciprocal[g] == 0) continue;
-        r.set = &a->to.plan.device.set;
-        r.unit = s->group.scale[g];
-        r.sign = pithi_bits(s->group.reciprocal[g]) & 0x80000000u;
-        pithi_search_steps(&r);
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_SEARCH_CAPACITY; k++) {
-            r.vq[k] = s->group.values[pithi_search_place(a, g, k)];
-            r.qq[k] = s->group.values[pithi_search_place(a, g, k + PITHI_SEARCH_CAPACITY)];
+    for (uint32_t g = t->tid; g < pithi_search_groups(a); g += PITHI_TEAM) {
+        if (s->group.reciprocal[g] != 0) {
+            s->group.scale[g] = pithi_search_found(a, s, g);
+            s->group.reciprocal[g] = 1.0f / s->group.scale[g];
+            pithi_encode_put_scale(a, s, t, tile, g);
         }
-        s->group.scale[g] = pithi_search_end(&r);
-        s->group.reciprocal[g] = 1.0f / s->group.scale[g];
-        pithi_encode_put_scale(a, s, t, tile, g);
+        s->group.largest[g] = 0;
     }
 }
 
@@ -126,15 +146,7 @@ PITHI_DEVICE void pithi_search(const struct pithi_gpu_call *a, struct pithi_gpu_
                                struct pithi_gpu_thread *t, struct pithi_team *team, uint64_t tile) {
     PITHI_RUN(pithi_search_start, tile);
     PITHI_RUN(pithi_search_keep, tile);
-    for (uint32_t g = 0; pithi_search_count(a, s, tile, g); g += PITHI_WARPS) {
-        PITHI_RUN(pithi_search_try, tile, g);
-        for (uint32_t lanes = PITHI_LANES / 2; lanes; lanes /= 2) {
-            PITHI_WARP_SWAP(group.vq, group.vq_other, PITHI_TRIES, lanes);
-            PITHI_WARP_SWAP(group.qq, group.qq_other, PITHI_TRIES, lanes);
-            PITHI_STEP(pithi_search_halve, lanes);
-        }
-        PITHI_RUN(pithi_search_put, tile, g);
-    }
+    PITHI_RUN(pithi_search_try, tile);
     PITHI_RUN(pithi_search_choose, tile);
 }
 
