@@ -150,29 +150,49 @@ static void search_scale(const struct pithi_group_job *job, struct group *g) {
 
 /* ---- Idempotent groups -----------------------------------------------------------------------*/
 
-enum { LANES = 16 };
-
-/* Sums run over 16 lanes (element i in lane i % 16, in order), then over halves of the lanes, so
- * that vectors can form them. */
-static float squared_error(const struct pithi_group_job *job, const struct group *g, uint32_t dtype,
-                           const struct pithi_grid *r) {
-    float lane[LANES] = {0};
+static bool keeps_all(const struct pithi_group_job *job, const struct group *g, uint32_t dtype,
+                      const struct pithi_grid *r) {
     for (size_t i = 0; i < g->count; i++)
-        lane[i % LANES] += pithi_grid_error(&job->set, dtype, r, difference(job, g->first + i));
-    for (size_t half = LANES / 2; half; half /= 2)
-        for (size_t i = 0; i < half; i++) lane[i] += lane[i + half];
-    return lane[0];
+        if (!pithi_grid_keeps(&job->set, dtype, r, difference(job, g->first + i))) return false;
+    return true;
 }
 
-/* Tries the parts of the range that a search looks at, in order; the first of the least error wins,
- * so that the whole range stays when it has no error. */
+static void try_part(struct pithi_shrink *s, const uint8_t *t, struct pithi_part p) {
+    struct pithi_shrink_sums m = {0, 0, 0};
+    if (p.reciprocal == 0) return;
+    for (int i = 0; i < s->count; i++) {
+        const int q = pithi_shrink_code(s, &p, t[i]);
+        m.codes += q;
+        m.squares += q * q;
+        m.products += q * t[i];
+    }
+    pithi_shrink_judge(s, &m);
+}
+
+/* Finds the part of the range that loses least; the whole one stays where it loses nothing, as of
+ * values that such a group decoded to. */
 static void shrink(const struct pithi_group_job *job, const struct group *g, uint32_t dtype,
                    float lo, float hi, struct pithi_grid *best) {
-    struct pithi_shrink s = {.set = &job->set, .dtype = dtype, .lo = lo, .hi = hi, .grid = *best};
-    s.error = squared_error(job, g, dtype, best);
-    while (pithi_shrink_next(&s))
-        pithi_shrink_judge(&s, squared_error(job, g, dtype, &s.candidate));
-    *best = s.grid;
+    uint8_t t[PITHI_SHRINK_GROUP];
+    if (!pithi_shrink_fits(&job->set, lo, hi) || keeps_all(job, g, dtype, best)) return;
+    struct pithi_shrink s = pithi_shrink_begin(&job->set, lo, hi, (int)g->count);
+    for (size_t i = 0; i < g->count; i++) {
+        t[i] = (uint8_t)pithi_shrink_place(&s, difference(job, g->first + i));
+        s.sum += t[i];
+    }
+    for (int k = 0; k < PITHI_SHRINK_CUTS; k++) try_part(&s, t, pithi_shrink_cut(&s, k));
+    pithi_shrink_line(&s);
+    for (int round = 1, by = 1; by; round++) {
+        by = pithi_shrink_move(s.asymmetric, round);
+        try_part(&s, t, pithi_shrink_moved(&s, -by));
+        if (by) try_part(&s, t, pithi_shrink_moved(&s, by));
+        pithi_shrink_line(&s);
+    }
+    float low, high;
+    if (!pithi_shrink_ends(&s, dtype, hi, &low, &high)) return;
+    struct pithi_grid r = pithi_grid_of(&job->set, dtype, low, high);
+    pithi_idempotent_scale(&job->set, dtype, lo, hi, &r);
+    if (r.reciprocal != 0) *best = r;
 }
 
 static void find_idempotent(const struct pithi_group_job *job, struct group *g) {

@@ -117,6 +117,7 @@ static inline v16 f_narrow_two(uint32_t dtype, v16 a, v16 b) {
 
 #include "group/packing_avx512.h"
 #include "group/search_avx512.h"
+#include "group/shrink_avx512.h"
 
 #include "group/group_encode_tmpl.h"
 

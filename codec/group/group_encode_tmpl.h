@@ -8,6 +8,7 @@
  *   unpack64(...)          and back
  *   v_streams_codes(bits)  whether pack64 can write codes of so many bits by non-temporal stores
  *   v_stream16(to, from)   16 bytes by non-temporal stores; v_stream16_fits(p): whether p allows it
+ *   shrink_<isa>.h         included: what shrink_tmpl.h needs of lanes
  *   OWN_PACKING            a macro, where packing from other forms has an instruction of its own;
  *                          then also pack64_high, pack64_whole, rotate_runs, has_transposed and
  *                          pack_rotated, which are otherwise made of pack64 below
@@ -588,145 +589,9 @@ static __attribute__((noinline)) void search_scales(const struct pithi_group_set
         search_as(PITH_F16, s, b);
 }
 
-/* ---- The search for the part of a range of least error ----------------------------------------*/
-/* Groups of whole vectors whose scales are idempotent, one after another from `value` on.
- * Candidates are a lane each, 16 groups at a time; errors are summed over 16 lanes of one group, as
- * the scalar reference sums them. */
-struct shrinking {
-    const struct pithi_group_setting *set;
-    const uint8_t *value;
-    uint32_t dtype;
-    size_t group, groups;
-};
+/* ---- The search for the part of a range that loses least --------------------------------------*/
 
-/* ---- Errors -----------------------------------------------------------------------------------*/
-
-/* A grid, the same in all lanes. */
-struct spread_grid {
-    v16 scale, zero, reciprocal, least, most;
-};
-
-ALWAYS v16 squared_error(v16 x, const struct spread_grid *r, uint32_t dtype) {
-    v16 q = f_mul(f_sub(x, r->zero), r->reciprocal);
-    q = f_from_i(f_round_to_i(f_min(f_max(q, r->least), r->most)));
-    const v16 e = f_sub(x, round_to(dtype, f_add(f_mul(q, r->scale), r->zero)));
-    return f_mul(e, e);
-}
-
-ALWAYS void errors_as(uint32_t dtype, const struct shrinking *h, const struct idempotent *s,
-                      float error[16]) {
-    const uint8_t *value = h->value;
-    for (size_t g = 0; g < h->groups; g++, value += h->group * width(dtype)) {
-        const v16 most = v_spread(&s->most[g]);
-        const v16 least = h->set->asymmetric ? v_set(0) : v_xor(most, v_set(0x80000000u));
-        const struct spread_grid r = {v_spread(&s->scale[g]), v_spread(&s->zero[g]),
-                                      v_spread(&s->reciprocal[g]), least, most};
-        v16 sum = v_set(0);
-        for (size_t i = 0; i < h->group; i += 16)
-            sum = f_add(sum, squared_error(load(dtype, value, i), &r, dtype));
-        error[g] = f_sum(sum);
-    }
-}
-
-static __attribute__((noinline)) void squared_errors(const struct shrinking *shared,
-                                                     const struct idempotent *s, float error[16]) {
-    const struct shrinking h = *shared; /* a copy that no store can alias */
-    if (h.dtype == PITH_F32)
-        errors_as(PITH_F32, &h, s, error);
-    else if (h.dtype == PITH_BF16)
-        errors_as(PITH_BF16, &h, s, error);
-    else
-        errors_as(PITH_F16, &h, s, error);
-}
-
-/* ---- Candidates -------------------------------------------------------------------------------*/
-
-/* What is cut from both sides, in 32nds of the range. */
-struct cuts {
-    v16 low, high;
-};
-
-ALWAYS v16 lanes_of(const float *p) { return v_load((const uint8_t *)p); }
-ALWAYS v16 chosen(v16 mask, v16 yes, v16 no) { return v_xor(no, v_and(mask, v_xor(yes, no))); }
-
-/* Cuts the range as pithi_shrink_place does. */
-ALWAYS struct cuts cuts_of(const struct cuts *best, int iteration) {
-    const int later = iteration - PITHI_SHRINK_SAME, size = later < 0 ? 0 : 4 >> later / 4;
-    const v16 step = v_set((uint32_t)(later & 1 ? -size : size));
-    const v16 same = v_set((uint32_t)(iteration + 1));
-    if (later < 0) return (struct cuts){same, same};
-    if (later & 2) return (struct cuts){v_add(best->low, step), best->high};
-    return (struct cuts){best->low, v_add(best->high, step)};
-}
-
-/* Sets lanes in which neither side is negative and not too much is cut. */
-ALWAYS v16 cuts_fit(const struct cuts *c) {
-    const v16 least = v_mini(c->low, c->high);
-    return v_and(v_greater(least, v_set(~0u)),
-                 v_greater(v_set(PITHI_SHRINK_MOST + 1), v_add(c->low, c->high)));
-}
-
-/* Handles candidates that are not idempotent after one iteration; the scalar reference goes on from
- * the groups' own values. */
-static __attribute__((noinline)) void idempotent_cuts_slow_path(struct idempotent *to,
-                                                                const struct idempotent *whole,
-                                                                const struct shrinking *h) {
-    for (size_t g = 0; g < h->groups; g++) {
-        if (!to->irregular[g] || whole->reciprocal[g] == 0) continue;
-        struct pithi_grid r = pithi_grid_of(h->set, h->dtype, to->low[g], to->high[g]);
-        pithi_idempotent_scale(h->set, h->dtype, whole->low[g], whole->high[g], &r);
-        to->scale[g] = r.scale;
-        to->zero[g] = r.zero;
-        to->reciprocal[g] = r.reciprocal;
-        to->most[g] = r.most;
-    }
-}
-
-static void idempotent_cuts(struct idempotent *to, const struct idempotent *whole,
-                            const struct shrinking *h, const struct cuts *c) {
-    const v16 lo = lanes_of(whole->low), hi = lanes_of(whole->high);
-    const v16 unit = f_mul(f_sub(hi, lo), v_set(0x3D000000u)); /* 1/32 */
-    const v16 high = f_sub(hi, f_mul(unit, f_from_i(c->high)));
-    const v16 low = f_add(lo, f_mul(unit, f_from_i(c->low)));
-    const bool irregular = h->set->asymmetric
-                               ? idempotent_ranges(to, h->set, h->dtype, low, high, false, false)
-                               : idempotent_magnitudes(to, h->set, h->dtype, high, false);
-    if (irregular) idempotent_cuts_slow_path(to, whole, h);
-}
-
-ALWAYS void keep(float *best, const float *tried, v16 better) {
-    v_store((uint8_t *)best, chosen(better, lanes_of(tried), lanes_of(best)));
-}
-
-/* Sets lanes whose candidates are better; errors are not negative, so that their bits compare
- * alike. */
-ALWAYS v16 judged(const struct idempotent *best, const struct idempotent *tried, const float *error,
-                  const float *tried_error) {
-    const v16 coded = v_and(v_greater(lanes_of(tried->reciprocal), v_set(0)),
-                            v_greater(lanes_of(best->reciprocal), v_set(0)));
-    return v_and(coded, v_greater(lanes_of(error), lanes_of(tried_error)));
-}
-
-/* Shrinks ranges: s holds the idempotent groups, and then those of the ranges that lose least. */
-static __attribute__((noinline)) void shrink_idempotent(struct idempotent *s,
-                                                        const struct shrinking *h) {
-    struct idempotent tried;
-    struct cuts best = {v_set(0), v_set(0)};
-    _Alignas(64) float error[16] = {0}, tried_error[16] = {0};
-    squared_errors(h, s, error);
-    for (int iteration = 0; iteration < PITHI_SHRINK_ITERATIONS; iteration++) {
-        const struct cuts c = cuts_of(&best, iteration);
-        idempotent_cuts(&tried, s, h, &c);
-        squared_errors(h, &tried, tried_error);
-        const v16 better = v_and(cuts_fit(&c), judged(s, &tried, error, tried_error));
-        best = (struct cuts){chosen(better, c.low, best.low), chosen(better, c.high, best.high)};
-        keep(error, tried_error, better);
-        keep(s->scale, tried.scale, better);
-        keep(s->zero, tried.zero, better);
-        keep(s->reciprocal, tried.reciprocal, better);
-        keep(s->most, tried.most, better);
-    }
-}
+#include "group/shrink_tmpl.h"
 
 /* ---- Encode: codes ----------------------------------------------------------------------------*/
 
@@ -1570,9 +1435,14 @@ static __attribute__((noinline)) void irregular_codes(struct coding c,
     struct idempotent_pass p;
     p.group = s->group;
     p.unit = UNIT * s->bits / 8;
-    w.small = true;
+    w.small = false;
     w.bits = 0;
     packing_make(&p.pack, s->bits, !s->asymmetric);
+    if (s->group >= UNIT) {
+        idempotent_codes(&c, &p, n, w, true, false);
+        return;
+    }
+    w.small = true;
     idempotent_codes(&c, &p, n, w, true, false);
 }
 

@@ -54,6 +54,7 @@ static inline v16 f_narrow_two(uint32_t dtype, v16 a, v16 b) {
 
 #include "group/packing_neon.h"
 #include "group/search_neon.h"
+#include "group/shrink_neon.h"
 
 #include "group/group_encode_tmpl.h"
 

@@ -29,7 +29,9 @@ struct pithi_group_setting {
     bool stochastic; /* not idempotent */
     bool search;     /* encode, symmetric, nearest, no base: any scale, that of least error */
     bool idempotent; /* symmetric: what a group decodes to has the group's own scale */
-    bool shrink;     /* encode, idempotent, no base: choose the part of the range of least error */
+    /* encode, idempotent, no base, groups of at most 256: choose the part of the range that loses
+     * least */
+    bool shrink;
     bool short_zero; /* encode, asymmetric: zero points of 6 significant bits */
     /* 0: codes are steps of the scale; else see group/codebook_value.h. No base, but for trellis */
     uint8_t codebook;
@@ -225,11 +227,10 @@ PITHI_INLINE float pithi_grid_value(uint32_t dtype, const struct pithi_grid *r, 
     return pithi_round_to(dtype, q * r->scale + r->zero);
 }
 
-/* Returns the squared error of coding x. */
-PITHI_INLINE float pithi_grid_error(const struct pithi_group_setting *s, uint32_t dtype,
-                                    const struct pithi_grid *r, float x) {
-    const float e = x - pithi_grid_value(dtype, r, pithi_grid_code(s, r, r->most, x));
-    return e * e;
+/* Whether coding x changes nothing. */
+PITHI_INLINE bool pithi_grid_keeps(const struct pithi_group_setting *s, uint32_t dtype,
+                                   const struct pithi_grid *r, float x) {
+    return pithi_grid_value(dtype, r, pithi_grid_code(s, r, r->most, x)) == x;
 }
 
 /* Makes r idempotent for a group with the least and largest values lo and hi (symmetric: 0 and the
@@ -255,59 +256,117 @@ PITHI_INLINE void pithi_idempotent_scale(const struct pithi_group_setting *s, ui
 /* ---- Shrinking a range -----------------------------------------------------------------------*/
 
 /* The search for the part of an idempotent group's range that loses least when what lies beyond is
- * clamped. The caller sets the setting, the dtype, the range, and the grid of all of it with its
- * squared error. Each _next makes a candidate, whose squared error _judge takes; it is false after
- * the last. Cuts are counted in 32nds of the range: the same on both sides first, then each side
- * moves by itself. */
-struct pithi_shrink {
-    const struct pithi_group_setting *set;
-    uint32_t dtype;
-    float lo, hi;
-    struct pithi_grid grid, candidate; /* the best so far, and what is to be judged */
-    float error;
-    int iteration, low, high, candidate_low, candidate_high;
+ * clamped. Values become integers t from 0 to `top` once, where they lie in the range, so that
+ * every sum is exact in any order. A part of the range, from `low` to `high` of these, gives codes. The
+ * line that fits best what these stand for explains u u / v of the group: parts compare by that.
+ * Round 0 tries the same cuts on both sides; the others move the ends of the best line so far, and
+ * the last one tries just these. Of at most 256 elements, 32 bits hold all numbers. */
+enum {
+    PITHI_SHRINK_CUTS = 6,
+    PITHI_SHRINK_CUT = 16,
+    PITHI_SHRINK_LEAST = 32, /* the shortest part: the range is an eighth of the whole or more */
+    PITHI_SHRINK_BITS = 6,   /* wider codes see no less than t does */
+    PITHI_SHRINK_GROUP = 256,
 };
-enum { PITHI_SHRINK_SAME = 14, PITHI_SHRINK_ITERATIONS = 26, PITHI_SHRINK_MOST = 28 };
+struct pithi_shrink {
+    bool asymmetric;
+    int levels, shift, top; /* codes have `shift` bits below the point */
+    float lo, range, factor;
+    int count, sum;  /* of elements and of t */
+    float u, v;      /* of the best part so far */
+    int codes;       /* the sum of its codes */
+    float low, high; /* of its line, once the round is over */
+};
+struct pithi_part {
+    int low, high, reciprocal; /* none when the reciprocal is 0 */
+};
+/* Of codes, of their squares, and of codes times t. */
+struct pithi_shrink_sums {
+    int codes, squares, products;
+};
 
-PITHI_INLINE void pithi_shrink_place(struct pithi_shrink *s) {
-    const int iteration = s->iteration - PITHI_SHRINK_SAME;
-    s->candidate_low = s->low;
-    s->candidate_high = s->high;
-    if (iteration < 0) {
-        s->candidate_low = s->candidate_high = s->iteration + 1;
-        return;
-    }
-    const int step = (iteration & 1 ? -1 : 1) * (4 >> iteration / 4);
-    if (iteration & 2)
-        s->candidate_low += step;
-    else
-        s->candidate_high += step;
+PITHI_INLINE int pithi_shrink_top(int levels) { return 255 / levels * levels; }
+PITHI_INLINE int pithi_shrink_shift(const struct pithi_group_setting *s) {
+    return 16 - (s->asymmetric ? s->bits : s->bits - 1);
 }
 
-PITHI_INLINE bool pithi_shrink_next(struct pithi_shrink *s) {
-    for (; s->iteration < PITHI_SHRINK_ITERATIONS; s->iteration++) {
-        pithi_shrink_place(s);
-        if (s->candidate_low < 0 || s->candidate_high < 0 ||
-            s->candidate_low + s->candidate_high > PITHI_SHRINK_MOST)
-            continue;
-        const float part = (s->hi - s->lo) * 0.03125f;
-        const float lo = s->set->asymmetric ? s->lo + part * (float)s->candidate_low : 0;
-        const float hi = s->hi - part * (float)s->candidate_high;
-        s->candidate = pithi_grid_of(s->set, s->dtype, lo, hi);
-        pithi_idempotent_scale(s->set, s->dtype, s->lo, s->hi, &s->candidate);
-        if (s->candidate.reciprocal != 0) return true;
-    }
-    return false;
+/* Whether a group with these extremes is searched. */
+PITHI_INLINE bool pithi_shrink_fits(const struct pithi_group_setting *s, float lo, float hi) {
+    const float range = hi - lo;
+    return s->bits <= PITHI_SHRINK_BITS && range >= pithi_float(PITHI_GROUP_TINY) &&
+           range <= pithi_float(PITHI_F32_MAX);
+}
+PITHI_INLINE struct pithi_shrink pithi_shrink_begin(const struct pithi_group_setting *s, float lo,
+                                                    float hi, int count) {
+    const int levels = pithi_group_levels(s), top = pithi_shrink_top(levels);
+    const struct pithi_shrink r = {.asymmetric = s->asymmetric,
+                                   .levels = levels,
+                                   .shift = pithi_shrink_shift(s),
+                                   .top = top,
+                                   .lo = lo,
+                                   .range = hi - lo,
+                                   .factor = (float)top / (hi - lo),
+                                   .count = count,
+                                   .v = 1,
+                                   .high = (float)top};
+    return r;
+}
+PITHI_INLINE int pithi_shrink_place(const struct pithi_shrink *s, float x) {
+    const float from_low = s->asymmetric ? x - s->lo : pithi_float(pithi_magnitude(pithi_bits(x)));
+    return pithi_round_even(from_low * s->factor);
 }
 
-PITHI_INLINE void pithi_shrink_judge(struct pithi_shrink *s, float error) {
-    if (error < s->error) {
-        s->error = error;
-        s->grid = s->candidate;
-        s->low = s->candidate_low;
-        s->high = s->candidate_high;
-    }
-    s->iteration++;
+/* By how much a round after the first moves the ends, up and down; 0: it is the last. */
+PITHI_INLINE int pithi_shrink_move(bool asymmetric, int round) {
+    return asymmetric ? round == 1 ? 16 : round == 2 ? 4 : 0 : round == 1 ? 8 : 0;
+}
+PITHI_INLINE struct pithi_part pithi_shrink_part(const struct pithi_shrink *s, int low, int high) {
+    struct pithi_part p = {s->asymmetric && low > 0 ? low : 0, high < s->top ? high : s->top, 0};
+    const int length = p.high - p.low;
+    if (length >= PITHI_SHRINK_LEAST) p.reciprocal = (s->levels << s->shift) / length;
+    return p;
+}
+PITHI_INLINE struct pithi_part pithi_shrink_cut(const struct pithi_shrink *s, int k) {
+    return pithi_shrink_part(s, k * PITHI_SHRINK_CUT, s->top - k * PITHI_SHRINK_CUT);
+}
+PITHI_INLINE struct pithi_part pithi_shrink_moved(const struct pithi_shrink *s, int by) {
+    return pithi_shrink_part(s, pithi_round_even(s->low) + by, pithi_round_even(s->high) + by);
+}
+
+PITHI_INLINE int pithi_shrink_code(const struct pithi_shrink *s, const struct pithi_part *p,
+                                   int t) {
+    const int x = pithi_clamp(t, p->low, p->high) - p->low;
+    return (x * p->reciprocal + (1 << (s->shift - 1))) >> s->shift;
+}
+
+PITHI_INLINE void pithi_shrink_judge(struct pithi_shrink *s, const struct pithi_shrink_sums *m) {
+    const bool both = s->asymmetric;
+    const float u = (float)(both ? s->count * m->products - m->codes * s->sum : m->products);
+    const float v = (float)(both ? s->count * m->squares - m->codes * m->codes : m->squares);
+    const float square = u * u, best = s->u * s->u;
+    if (!(square * s->v > best * v)) return;
+    s->u = u;
+    s->v = v;
+    s->codes = m->codes;
+}
+
+/* Ends a round. */
+PITHI_INLINE void pithi_shrink_line(struct pithi_shrink *s) {
+    const float step = s->u / s->v, codes = step * (float)s->codes;
+    const float low = s->asymmetric ? ((float)s->sum - codes) / (float)s->count : 0;
+    const float reach = step * (float)s->levels, high = low + reach;
+    s->low = low > 0 ? low : 0;
+    s->high = high < (float)s->top ? high : (float)s->top;
+}
+
+/* Whether the line found is a part of the range, and its ends as values of the dtype, whose grid is
+ * idempotent sooner. */
+PITHI_INLINE bool pithi_shrink_ends(const struct pithi_shrink *s, uint32_t dtype, float hi,
+                                    float *low, float *high) {
+    const float unit = s->range / (float)s->top;
+    *low = pithi_round_to(dtype, s->lo + s->low * unit);
+    *high = pithi_round_to(dtype, hi - ((float)s->top - s->high) * unit);
+    return s->high - s->low >= PITHI_SHRINK_LEAST;
 }
 
 /* ---- Search for a scale ----------------------------------------------------------------------*/

@@ -310,6 +310,51 @@ PITHI_DEVICE uint32_t pithi_high_halves(uint32_t low, uint32_t high) {
 #endif
 }
 
+/* Bytes 0 and 2, or 1 and 3, of a word, each in a lane of 16 bits; and the high bytes of such lanes
+ * as these bytes. */
+PITHI_DEVICE uint32_t pithi_even_bytes(uint32_t word) { return word & 0x00FF00FFu; }
+PITHI_DEVICE uint32_t pithi_odd_bytes(uint32_t word) {
+#ifdef __CUDACC__
+    return __byte_perm(word, 0, 0x4341);
+#else
+    return word >> 8 & 0x00FF00FFu;
+#endif
+}
+PITHI_DEVICE uint32_t pithi_high_bytes(uint32_t even, uint32_t odd) {
+#ifdef __CUDACC__
+    return __byte_perm(even, odd, 0x7351);
+#else
+    return (even >> 8 & 0x00FF00FFu) | (odd & 0xFF00FF00u);
+#endif
+}
+
+/* Of lanes of 16 bits, as signed integers whose sum is one too: x + y, but at least 0 and at most
+ * `most`. */
+PITHI_DEVICE uint32_t pithi_lanes_within(uint32_t x, uint32_t y, uint32_t most) {
+#ifdef __CUDACC__
+    return __viaddmin_s16x2_relu(x, y, most);
+#else
+    uint32_t both = 0;
+    for (uint32_t shift = 0; shift < 32; shift += 16) {
+        const int32_t sum = (int16_t)(x >> shift) + (int16_t)(y >> shift);
+        const int32_t limit = (int16_t)(most >> shift), least = sum < limit ? sum : limit;
+        both |= (uint32_t)(least > 0 ? least : 0) << shift;
+    }
+    return both;
+#endif
+}
+
+/* Adds the products of the bytes of two words. */
+PITHI_DEVICE uint32_t pithi_byte_products(uint32_t x, uint32_t y, uint32_t sum) {
+#ifdef __CUDACC__
+    return __dp4a(x, y, sum);
+#else
+    for (uint32_t shift = 0; shift < 32; shift += 8)
+        sum += (x >> shift & 0xFF) * (y >> shift & 0xFF);
+    return sum;
+#endif
+}
+
 /* Of numbers that are not NaN; the sign of a 0 may be any. */
 PITHI_DEVICE float pithi_larger(float x, float y) {
 #ifdef __CUDACC__

@@ -201,7 +201,8 @@ static void idempotent(struct shape *s) {
     if (s->base == PITH_NONE) s->update = false;
     if (idempotent) s->set.stochastic = false;
     if (idempotent && check_below(2)) s->set.scale_dtype = PITH_F16;
-    if (!idempotent || s->base || s->set.codebook) s->set.shrink = false;
+    if (!idempotent || s->base || s->set.codebook || s->set.group > PITHI_SHRINK_GROUP)
+        s->set.shrink = false;
     if (!alone && s->set.scale_dtype == PITHI_E8M0) s->set.scale_dtype = PITH_BF16;
     if (!s->set.asymmetric || s->set.scale_dtype != PITH_BF16) s->set.short_zero = false;
     if (!alone || s->set.stochastic) s->set.search = false;
@@ -236,7 +237,7 @@ static struct shape random_shape(size_t format) {
     s.set.scale_dtype = r & 1 ? PITH_F32 : r & 64 ? PITHI_E8M0 : PITH_BF16;
     s.set.search = (r >> 7 & 3) == 0;
     s.set.idempotent = !s.set.asymmetric && (r >> 9 & 3) == 0;
-    s.set.shrink = (r >> 11 & 15) == 0;
+    s.set.shrink = (r >> 11 & 7) == 0;
     s.set.codebook = (uint8_t)((r >> 15 & 7) < 2 ? 1 + (r >> 18 & 1) : 0);
     s.set.short_zero = (r >> 19 & 3) == 0;
     s.set.stochastic = r >> 1 & 1;

@@ -90,7 +90,7 @@ static void make_setting(struct pithi_group_setting *s) {
     if (r >> 2 & 1) s->bits = r >> 3 & 1 ? 2 : 4;
     s->group = 16u << check_below(6);
     s->scale_dtype = scales[check_below(3)];
-    s->shrink = (r >> 4 & 15) == 0;
+    s->shrink = (r >> 4 & 15) == 0 && s->group <= PITHI_SHRINK_GROUP;
     s->short_zero = s->asymmetric && s->scale_dtype == PITH_BF16 && (r >> 8 & 1);
     if ((r >> 10 & 15) == 0 && s->bits <= 4) {
         s->codebook = (uint8_t)(1 + (r >> 14 & 1));

@@ -20,8 +20,12 @@ struct pithi_gpu_column {
 /* Units of a full tile that a thread has, of the same columns: see full.h. */
 enum { PITHI_DEEP = 4 };
 
-/* A group that is searched, whose 16 threads the thread is one of: its number in the tile, its
- * elements, 0 when there are none to code, and where its values lie. more: candidates are left. */
+/* Elements of a group whose range is searched that a thread has. */
+enum { PITHI_PLACED = 32 };
+
+/* A group that is searched, one of whose threads the thread is: its number in the tile, its
+ * elements, 0 when there are none to code, and where its values lie. more: it is searched for a
+ * part of its range. */
 struct pithi_gpu_sought {
     uint32_t index, count, at;
     bool more;
@@ -35,11 +39,12 @@ struct pithi_kv_thread {
     /* Sums over a lane of a group that is searched, see search.h. */
     float vq[PITHI_TRIES], vq_other[PITHI_TRIES];
     int32_t qq[PITHI_TRIES], qq_other[PITHI_TRIES];
+    float cells; /* of Lloyd-Max codes: the guess */
+    /* Of a range that is searched: what is known; the part that is tried; the thread's integers,
+     * four a word. */
     struct pithi_shrink shrink;
-    /* One candidate as scale, zero point, reciprocal (0: none) and largest code; those of
-     * neighbours, and whose they are. */
-    float cut[4], cuts[4][PITHI_TRIES];
-    uint32_t cut_of[PITHI_TRIES];
+    struct pithi_part part;
+    uint32_t placed[PITHI_PLACED / 4];
     uint64_t word[2], word_other[2], floor[2]; /* see outliers.h */
     /* Of full tiles: what was fetched, and values; largest values and those of what is below 0, of
      * units; in exchanges what is kept, and what goes and comes. */

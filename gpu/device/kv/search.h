@@ -2,8 +2,9 @@
  * loses least, and for the scale of Lloyd-Max codes.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A group has 16 threads, which are the 16 lanes that its sums run over (group/group_value.h,
- * group/codebook_value.h). All of them make each candidate, so that none waits for one of them. */
+ * With a codebook a group has 16 threads, which are the 16 lanes that its sums run over
+ * (group/codebook_value.h). Sums of the search for a part of the range are of integers, in any
+ * order. All of a group's threads make each part, so that none waits for one of them. */
 #ifndef PITHI_GPU_DEVICE_KV_SEARCH_H
 #define PITHI_GPU_DEVICE_KV_SEARCH_H
 
@@ -220,114 +221,147 @@ PITHI_LOCAL(pithi_sought_halve, uint32_t n) {
 
 /* ---- The part of the range that loses least --------------------------------------------------*/
 
-PITHI_DEVICE float pithi_sought_error(const struct pithi_gpu_shared *s,
-                                      const struct pithi_gpu_thread *t,
-                                      const struct pithi_grid *grid) {
-    float sum = 0;
-    for (uint32_t i = t->tid % PITHI_LANES; i < t->kv.sought.count; i += PITHI_LANES)
-        sum += pithi_grid_error(t->kv.shrink.set, t->kv.shrink.dtype, grid,
-                                s->paged.values[t->kv.sought.at + i]);
-    return sum;
+/* A group has a thread for each 32 of its elements, whose integers the thread keeps, four a word:
+ * all parts of the range are tried without a look at memory. Their order in the thread does not
+ * matter. */
+PITHI_DEVICE uint32_t pithi_shrink_each(const struct pithi_device_plan *p,
+                                        const struct pithi_gpu_page *g) {
+    return p->device.pages.channel ? p->device.set.group : g->lanes * PITHI_UNIT;
+}
+PITHI_DEVICE uint32_t pithi_shrink_threads(const struct pithi_device_plan *p,
+                                           const struct pithi_gpu_page *g) {
+    const uint32_t each = pithi_shrink_each(p, g);
+    return each < PITHI_PLACED ? 1 : each / PITHI_PLACED;
 }
 
-PITHI_LOCAL(pithi_shrink_open, uint32_t tile) {
-    const struct pithi_group_setting *const set = &a->to.plan.device.set;
-    const uint32_t i = t->kv.sought.index;
+/* t->kv.sought := the thread's group, as pithi_sought_open has it. */
+PITHI_LOCAL(pithi_shrink_open, uint32_t tile, uint32_t first, uint32_t from) {
+    const struct pithi_device_plan *const p = &a->to.plan;
+    const struct pithi_gpu_page *const g = &s->paged.page;
+    const struct pithi_group_setting *const set = &p->device.set;
+    const uint32_t i = from + t->tid / pithi_shrink_threads(p, g);
+    const bool held = i - first < pithi_sought_groups(p, g);
+    t->kv.sought.index = i;
+    t->kv.sought.at = (i - first) * pithi_shrink_each(p, g);
+    t->kv.sought.count = held ? pithi_sought_count(p, g, tile, i) : 0;
+    t->kv.sought.more = t->kv.sought.count != 0 && s->paged.grid[i].reciprocal != 0;
+    struct pithi_ends ends = {0, 1};
+    if (t->kv.sought.more) ends = pithi_ends_of(set, s->paged.up[i], s->paged.down[i]);
+    t->kv.sought.more = t->kv.sought.more && pithi_shrink_fits(set, ends.lo, ends.hi);
+    t->kv.shrink = pithi_shrink_begin(set, ends.lo, ends.hi, (int)t->kv.sought.count);
+}
+
+/* t->kv.placed := the thread's integers, 0 where there are none; t->kv.qq := their sum, and how
+ * many values coding changes. Neighbours begin at different banks of memory. */
+PITHI_LOCAL(pithi_shrink_place_all, uint32_t tile) {
+    const struct pithi_device_plan *const p = &a->to.plan;
+    const uint32_t dtype = pithi_page_dtype(p);
+    const uint32_t rank = t->tid % pithi_shrink_threads(p, &s->paged.page);
     (void)tile;
-    t->kv.vq[0] = 0;
-    t->kv.sought.more = t->kv.sought.count != 0;
+    t->kv.qq[0] = t->kv.qq[1] = 0;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_PLACED / 4; k++) t->kv.placed[k] = 0;
     if (!t->kv.sought.more) return;
-    const struct pithi_ends ends = pithi_ends_of(set, s->paged.up[i], s->paged.down[i]);
-    t->kv.shrink.set = set;
-    t->kv.shrink.dtype = pithi_page_dtype(&a->to.plan);
-    t->kv.shrink.lo = ends.lo;
-    t->kv.shrink.hi = ends.hi;
-    t->kv.shrink.grid = s->paged.grid[i];
-    t->kv.shrink.iteration = t->kv.shrink.low = t->kv.shrink.high = 0;
-    t->kv.vq[0] = pithi_sought_error(s, t, &t->kv.shrink.grid);
-}
-
-PITHI_LOCAL(pithi_shrink_begin, uint32_t tile) {
-    (void)a, (void)s, (void)tile;
-    t->kv.shrink.error = t->kv.vq[0];
-}
-
-/* Cuts that are the same on both sides do not depend on what was found before: each thread makes
- * the candidate of one of them. */
-PITHI_LOCAL(pithi_shrink_cut, uint32_t tile) {
-    const int number = (int)(t->tid % PITHI_LANES);
-    struct pithi_shrink one = t->kv.shrink;
-    (void)a, (void)s, (void)tile;
-    t->kv.cut[0] = t->kv.cut[1] = t->kv.cut[2] = t->kv.cut[3] = 0;
-    one.iteration = number;
-    if (!t->kv.sought.more || number >= PITHI_SHRINK_SAME || !pithi_shrink_next(&one) ||
-        one.iteration != number)
-        return;
-    t->kv.cut[0] = one.candidate.scale;
-    t->kv.cut[1] = one.candidate.zero;
-    t->kv.cut[2] = one.candidate.reciprocal;
-    t->kv.cut[3] = one.candidate.most;
-}
-PITHI_LOCAL(pithi_shrink_aim, int first) {
-    (void)a, (void)s;
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_TRIES; k++) t->kv.cut_of[k] = (uint32_t)first + k;
-}
-PITHI_DEVICE struct pithi_grid pithi_shrink_cut_grid(const struct pithi_gpu_thread *t, uint32_t k) {
-    const struct pithi_grid grid = {t->kv.cuts[0][k], t->kv.cuts[1][k], t->kv.cuts[2][k],
-                                    t->kv.cuts[3][k]};
-    return grid;
-}
-PITHI_LOCAL(pithi_shrink_measure, int first) {
-    (void)a, (void)first;
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_TRIES; k++) t->kv.vq[k] = 0;
-    if (!t->kv.sought.more) return;
-    for (uint32_t i = t->tid % PITHI_LANES; i < t->kv.sought.count; i += PITHI_LANES) {
-        const float x = s->paged.values[t->kv.sought.at + i];
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_TRIES; k++) {
-            const struct pithi_grid grid = pithi_shrink_cut_grid(t, k);
-            t->kv.vq[k] += pithi_grid_error(t->kv.shrink.set, t->kv.shrink.dtype, &grid, x);
+    const struct pithi_grid grid = s->paged.grid[t->kv.sought.index];
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_PLACED / 4; k++) {
+        const uint32_t e = rank * PITHI_PLACED + (k + t->tid) % (PITHI_PLACED / 4) * 4;
+        if (e >= t->kv.sought.count) continue;
+        const struct pithi_quad x =
+            pithi_get_quad((const uint8_t *)&s->paged.values[t->kv.sought.at + e]);
+        PITHI_UNROLL for (uint32_t i = 0; i < 4; i++) {
+            const float v = pithi_float(x.word[i]);
+            if (e + i >= t->kv.sought.count) continue;
+            const uint32_t at = (uint32_t)pithi_shrink_place(&t->kv.shrink, v);
+            t->kv.placed[k] |= at << 8 * i;
+            t->kv.qq[0] += (int32_t)at;
+            t->kv.qq[1] += !pithi_grid_keeps(&p->device.set, dtype, &grid, v);
         }
     }
 }
-PITHI_LOCAL(pithi_shrink_pick, int first) {
-    struct pithi_shrink *const one = &t->kv.shrink;
+
+/* Part of a body: the first n of t->kv.qq := sums over the group, of what its threads have. */
+PITHI_LOCAL(pithi_shrink_halve, uint32_t n) {
     (void)a, (void)s;
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_TRIES; k++) {
-        if (!t->kv.sought.more || t->kv.cuts[2][k] == 0) continue;
-        one->candidate = pithi_shrink_cut_grid(t, k);
-        one->candidate_low = one->candidate_high = first + (int)k + 1;
-        pithi_shrink_judge(one, t->kv.vq[k]);
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_TRIES; k++) if (k < n) t->kv.qq[k] +=
+        t->kv.qq_other[k];
+}
+#define PITHI_SHRINK_SUM(n, threads)                           \
+    do {                                                       \
+        for (uint32_t far_ = (threads) / 2; far_; far_ /= 2) { \
+            PITHI_WARP_SWAP(kv.qq, kv.qq_other, n, far_);      \
+            PITHI_STEP(pithi_shrink_halve, n);                 \
+        }                                                      \
+    } while (0)
+
+PITHI_LOCAL(pithi_shrink_sum, uint32_t tile) {
+    (void)a, (void)s, (void)tile;
+    t->kv.shrink.sum = t->kv.qq[0];
+    t->kv.sought.more = t->kv.sought.more && t->kv.qq[1] != 0;
+}
+
+/* Parts: a cut of both sides, or the ends of the best line of the rounds before. */
+PITHI_LOCAL(pithi_shrink_cut_both, int k) {
+    (void)a, (void)s;
+    t->kv.part = pithi_shrink_cut(&t->kv.shrink, k);
+}
+PITHI_LOCAL(pithi_shrink_end_round, int round) {
+    (void)a, (void)s, (void)round;
+    pithi_shrink_line(&t->kv.shrink);
+}
+PITHI_LOCAL(pithi_shrink_move_both, int by) {
+    (void)a, (void)s;
+    t->kv.part = pithi_shrink_moved(&t->kv.shrink, by);
+}
+
+/* Codes of four integers, in bytes, times 2^(shift - 8): in lanes of 16 bits, where no product
+ * reaches the next lane. */
+PITHI_DEVICE uint32_t pithi_part_codes(uint32_t placed, uint32_t less, uint32_t length,
+                                       uint32_t reciprocal, uint32_t half, uint32_t mask) {
+    const uint32_t even = pithi_lanes_within(pithi_even_bytes(placed), less, length);
+    const uint32_t odd = pithi_lanes_within(pithi_odd_bytes(placed), less, length);
+    return pithi_high_bytes(even * reciprocal + half, odd * reciprocal + half) & mask;
+}
+
+/* t->kv.qq := sums over the thread's codes: of them, of their squares, and of them times
+ * integers. */
+PITHI_LOCAL(pithi_shrink_tally, uint32_t tile) {
+    const struct pithi_part part = t->kv.part;
+    const uint32_t shift = (uint32_t)t->kv.shrink.shift, lift = shift - 8;
+    const uint32_t less = ((uint32_t)-part.low & 0xFFFFu) * 0x00010001u;
+    const uint32_t length = (uint32_t)(part.high - part.low) * 0x00010001u;
+    const uint32_t half = (1u << (shift - 1)) * 0x00010001u;
+    const uint32_t mask = (0xFFu << lift & 0xFFu) * 0x01010101u;
+    uint32_t codes = 0, squares = 0, products = 0;
+    (void)a, (void)s, (void)tile;
+    if (!t->kv.sought.more) return; /* as of all threads behind the last group */
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_PLACED / 4; k++) {
+        const uint32_t q =
+            pithi_part_codes(t->kv.placed[k], less, length, (uint32_t)part.reciprocal, half, mask);
+        codes = pithi_byte_products(q, 0x01010101u, codes);
+        squares = pithi_byte_products(q, q, squares);
+        products = pithi_byte_products(q, t->kv.placed[k], products);
     }
-    one->iteration = PITHI_SHRINK_SAME;
+    t->kv.qq[0] = (int32_t)(codes >> lift);
+    t->kv.qq[1] = (int32_t)(squares >> 2 * lift);
+    t->kv.qq[2] = (int32_t)(products >> lift);
 }
 
-/* Makes the next candidate. Those of symmetric groups differ by the cut above only, of which all up
- * to PITHI_SHRINK_SAME were judged: again they would not lose less. */
-PITHI_DEVICE bool pithi_shrink_further(struct pithi_shrink *s) {
-    for (; !s->set->asymmetric && s->iteration < PITHI_SHRINK_ITERATIONS; s->iteration++) {
-        pithi_shrink_place(s);
-        if (s->candidate_high > PITHI_SHRINK_SAME && s->candidate_high != s->high &&
-            s->candidate_low + s->candidate_high <= PITHI_SHRINK_MOST)
-            break;
-    }
-    return pithi_shrink_next(s);
-}
-
-PITHI_LOCAL(pithi_shrink_try, int iteration) {
-    (void)a, (void)iteration;
-    t->kv.sought.more = t->kv.sought.more && pithi_shrink_further(&t->kv.shrink);
-    t->kv.vq[0] = t->kv.sought.more ? pithi_sought_error(s, t, &t->kv.shrink.candidate) : 0;
-}
-
-PITHI_LOCAL(pithi_shrink_compare, int iteration) {
-    (void)a, (void)s, (void)iteration;
-    if (t->kv.sought.more) pithi_shrink_judge(&t->kv.shrink, t->kv.vq[0]);
+PITHI_LOCAL(pithi_shrink_compare, uint32_t tile) {
+    const struct pithi_shrink_sums sums = {t->kv.qq[0], t->kv.qq[1], t->kv.qq[2]};
+    (void)a, (void)s, (void)tile;
+    if (t->kv.sought.more && t->kv.part.reciprocal) pithi_shrink_judge(&t->kv.shrink, &sums);
 }
 
 PITHI_PHASE(pithi_shrink_close, uint32_t tile) {
-    (void)a, (void)tile;
-    if (t->kv.sought.count && t->tid % PITHI_LANES == 0)
-        s->paged.grid[t->kv.sought.index] = t->kv.shrink.grid;
+    const struct pithi_group_setting *const set = &a->to.plan.device.set;
+    const uint32_t i = t->kv.sought.index, dtype = pithi_page_dtype(&a->to.plan);
+    float low, high;
+    (void)tile;
+    if (!t->kv.sought.more || t->tid % pithi_shrink_threads(&a->to.plan, &s->paged.page)) return;
+    const struct pithi_ends ends = pithi_ends_of(set, s->paged.up[i], s->paged.down[i]);
+    if (!pithi_shrink_ends(&t->kv.shrink, dtype, ends.hi, &low, &high)) return;
+    struct pithi_grid grid = pithi_grid_of(set, dtype, low, high);
+    pithi_idempotent_scale(set, dtype, ends.lo, ends.hi, &grid);
+    if (grid.reciprocal != 0) s->paged.grid[i] = grid;
 }
 
 /* ---- Lloyd-Max codes -------------------------------------------------------------------------*/
@@ -365,12 +399,12 @@ PITHI_LOCAL(pithi_lloyd_guess, uint32_t tile) {
     (void)tile;
     if (t->kv.vq[2] == 0 && count && !pithi_codebook_steady(book, t->kv.vq[1], count))
         t->kv.sought.count = 0;
-    t->kv.shrink.error = count ? pithi_codebook_guess(t->kv.vq[0], count) : 0;
+    t->kv.cells = count ? pithi_codebook_guess(t->kv.vq[0], count) : 0;
     t->kv.vq[0] = t->kv.vq[1] = t->kv.vq[2] = t->kv.vq[3] = 0;
     if (!t->kv.sought.count) return;
-    const int first = pithi_lloyd_code(a, s, t, t->kv.shrink.error, 0);
+    const int first = pithi_lloyd_code(a, s, t, t->kv.cells, 0);
     for (uint32_t i = t->tid % PITHI_LANES; i < count; i += PITHI_LANES) {
-        const int code = pithi_lloyd_code(a, s, t, t->kv.shrink.error, i);
+        const int code = pithi_lloyd_code(a, s, t, t->kv.cells, i);
         const float level = book->level[code];
         t->kv.vq[0] += s->paged.values[t->kv.sought.at + i] * level;
         t->kv.vq[1] += level * level;
@@ -382,7 +416,7 @@ PITHI_LOCAL(pithi_lloyd_guess, uint32_t tile) {
 PITHI_PHASE(pithi_lloyd_choose, uint32_t tile) {
     const struct pithi_group_setting *const set = &a->to.plan.device.set;
     const uint32_t i = t->kv.sought.index;
-    const float cells = t->kv.shrink.error;
+    const float cells = t->kv.cells;
     (void)tile;
     if (!t->kv.sought.count || t->tid % PITHI_LANES || t->kv.vq[3] == 0) return;
     const float scale = pithi_codebook_fit(set, t->kv.vq[0], t->kv.vq[1]);
@@ -396,29 +430,35 @@ PITHI_PHASE(pithi_lloyd_choose, uint32_t tile) {
 
 /* ---- The search ------------------------------------------------------------------------------*/
 
+#define PITHI_SHRINK_TRY(threads)               \
+    do {                                        \
+        PITHI_STEP(pithi_shrink_tally, tile);   \
+        PITHI_SHRINK_SUM(3, threads);           \
+        PITHI_STEP(pithi_shrink_compare, tile); \
+    } while (0)
+
 /* The part of the range of the threads' groups that loses least. */
 PITHI_DEVICE void pithi_page_shrink_range(const struct pithi_gpu_call *a,
                                           struct pithi_gpu_shared *s, struct pithi_gpu_thread *t,
                                           struct pithi_team *team, uint32_t tile) {
-    PITHI_STEP(pithi_shrink_open, tile);
-    PITHI_SOUGHT_SUM(1);
-    PITHI_STEP(pithi_shrink_begin, tile);
-    PITHI_STEP(pithi_shrink_cut, tile);
-    for (int first = 0; first < PITHI_SHRINK_SAME; first += PITHI_TRIES) {
-        PITHI_STEP(pithi_shrink_aim, first);
-        PITHI_UNROLL for (uint32_t part = 0; part < 4; part++)
-            PITHI_WARP_PICK(kv.cut[part], kv.cuts[part], kv.cut_of, PITHI_TRIES, PITHI_LANES);
-        PITHI_STEP(pithi_shrink_measure, first);
-        PITHI_SOUGHT_SUM(PITHI_TRIES);
-        PITHI_STEP(pithi_shrink_pick, first);
+    const uint32_t threads = pithi_shrink_threads(&a->to.plan, &s->paged.page);
+    PITHI_STEP(pithi_shrink_place_all, tile);
+    PITHI_SHRINK_SUM(2, threads);
+    PITHI_STEP(pithi_shrink_sum, tile);
+    for (int k = 0; k < PITHI_SHRINK_CUTS; k++) {
+        PITHI_STEP(pithi_shrink_cut_both, k);
+        PITHI_SHRINK_TRY(threads);
     }
-    /* Then each side moves by itself; of symmetric groups there is one side. */
-    const int moves = PITHI_SHRINK_ITERATIONS - PITHI_SHRINK_SAME;
-    const int most = a->to.plan.device.set.asymmetric ? moves : moves / 2;
-    for (int iteration = 0; iteration < most; iteration++) {
-        PITHI_STEP(pithi_shrink_try, iteration);
-        PITHI_SOUGHT_SUM(1);
-        PITHI_STEP(pithi_shrink_compare, iteration);
+    PITHI_STEP(pithi_shrink_end_round, 0);
+    for (int round = 1, by = 1; by; round++) {
+        by = pithi_shrink_move(a->to.plan.device.set.asymmetric, round);
+        PITHI_STEP(pithi_shrink_move_both, -by);
+        PITHI_SHRINK_TRY(threads);
+        if (by) {
+            PITHI_STEP(pithi_shrink_move_both, by);
+            PITHI_SHRINK_TRY(threads);
+        }
+        PITHI_STEP(pithi_shrink_end_round, round);
     }
     PITHI_WARP_SYNC();
     PITHI_RUN(pithi_shrink_close, tile);
@@ -429,19 +469,22 @@ PITHI_DEVICE void pithi_page_search(const struct pithi_gpu_call *a, struct pithi
                                     struct pithi_gpu_thread *t, struct pithi_team *team,
                                     uint32_t tile, uint32_t first) {
     const uint32_t end = first + pithi_sought_groups(&a->to.plan, &s->paged.page);
-    for (uint32_t from = first; from < end; from += PITHI_TEAM / PITHI_LANES) {
-        PITHI_STEP(pithi_sought_open, tile, first, from);
-        PITHI_STEP(pithi_sought_coded, tile);
-        if (a->to.plan.device.set.codebook) {
-            PITHI_STEP(pithi_lloyd_open, tile);
-            PITHI_SOUGHT_SUM(3);
-            PITHI_STEP(pithi_lloyd_guess, tile);
-            PITHI_SOUGHT_SUM(4);
-            PITHI_WARP_SYNC();
-            PITHI_RUN(pithi_lloyd_choose, tile);
+    const bool book = a->to.plan.device.set.codebook;
+    const uint32_t threads = book ? PITHI_LANES : pithi_shrink_threads(&a->to.plan, &s->paged.page);
+    for (uint32_t from = first; from < end; from += PITHI_TEAM / threads) {
+        if (!book) {
+            PITHI_STEP(pithi_shrink_open, tile, first, from);
+            pithi_page_shrink_range(a, s, t, team, tile);
             continue;
         }
-        pithi_page_shrink_range(a, s, t, team, tile);
+        PITHI_STEP(pithi_sought_open, tile, first, from);
+        PITHI_STEP(pithi_sought_coded, tile);
+        PITHI_STEP(pithi_lloyd_open, tile);
+        PITHI_SOUGHT_SUM(3);
+        PITHI_STEP(pithi_lloyd_guess, tile);
+        PITHI_SOUGHT_SUM(4);
+        PITHI_WARP_SYNC();
+        PITHI_RUN(pithi_lloyd_choose, tile);
     }
 }
 
