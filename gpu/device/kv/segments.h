@@ -64,7 +64,7 @@ PITHI_LOCAL(pithi_segment_unit, uint32_t tile) {
     t->kv.owned_most = pithi_unit_widen(p->dtype, both >> u % 2 * 16 & 0xFFFFu);
     pithi_trellis_units(&p->device.set, pithi_trellis_of(&a->to)->top, p->dtype, t->kv.owned_most,
                         PITHI_SEGMENT_GROUP, &t->kv.owned_unit, &t->kv.owned_other);
-    PITHI_UNROLL for (uint32_t i = 0; i < PITHI_SEGMENT_UNITS; i++) t->kv.cut_of[i] = 2 * i;
+    PITHI_UNROLL for (uint32_t i = 0; i < PITHI_SEGMENT_UNITS; i++) t->kv.owner[i] = 2 * i;
 }
 
 /* t->kv.apart[0] := a bit for each unit whose values are no levels, of those that are looked at. */
@@ -272,14 +272,14 @@ PITHI_DEVICE void pithi_segment_encode(const struct pithi_gpu_call *a, struct pi
         PITHI_STEP(pithi_segment_join, tile);
     }
     PITHI_STEP(pithi_segment_unit, tile);
-    PITHI_WARP_PICK(kv.owned_unit, kv.by, kv.cut_of, PITHI_SEGMENT_UNITS, PITHI_LANES);
+    PITHI_WARP_PICK(kv.owned_unit, kv.by, kv.owner, PITHI_SEGMENT_UNITS, PITHI_LANES);
     PITHI_STEP(pithi_segment_look, tile);
     PITHI_UNROLL for (uint32_t lanes = 1; lanes < PITHI_LANES; lanes *= 2) {
         PITHI_WARP_SWAP(kv.apart, kv.apart_other, 1, lanes);
         PITHI_STEP(pithi_segment_agree, tile);
     }
     PITHI_STEP(pithi_segment_choose, tile);
-    PITHI_WARP_PICK(kv.owned_unit, kv.by, kv.cut_of, PITHI_SEGMENT_UNITS, PITHI_LANES);
+    PITHI_WARP_PICK(kv.owned_unit, kv.by, kv.owner, PITHI_SEGMENT_UNITS, PITHI_LANES);
     PITHI_RUN(pithi_segment_put_words, tile);
     PITHI_RUN(pithi_segment_find, tile);
     PITHI_SEGMENT_CODE(0);
