@@ -399,7 +399,7 @@ static void test_saturated_is_counted(void **state) {
     unsigned over = 0;
     for (unsigned bits = 2; bits <= 8; bits += bits == 6 ? 2 : 1) {
         char spec[64];
-        snprintf(spec, sizeof spec, "grad:bits=%u,rotate=0,scale_dtype=bf16", bits);
+        snprintf(spec, sizeof spec, "grad:bits=%u,rotate=0,search=none,scale_dtype=bf16", bits);
         const struct model m = {bits, 128, 0, 0, MODEL_NEAREST, 16384, PITH_BF16, 0, 0, 0, 0, 1, 0};
         uint8_t scale[2];
         context("%s", spec);
