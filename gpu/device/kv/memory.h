@@ -57,7 +57,7 @@ struct pithi_kv_thread {
     uint32_t pairs[4], pairs_other[4], by[PITHI_SEGMENT_UNITS], apart[1], apart_other[1];
     uint32_t owned_most, owned_unit, owned_other;
     uint32_t owner[PITHI_SEGMENT_UNITS]; /* the lane that has what is owned of a unit */
-    int32_t squares[PITHI_SEGMENT_UNITS], squares_given[4], squares_taken[4];
+    float squares[PITHI_SEGMENT_UNITS], squares_given[4], squares_taken[4];
     float sum_given[4], sum_taken[4];
     /* Of full tiles of f32: the same as ordered numbers; grids of a unit each, see full_wide.h. */
     uint32_t high[2], high_given[2], high_taken[2];

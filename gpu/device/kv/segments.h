@@ -1,5 +1,5 @@
 /* segments.h - codec kv with codebook=trellis along heads: four full tiles at once, which are 128
- * groups of 128 values.
+ * groups of 128 values, bf16.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A group's values are those of 16 neighbouring threads, so that a warp has all of its groups: what
@@ -61,8 +61,8 @@ PITHI_LOCAL(pithi_segment_unit, uint32_t tile) {
     (void)s, (void)tile;
     PITHI_UNROLL for (uint32_t i = 0; i < 4; i++) both |=
         t->kv.pairs[i] & (0u - (uint32_t)(u / 2 == i));
-    t->kv.owned_most = pithi_unit_widen(p->dtype, both >> u % 2 * 16 & 0xFFFFu);
-    pithi_trellis_units(&p->device.set, pithi_trellis_of(&a->to)->top, p->dtype, t->kv.owned_most,
+    t->kv.owned_most = pithi_unit_widen(PITH_BF16, both >> u % 2 * 16 & 0xFFFFu);
+    pithi_trellis_units(&p->device.set, pithi_trellis_of(&a->to)->top, PITH_BF16, t->kv.owned_most,
                         PITHI_SEGMENT_GROUP, &t->kv.owned_unit, &t->kv.owned_other);
     PITHI_UNROLL for (uint32_t i = 0; i < PITHI_SEGMENT_UNITS; i++) t->kv.owner[i] = 2 * i;
 }
@@ -70,14 +70,14 @@ PITHI_LOCAL(pithi_segment_unit, uint32_t tile) {
 /* t->kv.apart[0] := a bit for each unit whose values are no levels, of those that are looked at. */
 PITHI_LOCAL(pithi_segment_look, uint32_t tile) {
     const bool looks = t->tid % PITHI_LANES * PITHI_UNIT < PITHI_TRELLIS_LOOK;
-    (void)tile;
+    (void)a, (void)tile;
     t->kv.apart[0] = 0;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_SEGMENT_UNITS; u++) {
         const float unit = pithi_float(t->kv.by[u]);
         bool levels = true;
         if (!looks || unit == 0) continue;
         float x[PITHI_UNIT];
-        pithi_full_spread(a->to.plan.dtype, &t->kv.strip[u], x);
+        pithi_full_spread(PITH_BF16, &t->kv.strip[u], x);
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (levels) levels =
             pithi_trellis_marked(&s->paged.paths.tables, x[k] * unit);
         t->kv.apart[0] |= (levels ? 0u : 1u) << u;
@@ -100,11 +100,11 @@ PITHI_PHASE(pithi_segment_choose, uint32_t tile) {
 /* ---- Paths -----------------------------------------------------------------------------------*/
 
 PITHI_PHASE(pithi_segment_put_words, uint32_t tile) {
-    (void)tile;
+    (void)a, (void)tile;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_SEGMENT_UNITS; u++) {
         float x[PITHI_UNIT];
         if (!t->kv.by[u]) continue;
-        pithi_full_spread(a->to.plan.dtype, &t->kv.strip[u], x);
+        pithi_full_spread(PITH_BF16, &t->kv.strip[u], x);
         pithi_put_quad(
             pithi_trellis_slot(s->paged.segment.slot, PITHI_SEGMENT_GROUPS,
                                pithi_segment_group(t, u), t->tid % PITHI_LANES),
@@ -136,36 +136,52 @@ PITHI_LOCAL(pithi_segment_reload, uint32_t tile, uint32_t first) {
         pithi_get_quad(pithi_full_values(&s->paged.page, t, tile, first + i));
 }
 
+/* The codes of a unit: what is near its values, and the lowest bits from bit 3 of `lows` on. */
+PITHI_DEVICE uint32_t pithi_segment_codes(const uint32_t near[8], uint32_t lows, uint32_t bits) {
+    uint32_t codes = 0, low = lows >> 3 & 0xFFu;
+    /* A bit each goes to where its code is. */
+    low = (low | low << 4 * (bits - 1)) & (bits == 2 ? 0x0F0Fu : 0x000F000Fu);
+    low = (low | low << 2 * (bits - 1)) & (bits == 2 ? 0x3333u : 0x03030303u);
+    low = (low | low << (bits - 1)) & (bits == 2 ? 0x5555u : 0x11111111u);
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) codes |= (near[k] & 14) << k * bits;
+    return codes | low;
+}
+
 /* Of units `first` and the one behind it: codes to the page, products of values and levels to the
- * memory that slots were in, and the sum of squares of levels. */
+ * memory that slots were in, and the sum of squares of levels, which are whole numbers whose sums
+ * are exact. */
 PITHI_PHASE(pithi_segment_code, uint32_t tile, uint32_t first) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
     const struct pithi_gpu_segment *const of = &s->paged.segment;
+    const struct pithi_trellis_tables *const tables = &s->paged.paths.tables;
     const uint32_t bits = p->device.set.bits, j = t->tid % PITHI_LANES;
+    const float most = (float)tables->most;
     PITHI_UNROLL for (uint32_t i = 0; i < 2; i++) {
         const uint32_t u = first + i, group = pithi_segment_group(t, u);
         const float unit = pithi_float(of->unit[group]);
         struct pithi_quad product[2] = {{{0, 0, 0, 0}}, {{0, 0, 0, 0}}};
         uint32_t codes = 0;
-        int32_t squares = 0;
+        float squares = 0;
         if (unit != 0) {
             const uint32_t begin = of->begin[group];
             const uint32_t lows =
                 pithi_trellis_lows(of->chosen, group * PITHI_LANES + j, begin, j == 0);
-            uint32_t code[PITHI_UNIT];
-            float level[PITHI_UNIT], x[PITHI_UNIT];
-            pithi_full_spread(p->dtype, &t->kv.raw[i], x);
-            pithi_trellis_codes(&s->paged.paths.tables,
-                                pithi_trellis_words(s->paged.paths.tables.most, x, unit), lows,
-                                code, level);
+            const uint32_t parity = lows ^ lows >> 2 ^ lows >> 3;
+            uint32_t near[PITHI_UNIT];
+            float x[PITHI_UNIT];
+            pithi_full_spread(PITH_BF16, &t->kv.raw[i], x);
             PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-                const float l = level[k] * PITHI_TRELLIS_UNIT;
-                const int32_t number = (int32_t)l;
-                squares += number * number;
-                product[k / 4].word[k % 4] = pithi_bits(x[k] * unit * l);
-                codes |= code[k] << k * bits;
+                const float v = x[k] * unit;
+                const int32_t y = pithi_trellis_whole_number(pithi_within(v, -most, most));
+                const uint32_t subset = (parity >> k & 1) << 3 | (lows >> (k + 1) & 1) << 2;
+                near[k] = pithi_trellis_near(tables, pithi_trellis_celled(y), subset);
+                const float level = pithi_trellis_near_level(near[k]);
+                squares += level * level;
+                product[k / 4].word[k % 4] = pithi_bits(v * level);
             }
+            codes =
+                bits == 2 ? pithi_segment_codes(near, lows, 2) : pithi_segment_codes(near, lows, 4);
             if (begin) codes = ~codes;
         }
         t->kv.squares[u] = squares;
@@ -202,7 +218,7 @@ PITHI_LOCAL(pithi_segment_part, uint32_t n, uint32_t lanes) {
     PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) {
         if (k >= n / 2) continue;
         const float x = t->kv.vq[k], y = t->kv.vq[k + n / 2];
-        const int32_t v = t->kv.squares[k], w = t->kv.squares[k + n / 2];
+        const float v = t->kv.squares[k], w = t->kv.squares[k + n / 2];
         t->kv.vq[k] = second ? y : x;
         t->kv.squares[k] = second ? w : v;
         t->kv.sum_given[k] = second ? x : y;
@@ -229,10 +245,10 @@ PITHI_LOCAL(pithi_segment_scale, uint32_t tile) {
     const struct pithi_group_setting *const set = &p->device.set;
     const struct pithi_trellis *const of = pithi_trellis_of(&a->to);
     const uint32_t group = pithi_segment_group(t, pithi_segment_owned(t));
-    float scale = pithi_trellis_utmost(set, of->top, p->dtype, t->kv.owned_most);
+    float scale = pithi_trellis_utmost(set, of->top, PITH_BF16, t->kv.owned_most);
     if (t->kv.owned_unit) {
-        const float sum[2] = {t->kv.vq[0], (float)t->kv.squares[0]};
-        scale = pithi_trellis_fitted(set, of, p->dtype, t->kv.owned_most, PITHI_SEGMENT_GROUP,
+        const float sum[2] = {t->kv.vq[0], t->kv.squares[0]};
+        scale = pithi_trellis_fitted(set, of, PITH_BF16, t->kv.owned_most, PITHI_SEGMENT_GROUP,
                                      t->kv.owned_other, sum);
         if (s->paged.segment.begin[group]) scale = -scale;
     }
@@ -297,12 +313,13 @@ PITHI_DEVICE void pithi_segment_encode(const struct pithi_gpu_call *a, struct pi
     PITHI_RUN(pithi_trellis_wait, tile);
 }
 
-/* The team's segments; returns how many tiles from the first full one on they all are. */
+/* The team's segments, of values that take one operation to be f32; returns how many tiles from the first full one on they all are. */
 PITHI_DEVICE uint32_t pithi_segments_encode(const struct pithi_gpu_call *a,
                                             struct pithi_gpu_shared *s, struct pithi_gpu_thread *t,
                                             struct pithi_team *team) {
     const struct pithi_gpu_page *const g = &s->paged.page;
-    const uint32_t end = g->fulls > g->full ? (g->fulls - g->full) / PITHI_SEGMENT_TILES : 0;
+    const bool any = a->to.plan.dtype == PITH_BF16 && g->fulls > g->full;
+    const uint32_t end = any ? (g->fulls - g->full) / PITHI_SEGMENT_TILES : 0;
     for (uint32_t i = g->part; i < end; i += a->paging.parts)
         pithi_segment_encode(a, s, t, team, g->full + i * PITHI_SEGMENT_TILES);
     return end * PITHI_SEGMENT_TILES;

@@ -473,7 +473,11 @@ PITHI_LOCAL(pithi_full_paths_put, uint32_t tile, uint32_t next) {
         t->read.poisoned += t->tid % PITHI_LANES == 0 && pithi_nonfinite(scale);
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) bits[k] =
             pithi_bits(x[k] * by + 0.0f);
-        pithi_unit_stored(a->from.items.dtype, bits, raw);
+        /* One branch, not one for each value. */
+        if (a->from.items.dtype == PITH_BF16)
+            pithi_unit_stored(PITH_BF16, bits, raw);
+        else
+            pithi_unit_stored(PITH_F16, bits, raw);
         const struct pithi_quad out = {{raw[0], raw[1], raw[2], raw[3]}};
         pithi_put_quad(pithi_full_values(&s->paged.page, t, tile, u), out);
     }
