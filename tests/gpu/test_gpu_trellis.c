@@ -74,6 +74,33 @@ static void test_paths(void **state) {
                     one_trip(specs[k], counts[i], (enum fill)fill, number);
 }
 
+/* So many values that teams have whole segments, which kernels take that know the settings: on the
+ * host those are every other launch, so that there are two encodes with an odd number between. */
+static void whole_trip(const char *spec, uint64_t count, enum fill fill, uint64_t number) {
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, count);
+    struct trip t;
+    context("%s x %llu, values %d, whole", spec, (unsigned long long)count, fill);
+    device_order((int)(number % (uint64_t)device_orders()));
+    trip_open(&t, spec, &layout, 0);
+    fill_values(&t, fill, number);
+    trip_check_encode(&t);
+    trip_check_decode(&t);
+    trip_check_encode(&t);
+    trip_close(&t);
+}
+
+static void test_whole(void **state) {
+    (void)state;
+    static const char *const known[] = {"grad:codebook=trellis", "grad:codebook=trellis,bits=2",
+                                        "grad:codebook=trellis,group=256,rotate=256",
+                                        "grad:codebook=trellis,group=256,rotate=0,bits=2"};
+    static const uint64_t many[] = {262144, 270011};
+    uint64_t number = 0;
+    for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
+        for (int fill = 0; fill < FILL_COUNT; fill++, number++)
+            whole_trip(known[k], many[(k + number) % 2], (enum fill)fill, number);
+}
+
 static void test_hostile(void **state) {
     (void)state;
     static const uint64_t shape[5] = {1, 300};
@@ -93,6 +120,7 @@ static void test_hostile(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_whole),
         cmocka_unit_test(test_hostile),
     };
     return cmocka_run_group_tests_name("gpu_trellis", tests, NULL, NULL);

@@ -22,15 +22,13 @@ enum {
 
 struct pithi_trellis_thread {
     float sum[2], sum_other[2]; /* over a lane of a group: with its values, and with itself */
-    /* Of whole segments: units of a group, if it was decoded before, and if not; what goes to
-     * another thread, and comes from one; the number of one that a value is taken from; sums of
-     * lanes of groups. */
-    uint32_t unit, other, sent[2], got[2], from[1];
+    /* Of whole segments: what goes to another thread, and comes from one; sums of lanes of groups. */
+    uint32_t sent[2], got[2];
     float lane[4];
 };
 
-/* By cell: distances from the levels of subsets 1 to 3 less that of subset 0, as `lean` + word *
- * `slope`. */
+/* By cell: distances from the levels of subsets 1 to 3 less that of subset 0, as `lean` + `slope`
+ * times the value, which is an integer. */
 struct pithi_trellis_tables {
     int32_t lean[3][PITHI_TRELLIS_ALL_CELLS], slope[3][PITHI_TRELLIS_ALL_CELLS];
     /* By cell, then by subset: the level as a float, which ends with 16 zeros, and in place of the
@@ -64,7 +62,7 @@ struct pithi_trellis_segment {
 struct pithi_trellis_whole {
     uint32_t largest[PITHI_TRELLIS_GROUPS], unit[PITHI_TRELLIS_GROUPS];
     uint8_t begin[PITHI_TRELLIS_GROUPS], chosen[PITHI_TRELLIS_WHOLE / PITHI_UNIT];
-    /* Values in units, then their products with levels. */
+    /* Values, then the products of those in units with levels. */
     alignas(16) struct pithi_quad value[PITHI_TRELLIS_WHOLE / 4];
     /* How each state is reached best at the end of a unit; in the end sums of groups: with values,
      * and with itself. */

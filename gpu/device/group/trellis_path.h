@@ -30,8 +30,8 @@ PITHI_DEVICE void pithi_trellis_cell(const struct pithi_trellis *of, uint32_t ce
     }
     PITHI_UNROLL for (int k = 1; k < 4; k++) {
         const int level = of->level[pithi_trellis_of_subset(first, k)], step = level - origin;
-        to->lean[k - 1][cell] = 256 * (level * level - origin * origin) + 16 * (int)cell * step;
-        to->slope[k - 1][cell] = -4 * step;
+        to->lean[k - 1][cell] = 256 * (level * level - origin * origin);
+        to->slope[k - 1][cell] = -512 * step;
     }
 }
 
@@ -126,9 +126,10 @@ PITHI_DEVICE void pithi_trellis_forth(int32_t d1, int32_t d2, int32_t d3, int32_
 PITHI_DEVICE void pithi_trellis_step(const struct pithi_trellis_tables *g, int32_t word,
                                      int32_t bit, int32_t m[8]) {
     const uint32_t cell = (uint32_t)word >> 2 & (PITHI_TRELLIS_ALL_CELLS - 1);
-    const int32_t d1 = g->lean[0][cell] + g->slope[0][cell] * word;
-    const int32_t d2 = g->lean[1][cell] + g->slope[1][cell] * word;
-    const int32_t d3 = g->lean[2][cell] + g->slope[2][cell] * word;
+    const int32_t y = word >> 7;
+    const int32_t d1 = g->lean[0][cell] + g->slope[0][cell] * y;
+    const int32_t d2 = g->lean[1][cell] + g->slope[1][cell] * y;
+    const int32_t d3 = g->lean[2][cell] + g->slope[2][cell] * y;
     pithi_trellis_forth(d1, d2, d3, bit, m);
 }
 
@@ -145,11 +146,11 @@ PITHI_DEVICE int32_t pithi_least_metric(const int32_t m[8]) {
 PITHI_DEVICE void pithi_trellis_limited_step(const struct pithi_trellis_tables *g, int32_t word,
                                              int32_t bit, bool lower, int32_t m[8]) {
     const uint32_t cell = (uint32_t)word >> 2 & (PITHI_TRELLIS_ALL_CELLS - 1);
-    const int32_t off = (word >> 7) - (int32_t)pithi_trellis_near_level(g->near[4 * cell]);
+    const int32_t v = word >> 7, off = v - (int32_t)pithi_trellis_near_level(g->near[4 * cell]);
     const int32_t origin = off * off * 256;
     int32_t d[4] = {origin, origin, origin, origin}, to[PITHI_TRELLIS_STATES];
     PITHI_UNROLL for (int k = 1; k < 4; k++) d[k] +=
-        g->lean[k - 1][cell] + g->slope[k - 1][cell] * word;
+        g->lean[k - 1][cell] + g->slope[k - 1][cell] * v;
     PITHI_UNROLL for (int z = 0; z < PITHI_TRELLIS_STATES; z++) {
         const int32_t x = pithi_trellis_limited(m[z >> 1] + d[pithi_trellis_subset(z, 0)]);
         const int32_t y = pithi_trellis_limited(m[z >> 1 | 4] + d[pithi_trellis_subset(z, 1)]);

@@ -4,8 +4,8 @@
  * What trellis.h does with any segment, here of two tiles and of groups that are a sequence each, in
  * the units of a warp. All elements exist and everything is aligned. The two units of a thread are
  * neighbours, a run, so that much of a rotation and of a group is in one thread. A segment is read
- * once: values in units of levels stay in the team's memory, a thread finds a path by them, and
- * codes and sums are made of them. Part of trellis.h. */
+ * once: values stay in the team's memory, a thread finds a path by them, and codes and sums are
+ * made of them. Part of trellis.h. */
 #ifndef PITHI_GPU_DEVICE_GROUP_TRELLIS_WHOLE_H
 #define PITHI_GPU_DEVICE_GROUP_TRELLIS_WHOLE_H
 
@@ -110,61 +110,42 @@ PITHI_LOCAL(pithi_trellis_peak_meet, uint32_t n) {
     if (t->trellis.got[0] > t->trellis.sent[0]) t->trellis.sent[0] = t->trellis.got[0];
 }
 
-/* sent[0] := what values of the group are multiplied by, in even threads if it was decoded before,
- * in odd ones if not. sent[1]: its largest magnitude. */
-PITHI_LOCAL(pithi_trellis_rate, uint32_t n) {
-    const struct pithi_group_setting *const set = &a->to.plan.device.set;
-    const int top = pithi_trellis_of(&a->to)->top;
-    const int reach = pithi_trellis_reach(set->bits, set->group);
-    const uint32_t largest = t->trellis.sent[0] >> 1;
-    const float m = pithi_float(largest);
-    (void)s, (void)n;
-    t->trellis.sent[1] = largest;
-    if (m >= 0x1p-60f && m <= 0x1p60f) { /* all scales are numbers, and none is 0 */
-        t->trellis.sent[0] = pithi_bits((float)(t->tid & 1 ? reach : top) / m);
-        return;
-    }
-    uint32_t unit, other;
-    pithi_trellis_units(set, top, PITH_F32, largest, set->group, &unit, &other);
-    t->trellis.sent[0] = t->tid & 1 ? other : unit;
-}
-
-/* unit, other := these; sent[0] := whether the thread, if it has the first values of a group, has
- * one that is no level. */
-PITHI_PHASE(pithi_trellis_glance, uint32_t n) {
-    const bool odd = t->tid & 1;
-    t->trellis.unit = odd ? t->trellis.got[0] : t->trellis.sent[0];
-    t->trellis.other = odd ? t->trellis.sent[0] : t->trellis.got[0];
-    t->trellis.from[0] = 0;
-    if (t->tid % pithi_trellis_threads(a)) return;
-    const float unit = pithi_float(t->trellis.unit);
-    const uint32_t i = pithi_trellis_group(a, t, n);
-    bool levels = t->trellis.unit;
-    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++)
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-        if (!levels) continue;
-        const int32_t y = pithi_trellis_whole_number(t->x[u][k] * unit);
-        const uint32_t size = (uint32_t)(y < 0 ? -y : y);
-        levels = s->trellis.tables.marks[size / 32] >> size % 32 & 1;
-    }
-    t->trellis.sent[0] = !levels;
-    s->trellis.whole.largest[i] = t->trellis.sent[1];
-    s->trellis.whole.unit[i] = levels ? t->trellis.unit : t->trellis.other | 0x80000000u;
-}
-
-/* Into the team's memory. */
+/* Into the team's memory: values, and the largest magnitude of the group. */
 PITHI_PHASE(pithi_trellis_put_values, uint32_t n) {
-    const float unit = pithi_float(t->trellis.got[0] ? t->trellis.other : t->trellis.unit);
     const uint32_t i = pithi_trellis_group(a, t, n), run = t->tid % pithi_trellis_threads(a);
     PITHI_UNROLL for (uint32_t q = 0; q < PITHI_TRELLIS_QUADS; q++) {
         struct pithi_quad quad;
         PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) quad.word[k] =
-            pithi_bits(t->x[q / 2][q % 2 * 4 + k] * unit);
+            pithi_bits(t->x[q / 2][q % 2 * 4 + k]);
         pithi_put_quad(&s->trellis.whole.value[pithi_trellis_quad(a, i, run, q)], quad);
     }
+    if (run == 0) s->trellis.whole.largest[i] = t->trellis.sent[0] >> 1;
 }
 
 /* ---- Paths -----------------------------------------------------------------------------------*/
+
+/* What a group's values are multiplied by, with the sign that pithi_trellis_whole says. */
+PITHI_DEVICE uint32_t pithi_trellis_rate(const struct pithi_gpu_call *a,
+                                         const struct pithi_gpu_shared *s, uint32_t group) {
+    const struct pithi_group_setting *const set = &a->to.plan.device.set;
+    const struct pithi_trellis_whole *const g = &s->trellis.whole;
+    uint32_t unit, other;
+    pithi_trellis_units(set, pithi_trellis_of(&a->to)->top, PITH_F32, g->largest[group], set->group,
+                        &unit, &other);
+    bool levels = unit;
+    PITHI_ROLLED for (uint32_t q = 0; q < PITHI_TRELLIS_QUADS; q++) {
+        if (!levels) break;
+        const struct pithi_quad quad =
+            pithi_get_quad(&g->value[pithi_trellis_quad(a, group, 0, q)]);
+        PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) {
+            const float v = pithi_float(quad.word[k]) * pithi_float(unit);
+            const int32_t y = pithi_trellis_whole_number(v);
+            const uint32_t size = (uint32_t)(y < 0 ? -y : y);
+            levels = levels && (s->trellis.tables.marks[size / 32] >> size % 32 & 1);
+        }
+    }
+    return levels ? unit : other | 0x80000000u;
+}
 
 PITHI_DEVICE int32_t pithi_trellis_from(const int32_t *by_cell, uint32_t offset) {
     return (int32_t)pithi_get_aligned32((const uint8_t *)by_cell + offset);
@@ -173,11 +154,10 @@ PITHI_DEVICE void pithi_trellis_value_step(const struct pithi_trellis_tables *g,
                                            int32_t bit, int32_t m[8]) {
     const int32_t y = pithi_trellis_whole_number(v);
     const uint32_t at = pithi_trellis_celled(y) >> 2 & 124;
-    const int32_t word = y * 128 + (int32_t)at;
     pithi_trellis_forth(
-        pithi_trellis_from(g->lean[0], at) + pithi_trellis_from(g->slope[0], at) * word,
-        pithi_trellis_from(g->lean[1], at) + pithi_trellis_from(g->slope[1], at) * word,
-        pithi_trellis_from(g->lean[2], at) + pithi_trellis_from(g->slope[2], at) * word, bit, m);
+        pithi_trellis_from(g->lean[0], at) + pithi_trellis_from(g->slope[0], at) * y,
+        pithi_trellis_from(g->lean[1], at) + pithi_trellis_from(g->slope[1], at) * y,
+        pithi_trellis_from(g->lean[2], at) + pithi_trellis_from(g->slope[2], at) * y, bit, m);
 }
 
 /* The threads of two warps have paths, or of one. Which ones differs from segment to segment: warps
@@ -192,14 +172,17 @@ PITHI_PHASE(pithi_trellis_whole_paths, uint64_t segment) {
     const uint32_t runs = pithi_trellis_threads(a), paths = pithi_trellis_groups_whole(a);
     const uint32_t path = pithi_trellis_path_of(t, segment);
     int32_t m[PITHI_TRELLIS_STATES];
-    if (path >= paths || !pithi_magnitude(g->unit[path])) return;
+    if (path >= paths) return;
+    g->unit[path] = pithi_trellis_rate(a, s, path);
+    const float unit = pithi_float(pithi_magnitude(g->unit[path]));
+    if (unit == 0) return;
     pithi_trellis_begin(true, m);
     PITHI_ROLLED for (uint32_t run = 0; run < runs; run++) {
         PITHI_UNROLL for (uint32_t q = 0; q < PITHI_TRELLIS_QUADS; q++) {
             const struct pithi_quad quad =
                 pithi_get_quad(&g->value[pithi_trellis_quad(a, path, run, q)]);
             PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) pithi_trellis_value_step(
-                &s->trellis.tables, pithi_float(quad.word[k]), 1 << (q % 2 * 4 + k), m);
+                &s->trellis.tables, pithi_float(quad.word[k]) * unit, 1 << (q % 2 * 4 + k), m);
             if (q % 2 == 0) continue;
             uint32_t ways[2];
             pithi_trellis_keep(m, ways);
@@ -263,7 +246,8 @@ PITHI_PHASE(pithi_trellis_whole_codes, uint64_t segment, uint32_t n) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const uint32_t bits = p->device.set.bits, i = pithi_trellis_group(a, t, n);
     const uint32_t run = t->tid % pithi_trellis_threads(a);
-    const uint32_t begin = g->begin[i], none = !pithi_magnitude(g->unit[i]);
+    const uint32_t begin = g->begin[i];
+    const float unit = pithi_float(pithi_magnitude(g->unit[i]));
     const uint8_t *const chosen = g->chosen + (n * PITHI_TEAM + t->tid) * PITHI_UNITS;
     const uint32_t lows =
         (uint32_t)pithi_get_aligned16(chosen) << 3 | (run ? (uint32_t)chosen[-1] >> 5 : begin);
@@ -275,7 +259,7 @@ PITHI_PHASE(pithi_trellis_whole_codes, uint64_t segment, uint32_t n) {
         struct pithi_quad quad = pithi_get_quad(at);
         const uint32_t subset = pithi_trellis_subsets(parity >> 4 * q, lows >> (4 * q + 1));
         PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) {
-            const float v = pithi_float(quad.word[k]);
+            const float v = pithi_float(quad.word[k]) * unit;
             const uint32_t found = pithi_trellis_near(
                 &s->trellis.tables, pithi_trellis_celled(pithi_trellis_whole_number(v)),
                 pithi_byte_on(subset, k, 0));
@@ -289,7 +273,7 @@ PITHI_PHASE(pithi_trellis_whole_codes, uint64_t segment, uint32_t n) {
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         code[u] = pithi_trellis_side_by_side(near[u], bits) |
                   pithi_trellis_spread(lows >> (8 * u + 3), bits);
-        code[u] = none ? 0 : begin ? ~code[u] : code[u];
+        code[u] = unit == 0 ? 0 : begin ? ~code[u] : code[u];
     }
     t->trellis.sent[0] = pithi_bits(squares);
     const struct pithi_gpu_spot spot = pithi_spot(p, s->to.form, s->to.slot->count, segment);
@@ -412,10 +396,6 @@ PITHI_DEVICE void pithi_trellis_whole_enter(const struct pithi_gpu_call *a,
         PITHI_TRELLIS_SWAP(1, apart);
         PITHI_STEP(pithi_trellis_peak_meet, n);
     }
-    PITHI_STEP(pithi_trellis_rate, n);
-    PITHI_TRELLIS_SWAP(1, 1);
-    PITHI_STEP(pithi_trellis_glance, n);
-    PITHI_WARP_PICK(trellis.sent[0], trellis.got, trellis.from, 1, threads);
     PITHI_STEP(pithi_trellis_put_values, n);
 }
 
