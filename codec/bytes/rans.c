@@ -242,7 +242,8 @@ size_t pithi_rans_plan(struct pithi_rans *m, pithi_symbol_count_fn *count, const
             bits += m->count[0][s] * (uint64_t)(256 * LOG2_SLOTS - pithi_log2_256(m->frequency[s]));
     m->log2_states = pithi_rans_log2_states(n);
     m->table_bytes =
-        (size_t)(pithi_rans_put_table(m->table, &r, m->log2_states, m->frequency) - m->table);
+        (size_t)(pithi_rans_put_table(m->table, &r, m->log2_states, m->frequency, SYMBOLS) -
+                 m->table);
     return m->table_bytes + ((size_t)4 << m->log2_states) + (size_t)(bits >> 11);
 }
 
@@ -269,6 +270,7 @@ bool pithi_rans_unpack(struct pithi_rans *m, pithi_rans_decode_fn *decode, const
     const unsigned k = src[0] & 15;
     const size_t states = (size_t)1 << k;
     if (k > PITHI_RANS_LOG2_STATES_MOST) return false;
+    memset(m->frequency, 0, sizeof m->frequency);
     const uint8_t *at = pithi_rans_take_table(src, end, m->frequency);
     if (!at || (size_t)(end - at) < 4 * states) return false;
     for (size_t j = 0; j < states; j++, at += 4) {

@@ -8,7 +8,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "bytes/rans.h"
 #include "common/log2.h"
@@ -86,16 +85,18 @@ PITHI_INLINE unsigned pithi_rans_first(const uint16_t *frequency) {
     return s;
 }
 
-PITHI_INLINE unsigned pithi_rans_last(const uint16_t *frequency) {
-    unsigned s = PITHI_RANS_SYMBOLS - 1;
+PITHI_INLINE unsigned pithi_rans_last(const uint16_t *frequency, unsigned end) {
+    unsigned s = end - 1;
     while (!frequency[s]) s--;
     return s;
 }
 
-/* Writes the head of a string and the table; returns what follows them. */
+/* Writes the head of a string and the table; returns what follows them. No symbol from `end` on
+ * occurs. */
 PITHI_INLINE uint8_t *pithi_rans_put_table(uint8_t *at, const struct pithi_rans_rounding *r,
-                                           unsigned log2_states, const uint16_t *frequency) {
-    const unsigned first = pithi_rans_first(frequency), last = pithi_rans_last(frequency);
+                                           unsigned log2_states, const uint16_t *frequency,
+                                           unsigned end) {
+    const unsigned first = pithi_rans_first(frequency), last = pithi_rans_last(frequency, end);
     struct pithi_rans_bits b = {at + PITHI_RANS_HEAD, 0, 0};
     unsigned before = PITHI_RANS_LENGTH_BEFORE;
     at[0] = (uint8_t)(log2_states | r->precision << 4);
@@ -147,14 +148,14 @@ PITHI_INLINE unsigned pithi_rans_take_length(struct pithi_rans_bit_reader *b, un
     return pithi_rans_take_bits(b, 1) ? before + 1 : before - 1;
 }
 
-/* Reads the table behind a head and returns what follows it; NULL when it is damaged. */
+/* Reads the table behind a head and returns what follows it; NULL when it is damaged. All
+ * frequencies are 0 before. */
 PITHI_INLINE const uint8_t *pithi_rans_take_table(const uint8_t *head, const uint8_t *end,
                                                   uint16_t *frequency) {
     struct pithi_rans_bit_reader b = {head + PITHI_RANS_HEAD, end, 0, 0, false};
     const unsigned precision = head[0] >> 4, first = head[1], last = head[2];
     unsigned before = PITHI_RANS_LENGTH_BEFORE, sum = 0, rest = PITHI_RANS_SYMBOLS;
     if (first >= last || precision > PITHI_RANS_PRECISION_ALL) return NULL;
-    memset(frequency, 0, PITHI_RANS_SYMBOLS * sizeof *frequency);
     for (unsigned s = first; s <= last; s++) {
         const unsigned length = pithi_rans_take_length(&b, before);
         if (length == PITHI_RANS_LENGTH_REST) {

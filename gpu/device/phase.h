@@ -122,6 +122,9 @@ PITHI_DEVICE uint64_t pithi_fresh64(const uint64_t *p) {
     return (uint64_t)atomicAdd((unsigned long long *)p, 0ull);
 }
 
+/* What is read soon. */
+PITHI_DEVICE void pithi_prefetch(const void *p) { asm volatile("prefetch.L1 [%0];" ::"l"(p)); }
+
 PITHI_DEVICE struct pithi_quad pithi_get_quad(const void *p) {
     const uint4 v = *(const uint4 *)p;
     return {{v.x, v.y, v.z, v.w}};
@@ -229,6 +232,8 @@ PITHI_DEVICE uint32_t pithi_atomic_swap32(uint32_t *p, uint32_t old, uint32_t x)
 PITHI_DEVICE void pithi_atomic_add64(uint64_t *p, uint64_t x) { *p += x; }
 PITHI_DEVICE void pithi_fence(void) {}
 PITHI_DEVICE uint64_t pithi_fresh64(const uint64_t *p) { return *p; }
+
+PITHI_DEVICE void pithi_prefetch(const void *p) { (void)p; }
 
 PITHI_DEVICE struct pithi_quad pithi_get_quad(const void *p) {
     pithi_team_aligned(p, 16);

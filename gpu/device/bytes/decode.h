@@ -121,15 +121,11 @@ PITHI_DEVICE bool pithi_reader_parse(struct pithi_rans_string *r, struct pithi_r
     return (r->length - r->head) % 2 == 0;
 }
 
-/* Whether the string is all of one code, or its codes as they are. */
-PITHI_DEVICE bool pithi_reader_bare(const struct pithi_rans_string *r) {
-    return r->live && !r->runs;
-}
-
 PITHI_DEVICE void pithi_reader_tables(struct pithi_rans_string *r, struct pithi_rans_reader *w) {
     struct pithi_rans_filler f;
-    r->log2_width = pithi_rans_log2_width(w->frequency);
-    pithi_rans_fill_open(&f, w->frequency, r->log2_width);
+    const uint32_t symbols = r->coded[PITHI_CODES_HEAD + PITHI_RANS_HEAD - 1] + 1u;
+    r->log2_width = pithi_rans_log2_width(w->frequency, symbols);
+    pithi_rans_fill_open(&f, w->frequency, symbols, r->log2_width);
     for (uint32_t b = 0; b < (uint32_t)PITHI_RANS_SLOTS >> r->log2_width; b++) {
         const uint32_t at = b << r->log2_width;
         pithi_rans_fill(&f);
@@ -173,6 +169,12 @@ PITHI_DEVICE void pithi_reader_head(const struct pithi_gpu_call *a, struct pithi
     r->packed = g.tokens * g.string;
     pithi_reader_string(a, s, r, w);
     r->live = r->live && r->runs;
+}
+
+PITHI_PHASE(pithi_reader_clear, uint32_t tid) {
+    (void)a;
+    for (uint32_t i = t->tid % PITHI_WARP + tid; i < 256; i += PITHI_WARP)
+        s->rans.reader[t->tid / PITHI_WARP].frequency[i] = 0;
 }
 
 /* A block that is not plain: live when its codes are to be taken out of a string. */
@@ -265,63 +267,76 @@ PITHI_DEVICE bool pithi_reader_runs(const struct pithi_gpu_shared *s,
 PITHI_LOCAL(pithi_reader_begin, uint32_t tid) {
     const uint32_t lane = t->tid % PITHI_WARP;
     (void)a, (void)tid;
-    t->rans.words = 0;
+    t->rans.words = t->rans.n = t->rans.lanes = t->rans.room = 0;
+    t->rans.turns = 1;
     t->rans.fault = false;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_RANS_TURNS; k++) t->rans.x[k] = PITHI_RANS_LOW;
     if (!pithi_reader_runs(s, t)) return;
     const struct pithi_rans_string *const r = &s->rans.string[t->tid / PITHI_WARP];
-    const uint32_t turns = pithi_rans_turns(r->log2_states);
-    const uint8_t *const states = r->coded + r->head - (4u << r->log2_states);
-    if (lane >= pithi_rans_lanes(r->log2_states)) return;
+    t->rans.n = r->n;
+    t->rans.lanes = pithi_rans_lanes(r->log2_states);
+    t->rans.turns = pithi_rans_turns(r->log2_states);
+    t->rans.room = r->words;
+    t->rans.from = r->coded + r->head;
+    t->rans.log2_width = r->log2_width;
+    const uint8_t *const states = t->rans.from - (4u << r->log2_states);
+    if (lane >= t->rans.lanes) return;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_RANS_TURNS; k++) {
-        if (k >= turns) continue;
+        if (k >= t->rans.turns) continue;
         t->rans.x[k] = pithi_get32(states + 4 * (k * PITHI_WARP + lane));
         if (t->rans.x[k] < PITHI_RANS_LOW) t->rans.fault = true;
     }
 }
 
+/* Words that come soon. */
+PITHI_LOCAL(pithi_reader_ahead, uint32_t lines) {
+    const uint32_t at = t->rans.words + (1 + t->tid % PITHI_WARP) * 64;
+    (void)a, (void)s;
+    if (t->tid % PITHI_WARP < lines && at < t->rans.room)
+        pithi_prefetch(t->rans.from + 2 * (uint64_t)at);
+}
+
 /* The thread's symbol of a step, counted from the batch's first; whether its state takes a word. */
 PITHI_PHASE(pithi_reader_look, uint32_t batch, uint32_t step) {
     const uint32_t warp = t->tid / PITHI_WARP, lane = t->tid % PITHI_WARP;
+    const uint32_t at = step * t->rans.lanes + lane;
     (void)a;
     t->rans.vote = 0;
-    if (!pithi_reader_runs(s, t)) return;
-    const struct pithi_rans_string *const r = &s->rans.string[warp];
+    if (lane >= t->rans.lanes || at >= PITHI_RANS_BATCH ||
+        batch * PITHI_RANS_BATCH + at >= t->rans.n)
+        return;
     struct pithi_rans_reader *const w = &s->rans.reader[warp];
-    const uint32_t lanes = pithi_rans_lanes(r->log2_states), at = step * lanes + lane;
-    if (lane >= lanes || at >= PITHI_RANS_BATCH || batch * PITHI_RANS_BATCH + at >= r->n) return;
     const uint32_t x = t->rans.x[0], slot = x & (PITHI_RANS_SLOTS - 1);
-    const uint32_t b = slot >> r->log2_width, bucket = w->bucket[b];
-    const bool second = slot - (b << r->log2_width) >= (bucket & 255);
-    const uint32_t of = second ? w->second[b] : w->first[b];
+    const uint32_t b = slot >> t->rans.log2_width;
+    const uint32_t bucket = w->bucket[b], first = w->first[b], other = w->second[b];
+    const bool second = slot - (b << t->rans.log2_width) >= (bucket & 255);
+    const uint32_t of = second ? other : first;
     ((uint8_t *)w->ring)[at] = (uint8_t)(bucket >> (second ? 16 : 8));
     t->rans.x[0] = (of & 0xFFFF) * (x >> PITHI_RANS_LOG2_SLOTS) + ((slot + (of >> 16)) & 0xFFFF);
     t->rans.vote = t->rans.x[0] < PITHI_RANS_LOW;
 }
 
 PITHI_LOCAL(pithi_reader_step, uint32_t step) {
-    const uint32_t warp = t->tid / PITHI_WARP, lane = t->tid % PITHI_WARP;
-    (void)a, (void)step;
-    if (!pithi_reader_runs(s, t)) return;
-    const struct pithi_rans_string *const r = &s->rans.string[warp];
+    const uint32_t lane = t->tid % PITHI_WARP;
+    (void)a, (void)s, (void)step;
     uint32_t x = t->rans.x[0];
     if (t->rans.vote) {
         const uint32_t at = t->rans.words + pithi_ones32(t->rans.votes & ((1u << lane) - 1));
         x <<= 16;
-        if (at < r->words)
-            x |= pithi_get16(r->coded + r->head + 2 * (uint64_t)at);
+        if (at < t->rans.room)
+            x |= pithi_get16(t->rans.from + 2 * (uint64_t)at);
         else
             t->rans.fault = true;
     }
     t->rans.words += pithi_ones32(t->rans.votes);
-    pithi_rans_turn(t, pithi_rans_turns(r->log2_states), x);
+    pithi_rans_turn(t, t->rans.turns, x);
 }
 
 /* The codes of a batch, packed. */
 PITHI_LOCAL(pithi_reader_store, uint32_t batch) {
     const uint32_t warp = t->tid / PITHI_WARP, lane = t->tid % PITHI_WARP;
     (void)a;
-    if (!pithi_reader_runs(s, t)) return;
+    if (!t->rans.n) return;
     const struct pithi_rans_string *const r = &s->rans.string[warp];
     const uint32_t u = batch * PITHI_WARP + lane, bits = r->bits;
     const uint32_t n = pithi_unit_left((uint64_t)u * PITHI_UNIT, r->n);
@@ -339,8 +354,8 @@ PITHI_LOCAL(pithi_reader_store, uint32_t batch) {
 
 PITHI_LOCAL(pithi_reader_close, uint32_t tid) {
     (void)tid;
-    if (!pithi_reader_runs(s, t)) return;
-    bool fault = t->rans.fault || t->rans.words != s->rans.string[t->tid / PITHI_WARP].words;
+    if (!t->rans.n) return;
+    bool fault = t->rans.fault || t->rans.words != t->rans.room;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_RANS_TURNS; k++) fault =
         fault || t->rans.x[k] != PITHI_RANS_LOW;
     if (fault) pithi_reader_damaged(a, s);
@@ -350,11 +365,21 @@ PITHI_LOCAL(pithi_reader_close, uint32_t tid) {
 PITHI_DEVICE void pithi_reader_strings(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                        struct pithi_gpu_thread *t, struct pithi_team *team) {
     PITHI_STEP(pithi_reader_begin, 0);
+    const bool wide = s->rans.steps == PITHI_UNIT;
     for (uint32_t batch = 0; batch < s->rans.batches; batch++) {
-        for (uint32_t step = 0; step < s->rans.steps; step++) {
-            PITHI_STEP(pithi_reader_look, batch, step);
-            PITHI_WARP_VOTE(rans.vote, rans.votes);
-            PITHI_STEP(pithi_reader_step, step);
+        PITHI_STEP(pithi_reader_ahead, 4);
+        if (wide) {
+            PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+                PITHI_STEP(pithi_reader_look, batch, k);
+                PITHI_WARP_VOTE(rans.vote, rans.votes);
+                PITHI_STEP(pithi_reader_step, k);
+            }
+        } else {
+            for (uint32_t step = 0; step < s->rans.steps; step++) {
+                PITHI_STEP(pithi_reader_look, batch, step);
+                PITHI_WARP_VOTE(rans.vote, rans.votes);
+                PITHI_STEP(pithi_reader_step, step);
+            }
         }
         PITHI_WARP_SYNC();
         PITHI_STEP(pithi_reader_store, batch);
@@ -368,6 +393,7 @@ PITHI_BODY(pithi_rans_decode) {
     const uint64_t first = (uint32_t)number % (uint32_t)a->chunks * PITHI_RANS_READERS;
     PITHI_RUN(pithi_reader_locate, number);
     if (s->from.status != PITH_OK) return;
+    PITHI_RUN(pithi_reader_clear, 0);
     PITHI_RUN(pithi_reader_open, first);
     if (a->from.plan.checksums && !pithi_coded_paged(&a->from.plan)) {
         PITHI_STEP(pithi_reader_hash, first);

@@ -265,11 +265,12 @@ PITHI_DEVICE void pithi_writer_tables(struct pithi_rans_string *r, struct pithi_
                                       const struct pithi_gpu_thread *t) {
     const struct pithi_rans_rounding rounding = {t->rans.kinds, t->rans.rest, t->rans.precision};
     const uint32_t most = r->packed < r->length ? r->packed : r->length;
+    const uint32_t symbols = 1u << r->range;
     struct pithi_rans_filler f;
     if (t->rans.kinds < 2 || most <= PITHI_CODES_HEAD) return;
     r->log2_states = pithi_rans_log2_states(r->n);
-    const uint8_t *const end =
-        pithi_rans_put_table(r->coded + PITHI_CODES_HEAD, &rounding, r->log2_states, w->frequency);
+    const uint8_t *const end = pithi_rans_put_table(r->coded + PITHI_CODES_HEAD, &rounding,
+                                                    r->log2_states, w->frequency, symbols);
     r->head = (uint32_t)(end - r->coded) + (4u << r->log2_states);
     const uint64_t planned = r->head - PITHI_CODES_HEAD + (t->rans.total >> 11);
     if (planned > r->packed - r->packed / 64) return;
@@ -277,13 +278,13 @@ PITHI_DEVICE void pithi_writer_tables(struct pithi_rans_string *r, struct pithi_
     if (r->head > most) return;
     r->runs = true;
     r->words = (most - r->head) / 2; /* as many as may be */
-    r->log2_width = pithi_rans_log2_width(w->frequency);
+    r->log2_width = pithi_rans_log2_width(w->frequency, symbols);
     uint32_t start = 0;
-    for (uint32_t symbol = 0; symbol < 256; symbol++) {
+    for (uint32_t symbol = 0; symbol < symbols; symbol++) {
         w->start[symbol] = (uint16_t)start;
         start += w->frequency[symbol];
     }
-    pithi_rans_fill_open(&f, w->frequency, r->log2_width);
+    pithi_rans_fill_open(&f, w->frequency, symbols, r->log2_width);
     for (uint32_t b = 0; b < (uint32_t)PITHI_RANS_SLOTS >> r->log2_width; b++) {
         pithi_rans_fill(&f);
         w->bucket[b] = f.split | f.symbol[0] << 8 | f.symbol[1] << 16;
@@ -317,93 +318,125 @@ PITHI_PHASE(pithi_writer_slots, uint32_t tid) {
         const uint32_t symbol = bucket >> (second ? 16 : 8) & 255;
         w->slot[w->start[symbol] + (second ? in - split : w->used[b] + in)] = (uint16_t)i;
     }
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_RANS_OWN; k++) t->rans.count[k] =
+        w->start[pithi_rans_own(t, k)];
 }
 
 /* floor(2^32 / f), of f = 1 one less: x / f is at most one more than the product's high half. */
 PITHI_PHASE(pithi_writer_begin, uint32_t tid) {
     (void)a, (void)tid;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_RANS_TURNS; k++) t->rans.x[k] = PITHI_RANS_LOW;
-    t->rans.words = 0;
+    t->rans.words = t->rans.n = t->rans.lanes = 0;
+    t->rans.turns = 1;
     if (!pithi_rans_writes(s, t) || !pithi_rans_runs(s, t)) return;
+    const struct pithi_rans_string *const r = &s->rans.string[t->tid / PITHI_WARP];
+    struct pithi_rans_writer *const w = pithi_rans_writer(s, t);
+    t->rans.n = r->n;
+    t->rans.lanes = pithi_rans_lanes(r->log2_states);
+    t->rans.turns = pithi_rans_turns(r->log2_states);
+    t->rans.room = r->words;
+    t->rans.from = r->coded + r->head;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_RANS_OWN; k++) {
-        const uint32_t f = t->rans.frequency[k];
-        pithi_rans_writer(s, t)->reciprocal[pithi_rans_own(t, k)] =
-            f > 1 ? (uint32_t)(UINT64_C(0x100000000) / f) : 0xFFFFFFFFu;
+        const uint32_t f = t->rans.frequency[k], symbol = pithi_rans_own(t, k);
+        w->of[symbol] = f | t->rans.count[k] << 16;
+        w->reciprocal[symbol] = f > 1 ? (uint32_t)(UINT64_C(0x100000000) / f) : 0xFFFFFFFFu;
     }
 }
 
 /* ---- Codes -----------------------------------------------------------------------------------*/
 
-/* The batch that is i-th from the last: its codes, a byte each. */
-PITHI_PHASE(pithi_writer_load, uint32_t i) {
+/* Of the batch that is i-th from the last: where it begins, n where there is none. */
+PITHI_DEVICE uint32_t pithi_writer_at(const struct pithi_gpu_thread *t, uint32_t i) {
+    const uint32_t batches = (t->rans.n + PITHI_RANS_BATCH - 1) / PITHI_RANS_BATCH;
+    return i < batches ? (batches - 1 - i) * PITHI_RANS_BATCH : t->rans.n;
+}
+/* Its codes on their way to the thread. */
+PITHI_LOCAL(pithi_writer_fetch, uint32_t i) {
+    const uint64_t e = (uint64_t)pithi_writer_at(t, i) + t->tid % PITHI_WARP * PITHI_UNIT;
+    const uint32_t n = pithi_unit_left(e, t->rans.n);
     (void)a;
-    if (!pithi_rans_writes(s, t) || !pithi_rans_runs(s, t)) return;
-    const struct pithi_rans_string *const r = &s->rans.string[t->tid / PITHI_WARP];
-    const uint32_t batches = (r->n + PITHI_RANS_BATCH - 1) / PITHI_RANS_BATCH, bits = r->bits;
-    const uint32_t lane = t->tid % PITHI_WARP;
-    if (i >= batches) return;
-    const uint32_t u = (batches - 1 - i) * PITHI_WARP + lane, mask = (1u << bits) - 1;
-    const uint32_t n = pithi_unit_left((uint64_t)u * PITHI_UNIT, r->n);
+    t->rans.next = 0;
     if (!n) return;
-    const uint64_t word = pithi_unit_get_codes(pithi_rans_unit(r, u), bits, n);
+    const struct pithi_rans_string *const r = &s->rans.string[t->tid / PITHI_WARP];
+    t->rans.next = pithi_unit_get_codes(pithi_rans_unit(r, (uint32_t)(e / PITHI_UNIT)), r->bits, n);
+}
+/* To the warp, a byte each. */
+PITHI_PHASE(pithi_writer_load, uint32_t i) {
+    const uint32_t warp = t->tid / PITHI_WARP;
+    (void)a, (void)i;
+    if (!t->rans.n) return;
+    const uint32_t bits = s->rans.string[warp].bits, mask = (1u << bits) - 1;
     uint64_t spread = 0;
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) spread |= (word >> k * bits & mask)
-                                                                     << 8 * k;
-    pithi_rans_writer(s, t)->ring[lane] = spread;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) spread |=
+        (t->rans.next >> k * bits & mask) << 8 * k;
+    s->rans.writer[warp].ring[t->tid % PITHI_WARP] = spread;
 }
 
-/* The thread's symbol of a step, counted from the batch's first; whether its state gives a word. */
-PITHI_LOCAL(pithi_writer_look, uint32_t i, uint32_t step) {
+/* What is known of the thread's symbols of a batch, where each step takes 32 of them; of none a
+ * frequency of 0. */
+PITHI_LOCAL(pithi_writer_look, uint32_t i) {
     const uint32_t warp = t->tid / PITHI_WARP, lane = t->tid % PITHI_WARP;
+    const uint32_t first = pithi_writer_at(t, i);
     (void)a;
-    t->rans.symbol = 256; /* none */
-    t->rans.vote = 0;
-    if (!pithi_rans_writes(s, t) || !pithi_rans_runs(s, t)) return;
-    const struct pithi_rans_string *const r = &s->rans.string[warp];
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->rans.of[k] = 0;
+    if (first >= t->rans.n) return;
     const struct pithi_rans_writer *const w = &s->rans.writer[warp];
-    const uint32_t batches = (r->n + PITHI_RANS_BATCH - 1) / PITHI_RANS_BATCH;
-    const uint32_t lanes = pithi_rans_lanes(r->log2_states), at = step * lanes + lane;
-    if (i >= batches || lane >= lanes || at >= PITHI_RANS_BATCH ||
-        (batches - 1 - i) * PITHI_RANS_BATCH + at >= r->n)
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        const uint32_t at = k * PITHI_WARP + lane;
+        if (first + at >= t->rans.n) continue;
+        const uint32_t symbol = ((const uint8_t *)w->ring)[at];
+        t->rans.of[k] = w->of[symbol];
+        t->rans.reciprocal[k] = w->reciprocal[symbol];
+    }
+}
+/* The same of one step, of as many symbols as there are states. */
+PITHI_LOCAL(pithi_writer_look_one, uint32_t i, uint32_t step) {
+    const uint32_t warp = t->tid / PITHI_WARP, lane = t->tid % PITHI_WARP;
+    const uint32_t at = step * t->rans.lanes + lane;
+    (void)a;
+    t->rans.of[0] = 0;
+    if (lane >= t->rans.lanes || at >= PITHI_RANS_BATCH ||
+        (uint64_t)pithi_writer_at(t, i) + at >= t->rans.n)
         return;
-    t->rans.symbol = ((const uint8_t *)w->ring)[at];
-    t->rans.vote = t->rans.x[0] >> (32 - PITHI_RANS_LOG2_SLOTS) >= w->frequency[t->rans.symbol];
+    const struct pithi_rans_writer *const w = &s->rans.writer[warp];
+    const uint32_t symbol = ((const uint8_t *)w->ring)[at];
+    t->rans.of[0] = w->of[symbol];
+    t->rans.reciprocal[0] = w->reciprocal[symbol];
 }
 
+/* Whether the state gives a word. */
+PITHI_LOCAL(pithi_writer_vote, uint32_t k) {
+    const uint32_t f = t->rans.of[k] & 0xFFFF;
+    (void)a, (void)s;
+    t->rans.vote = f && t->rans.x[0] >> (32 - PITHI_RANS_LOG2_SLOTS) >= f;
+}
 /* Words of a step stand in the order of its symbols, before those of all steps so far. */
-PITHI_LOCAL(pithi_writer_step, uint32_t step) {
+PITHI_LOCAL(pithi_writer_step, uint32_t k) {
     const uint32_t warp = t->tid / PITHI_WARP, lane = t->tid % PITHI_WARP;
-    (void)a, (void)step;
-    if (!pithi_rans_writes(s, t) || !pithi_rans_runs(s, t)) return;
-    const struct pithi_rans_string *const r = &s->rans.string[warp];
-    const struct pithi_rans_writer *const w = &s->rans.writer[warp];
-    const uint32_t turns = pithi_rans_turns(r->log2_states), symbol = t->rans.symbol;
-    const uint32_t words = t->rans.words + pithi_ones32(t->rans.votes);
+    const uint32_t f = t->rans.of[k] & 0xFFFF;
     uint32_t x = t->rans.x[0];
+    (void)a;
+    t->rans.words += pithi_ones32(t->rans.votes);
     if (t->rans.vote) {
-        const uint32_t back = words - pithi_ones32(t->rans.votes & ((1u << lane) - 1));
-        if (back <= r->words) pithi_put16(r->coded + r->head + 2 * (r->words - back), (uint16_t)x);
+        const uint32_t back = t->rans.words - pithi_ones32(t->rans.votes & ((1u << lane) - 1));
+        if (back <= t->rans.room)
+            pithi_put16(t->rans.from + 2 * (uint64_t)(t->rans.room - back), (uint16_t)x);
         x >>= 16;
     }
-    t->rans.words = words;
-    if (symbol < 256) {
-        const uint32_t f = w->frequency[symbol];
-        uint32_t q = (uint32_t)((uint64_t)x * w->reciprocal[symbol] >> 32), k = x - q * f;
-        if (k >= f) q++, k -= f;
-        x = q << PITHI_RANS_LOG2_SLOTS | w->slot[w->start[symbol] + k];
+    if (f) {
+        uint32_t q = (uint32_t)((uint64_t)x * t->rans.reciprocal[k] >> 32), rest = x - q * f;
+        if (rest >= f) q++, rest -= f;
+        x = q << PITHI_RANS_LOG2_SLOTS | s->rans.writer[warp].slot[(t->rans.of[k] >> 16) + rest];
     }
-    pithi_rans_turn(t, turns, x);
+    pithi_rans_turn(t, t->rans.turns, x);
 }
 
 /* State j of the string is that of its j-th symbol, and turned last where its turn comes first. */
 PITHI_LOCAL(pithi_writer_states, uint32_t tid) {
-    const uint32_t warp = t->tid / PITHI_WARP, lane = (t->tid + tid) % PITHI_WARP;
-    (void)a;
-    if (!pithi_rans_writes(s, t) || !pithi_rans_runs(s, t)) return;
-    const struct pithi_rans_string *const r = &s->rans.string[warp];
-    const uint32_t turns = pithi_rans_turns(r->log2_states);
-    uint8_t *const states = r->coded + r->head - (4u << r->log2_states);
-    if (lane >= pithi_rans_lanes(r->log2_states)) return;
+    const uint32_t lane = (t->tid + tid) % PITHI_WARP, turns = t->rans.turns;
+    (void)a, (void)s;
+    if (lane >= t->rans.lanes) return;
+    uint8_t *const states = t->rans.from - 4 * (uint64_t)(t->rans.lanes * turns);
     pithi_put32(states + 4 * lane, turns == 1 ? t->rans.x[0] : t->rans.x[1]);
     if (turns == 2) pithi_put32(states + 4 * (lane + PITHI_WARP), t->rans.x[0]);
 }
@@ -476,6 +509,34 @@ PITHI_DEVICE void pithi_writer_measure(const struct pithi_gpu_call *a, struct pi
     pithi_writer_take(a, s, t, team);
 }
 
+/* Part of a body: the strings of all warps. */
+PITHI_DEVICE void pithi_writer_strings(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                       struct pithi_gpu_thread *t, struct pithi_team *team) {
+    const bool wide = s->rans.steps == PITHI_UNIT;
+    PITHI_STEP(pithi_writer_fetch, 0);
+    for (uint32_t i = 0; i < s->rans.batches; i++) {
+        PITHI_STEP(pithi_writer_load, i);
+        PITHI_STEP(pithi_writer_fetch, i + 1);
+        PITHI_WARP_SYNC();
+        if (wide) {
+            PITHI_STEP(pithi_writer_look, i);
+            PITHI_UNROLL for (uint32_t k = PITHI_UNIT; k-- > 0;) {
+                PITHI_STEP(pithi_writer_vote, k);
+                PITHI_WARP_VOTE(rans.vote, rans.votes);
+                PITHI_STEP(pithi_writer_step, k);
+            }
+        } else {
+            for (uint32_t step = s->rans.steps; step-- > 0;) {
+                PITHI_STEP(pithi_writer_look_one, i, step);
+                PITHI_STEP(pithi_writer_vote, 0);
+                PITHI_WARP_VOTE(rans.vote, rans.votes);
+                PITHI_STEP(pithi_writer_step, 0);
+            }
+        }
+        PITHI_WARP_SYNC();
+    }
+}
+
 /* A warp a block. */
 PITHI_BODY(pithi_rans_encode) {
     const uint64_t first = (uint32_t)number % (uint32_t)a->chunks * PITHI_RANS_WRITERS;
@@ -487,16 +548,7 @@ PITHI_BODY(pithi_rans_encode) {
     PITHI_RUN(pithi_writer_table, 0);
     PITHI_RUN(pithi_writer_slots, 0);
     PITHI_RUN(pithi_writer_begin, 0);
-    for (uint32_t i = 0; i < s->rans.batches; i++) {
-        PITHI_STEP(pithi_writer_load, i);
-        PITHI_WARP_SYNC();
-        for (uint32_t step = s->rans.steps; step-- > 0;) {
-            PITHI_STEP(pithi_writer_look, i, step);
-            PITHI_WARP_VOTE(rans.vote, rans.votes);
-            PITHI_STEP(pithi_writer_step, step);
-        }
-        PITHI_WARP_SYNC();
-    }
+    pithi_writer_strings(a, s, t, team);
     PITHI_STEP(pithi_writer_states, 0);
     PITHI_STEP(pithi_writer_close, first);
 }

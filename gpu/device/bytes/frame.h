@@ -84,12 +84,15 @@ PITHI_DEVICE void pithi_coded_copy(uint32_t i, uint32_t threads, uint8_t *to, co
 
 /* ---- Buckets ---------------------------------------------------------------------------------*/
 
-PITHI_DEVICE uint32_t pithi_rans_main(const uint16_t *frequency, uint32_t width, uint32_t s) {
-    while (s < 256 && frequency[s] < width) s++;
+/* The next main symbol, or rare one, from s on, of those below `end`. */
+PITHI_DEVICE uint32_t pithi_rans_main(const uint16_t *frequency, uint32_t end, uint32_t width,
+                                      uint32_t s) {
+    while (s < end && frequency[s] < width) s++;
     return s;
 }
-PITHI_DEVICE uint32_t pithi_rans_rare(const uint16_t *frequency, uint32_t width, uint32_t s) {
-    while (s < 256 && (frequency[s] == 0 || frequency[s] >= width)) s++;
+PITHI_DEVICE uint32_t pithi_rans_rare(const uint16_t *frequency, uint32_t end, uint32_t width,
+                                      uint32_t s) {
+    while (s < end && (frequency[s] == 0 || frequency[s] >= width)) s++;
     return s;
 }
 
@@ -97,21 +100,22 @@ PITHI_DEVICE uint32_t pithi_rans_rare(const uint16_t *frequency, uint32_t width,
  * symbol has before it. */
 struct pithi_rans_filler {
     const uint16_t *frequency;
-    uint32_t width, main, rare, taken;
+    uint32_t end, width, main, rare, taken;
     uint32_t split, symbol[2], used;
 };
-PITHI_DEVICE uint32_t pithi_rans_log2_width(const uint16_t *frequency) {
+PITHI_DEVICE uint32_t pithi_rans_log2_width(const uint16_t *frequency, uint32_t end) {
     uint32_t kinds = 0, log2_buckets = 5;
-    for (uint32_t s = 0; s < 256; s++) kinds += frequency[s] > 0;
+    for (uint32_t s = 0; s < end; s++) kinds += frequency[s] > 0;
     while (kinds > 1u << log2_buckets) log2_buckets++;
     return PITHI_RANS_LOG2_SLOTS - log2_buckets;
 }
 PITHI_DEVICE void pithi_rans_fill_open(struct pithi_rans_filler *f, const uint16_t *frequency,
-                                       uint32_t log2_width) {
+                                       uint32_t end, uint32_t log2_width) {
     f->frequency = frequency;
+    f->end = end;
     f->width = 1u << log2_width;
-    f->main = pithi_rans_main(frequency, f->width, 0);
-    f->rare = pithi_rans_rare(frequency, f->width, 0);
+    f->main = pithi_rans_main(frequency, end, f->width, 0);
+    f->rare = pithi_rans_rare(frequency, end, f->width, 0);
     f->taken = 0;
 }
 PITHI_DEVICE void pithi_rans_fill(struct pithi_rans_filler *f) {
@@ -119,16 +123,16 @@ PITHI_DEVICE void pithi_rans_fill(struct pithi_rans_filler *f) {
     f->symbol[0] = f->symbol[1] = f->main;
     f->used = f->taken;
     f->split = f->width;
-    if (left >= f->width && f->rare < 256) {
+    if (left >= f->width && f->rare < f->end) {
         f->split = f->width - f->frequency[f->rare];
         f->symbol[1] = f->rare;
-        f->rare = pithi_rans_rare(f->frequency, f->width, f->rare + 1);
+        f->rare = pithi_rans_rare(f->frequency, f->end, f->width, f->rare + 1);
         f->taken += f->split;
     } else if (left > f->width) {
         f->taken += f->width;
     } else {
         f->split = left;
-        f->main = pithi_rans_main(f->frequency, f->width, f->main + 1);
+        f->main = pithi_rans_main(f->frequency, f->end, f->width, f->main + 1);
         f->taken = f->width - left;
         if (f->taken) f->symbol[1] = f->main;
     }

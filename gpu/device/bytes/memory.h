@@ -24,7 +24,14 @@ struct pithi_rans_thread {
     uint32_t largest, most, sum;
     uint32_t count[PITHI_RANS_OWN], frequency[PITHI_RANS_OWN];
     uint32_t kinds, rest, precision;
-    uint64_t total, own; /* total: what is added up over the warp; own: what it was before */
+    /* Of the string: its codes, states that are taken at once, how many turns they take, where its
+     * words are and how many there may be. n 0: none runs. */
+    uint32_t n, lanes, turns, room, log2_width;
+    uint8_t *from;
+    uint64_t next; /* codes of the next batch */
+    uint32_t of[PITHI_UNIT],
+        reciprocal[PITHI_UNIT]; /* encode: what is known of symbols of a batch */
+    uint64_t total, own;        /* total: what is added up over the warp; own: what it was before */
     bool fault;
 };
 
@@ -48,7 +55,12 @@ struct pithi_rans_writer {
         uint32_t counts[PITHI_RANS_SLOTS / 2]; /* several of each symbol */
         uint16_t slot[PITHI_RANS_SLOTS];       /* see bytes/rans.h */
     };
-    uint16_t frequency[256], start[256];
+    union {
+        struct {
+            uint16_t frequency[256], start[256];
+        };
+        uint32_t of[256]; /* both of a symbol, frequencies low, once there are slots */
+    };
     union {
         uint32_t bucket[256]; /* split, first symbol, second symbol: a byte each */
         uint32_t reciprocal[256];

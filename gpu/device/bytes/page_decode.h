@@ -198,6 +198,7 @@ PITHI_DEVICE void pithi_plane_level(const struct pithi_gpu_call *a, struct pithi
         PITHI_WARP_ADD(rans.total);
         PITHI_RUN(pithi_coded_publish, level);
     }
+    PITHI_RUN(pithi_reader_clear, 0);
     PITHI_RUN(pithi_plane_next, level);
     if (s->rans.fault) return;
     PITHI_STEP(pithi_plane_copy, level);
