@@ -259,15 +259,26 @@ static pith_status encode(struct pithi_block *b) {
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
+/* Reads the words of numbers, and makes codes of them, of form MEDIAN numbers. */
 static const char *take_numbers(const struct pithi_block *b, const struct work *w, size_t used,
-                                bool coded, struct pithi_reader *r) {
+                                unsigned head, struct pithi_reader *r) {
+    const enum pithi_nonzero_form form = (enum pithi_nonzero_form)(head & HEAD_FORM);
     const struct pithi_strip row = row_of(b, used);
-    if (!coded) return pithi_strip_take(&row, r, NULL, w->nonzero, false);
     struct pithi_unpredict u;
-    pithi_unpredict_init(&u, row.extent, 0, NULL);
+    if (!(head & HEAD_CODED)) {
+        const char *const fault = pithi_strip_take(&row, r, NULL, w->nonzero, false);
+        if (!fault && form != PITHI_NONZERO_MEDIAN) pithi_nonzero_codes(form, w->nonzero, used);
+        return fault;
+    }
     const char *const fault = pithi_symbols_take(r, b->kernels, w->words, used);
-    if (!fault) b->kernels->unpredict(&u, w->words, used, w->nonzero);
-    return fault;
+    if (fault) return fault;
+    if (form != PITHI_NONZERO_MEDIAN) {
+        pithi_nonzero_from_words(form, w->words, used, w->nonzero);
+    } else {
+        pithi_unpredict_init(&u, row.extent, 0, NULL);
+        b->kernels->unpredict(&u, w->words, used, w->nonzero);
+    }
+    return NULL;
 }
 
 static void deliver(struct pithi_block *b, const struct work *w, const struct pithi_quant *q,
@@ -297,17 +308,15 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
     const uint8_t *const map = pithi_zeros_take(&r, w->most, w->map, b->tiled.tile->extent);
     if (!map) return "the zero map is damaged";
     const size_t used = pithi_zeros_count(map, b->count);
-    if (used) fault = take_numbers(b, w, used, *head & HEAD_CODED, &r);
+    if (used) fault = take_numbers(b, w, used, *head, &r);
     if (fault) return fault;
     if (r.left) return "bytes after the end of a block";
     b->bounded.exact = exact.misses;
     b->bounded.nonzero = used;
-    if (form == PITHI_NONZERO_MEDIAN) {
+    if (form == PITHI_NONZERO_MEDIAN)
         pithi_nonzero_from_median(w->nonzero, map, b->tiled.tile->extent, w->codes);
-    } else {
-        pithi_nonzero_codes((enum pithi_nonzero_form)form, w->nonzero, used);
+    else
         b->kernels->spread(w->nonzero, map, b->count, w->codes);
-    }
     deliver(b, w, &quant, &exact);
     return NULL;
 }

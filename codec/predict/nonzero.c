@@ -86,6 +86,17 @@ void pithi_nonzero_codes(enum pithi_nonzero_form form, int32_t *numbers, size_t 
     for (size_t i = 0; i < count; i++) numbers[i] = code_of(positive, numbers[i]);
 }
 
+/* Codes 1, 2, 3 are words 0, 1, 2 where none is below 0; else an even word is a number that is not
+ * below 0, of which the code is one more. */
+void pithi_nonzero_from_words(enum pithi_nonzero_form form, const uint32_t *restrict words,
+                              size_t count, int32_t *restrict nonzero) {
+    if (form == PITHI_NONZERO_POSITIVE)
+        for (size_t i = 0; i < count; i++) nonzero[i] = (int32_t)(words[i] + 1);
+    else
+        for (size_t i = 0; i < count; i++)
+            nonzero[i] = (int32_t)(pithi_unzigzag(words[i]) + (~words[i] & 1));
+}
+
 static int64_t clamp(int64_t x, int64_t a, int64_t b) {
     const int64_t low = a < b ? a : b, high = a < b ? b : a;
     return x < low ? low : x > high ? high : x;

@@ -34,6 +34,9 @@ enum pithi_nonzero_form pithi_nonzero_plain(const int32_t *nonzero, size_t count
  * codes. */
 void pithi_nonzero_numbers(enum pithi_nonzero_form form, int32_t *nonzero, size_t count);
 void pithi_nonzero_codes(enum pithi_nonzero_form form, int32_t *numbers, size_t count);
+/* Makes codes of numbers in the form that is not MEDIAN, which are words: zigzag of the numbers. */
+void pithi_nonzero_from_words(enum pithi_nonzero_form form, const uint32_t *restrict words,
+                              size_t count, int32_t *restrict nonzero);
 /* Makes words, zigzag of the numbers in this form, of elements all over a tile; returns how many,
  * PITHI_NONZERO_SAMPLE at most. */
 enum { PITHI_NONZERO_SAMPLE = 2048 };

@@ -261,8 +261,15 @@ static void check_merge(const struct coded *c, enum pithi_nonzero_form form,
         pithi_nonzero_median(c->codes, c->map, extent, numbers);
         pithi_nonzero_from_median(numbers, c->map, extent, back);
     } else {
+        uint32_t *const words = allocate(4 * c->used);
+        int32_t *const codes = allocate(4 * c->used);
         pithi_nonzero_numbers(form, numbers, c->used);
+        for (size_t i = 0; i < c->used; i++) words[i] = pithi_zigzag((uint32_t)numbers[i]);
         pithi_nonzero_codes(form, numbers, c->used);
+        pithi_nonzero_from_words(form, words, c->used, codes);
+        CHECK(memcmp(codes, numbers, 4 * c->used) == 0);
+        free(words);
+        free(codes);
         pithi_spread_c(numbers, c->map, c->count, back);
     }
     CHECK(memcmp(back, c->codes, 4 * c->count) == 0);
