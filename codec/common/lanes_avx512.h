@@ -208,36 +208,6 @@ static inline float f_sum(v16 x) {
     return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
 }
 
-/* Rounds to the nearest integer. */
-static inline v16 f_round(v16 a) {
-    return I(_mm512_roundscale_ps(F(a), _MM_FROUND_TO_NEAREST_INT));
-}
-/* The sums of 16 vectors' lanes, each formed as f_sum does: halves of two or four vectors side by
- * side are added. */
-#define SUMS(name, add)                                                                    \
-    static inline v16 name(const v16 x[16]) {                                              \
-        v16 a[8], b[4], c[2];                                                              \
-        for (int k = 0; k < 8; k++) {                                                      \
-            const v16 low = _mm512_shuffle_i64x2(x[2 * k], x[2 * k + 1], 0x44);            \
-            a[k] = add(low, _mm512_shuffle_i64x2(x[2 * k], x[2 * k + 1], 0xEE));           \
-        }                                                                                  \
-        for (int k = 0; k < 4; k++) {                                                      \
-            const v16 low = _mm512_shuffle_i64x2(a[2 * k], a[2 * k + 1], 0x88);            \
-            b[k] = add(low, _mm512_shuffle_i64x2(a[2 * k], a[2 * k + 1], 0xDD));           \
-        }                                                                                  \
-        for (int k = 0; k < 2; k++) {                                                      \
-            const v16 low = _mm512_unpacklo_epi64(b[2 * k], b[2 * k + 1]);                 \
-            c[k] = add(low, _mm512_unpackhi_epi64(b[2 * k], b[2 * k + 1]));                \
-        }                                                                                  \
-        const v16 even = I(_mm512_shuffle_ps(F(c[0]), F(c[1]), 0x88));                     \
-        const v16 sum = add(even, I(_mm512_shuffle_ps(F(c[0]), F(c[1]), 0xDD)));           \
-        return _mm512_permutexvar_epi32(                                                   \
-            _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), sum); \
-    }
-SUMS(f_sums, f_add)
-SUMS(v_sums, v_add)
-#undef SUMS
-
 enum { NONFINITE = 0x99 }; /* classes: quiet and signalling NaN, both infinities */
 static inline uint32_t v_nonfinite(v16 a) { return _mm512_fpclass_ps_mask(F(a), NONFINITE); }
 /* Compares as integers: masks of 16 are dearer than vectors. */

@@ -14,7 +14,8 @@
  *                          pack_rotated, which are otherwise made of pack64 below
  * It has also included search_<isa>.h, what the search for scales needs: SEARCHED, how many
  * candidates have their sums in registers together, which is even and divides their number, and
- * operations of 16-bit lanes.
+ * operations of 16-bit lanes; OWN_SEARCH_BYTES, a macro, where codes of bytes are looked up, and then
+ * also search_split and search_rows.
  * group_decode_tmpl.h and group_channel_tmpl.h go on where this file ends. group/group.c says what
  * must come out; every float operation here is one of its operations, in its order.
  *
@@ -431,18 +432,21 @@ static __attribute__((noinline)) v16 integers_end(uint32_t dtype, const uint8_t 
     return integers_32(dtype, padded, 0, reciprocal);
 }
 
+/* Does so for the 32 values from element i on of those that the batch has. */
+ALWAYS v16 integers_of(uint32_t dtype, const struct batch *b, size_t i) {
+    const float *const reciprocal = &b->reciprocal[i >> b->shift];
+    if (i + 32 <= b->count) return integers_32(dtype, b->value, i, v_spread(reciprocal));
+    if (i >= b->count) return v_set(0);
+    return integers_end(dtype, b->value, i, b->count - i, v_spread(reciprocal));
+}
+
 ALWAYS void make_integers(uint32_t dtype, struct search *s, const struct batch *b, size_t first) {
     size_t i = first;
     for (size_t lane = 0; lane < 16; lane++)
         for (size_t r = 0; r < s->rows; r++, i += 32) {
-            v16 *const to = &s->values[16 * r + lane];
-            if (i + 32 <= b->count)
-                *to = integers_32(dtype, b->value, i, v_spread(&b->reciprocal[i >> b->shift]));
-            else if (i < b->count)
-                *to = integers_end(dtype, b->value, i, b->count - i,
-                                   v_spread(&b->reciprocal[i >> b->shift]));
-            else
-                *to = v_set(0);
+            const uint8_t *const prefetch = b->prefetch + i * width(dtype);
+            for (size_t k = 0; k < 32 * width(dtype); k += 64) __builtin_prefetch(prefetch + k);
+            s->values[16 * r + lane] = integers_of(dtype, b, i);
         }
     for (size_t r = 0; r < s->rows; r++) v_transpose(s->values + 16 * r);
 }
@@ -495,6 +499,60 @@ static __attribute__((noinline)) void correlate_all(struct search *s, size_t fir
                                                     uint32_t shift) {
     for (int k = 0; k < PITHI_SEARCH_CANDIDATES && s->factor[k]; k += SEARCHED)
         correlate(s, k, first, shift);
+}
+
+#ifdef OWN_SEARCH_BYTES
+/* Does what make_integers and correlate_all do for integers of a byte, in lanes of whole rows of
+ * 64. */
+static bool search_in_bytes(const struct search *s) {
+    return pithi_search_most(s->set) < 128 && s->rows % 2 == 0 && !pithi_search_is_power(s->set);
+}
+/* Lines of what comes later are fetched one by one, a quarter of them here and the others where
+ * candidates are summed: all at once they would wait for each other. */
+ALWAYS void make_bytes(uint32_t dtype, struct search *s, struct search_bytes *bytes,
+                       const struct batch *b, size_t first, const uint8_t *prefetch) {
+    const int reach = 1 << (s->set->bits - 1);
+    const size_t rows = s->rows / 2;
+    size_t i = first;
+    for (size_t lane = 0; lane < 16; lane++)
+        for (size_t r = 0; r < rows; r++, i += 64) {
+            __builtin_prefetch(prefetch + i - first);
+            s->values[16 * r + lane] =
+                v_pack8(integers_of(dtype, b, i), integers_of(dtype, b, i + 32));
+        }
+    for (size_t r = 0; r < rows; r++) v_transpose(s->values + 16 * r);
+    for (size_t k = 0; k < 16 * rows; k++) search_split(bytes, k, s->values[k], reach);
+}
+static __attribute__((noinline)) void correlate_bytes(struct search *s,
+                                                      const struct search_bytes *bytes,
+                                                      size_t first, uint32_t shift,
+                                                      const uint8_t *prefetch) {
+    const int reach = 1 << (s->set->bits - 1);
+    const size_t rows = 8 * s->rows;
+    for (int k = 0; k < PITHI_SEARCH_CANDIDATES; k += SEARCHED, prefetch += 64 * rows) {
+        v16 yq[SEARCHED], qq[SEARCHED];
+        search_rows(bytes, rows, s->factor + k, reach, prefetch, yq, qq);
+        PITHI_UNROLL for (int n = 0; n < SEARCHED; n++) {
+            add_lanes(s->yq[k + n], yq[n], first, shift);
+            add_lanes(s->qq[k + n], qq[n], first, shift);
+        }
+    }
+}
+#endif
+
+/* Adds the sums of what begins at element `first`, a batch of 16 lanes, to those of the groups. */
+ALWAYS void sum_lanes(uint32_t dtype, struct search *s, const struct batch *b, size_t first) {
+#ifdef OWN_SEARCH_BYTES
+    if (search_in_bytes(s)) {
+        const uint8_t *const prefetch = b->prefetch + first * width(dtype);
+        struct search_bytes bytes;
+        make_bytes(dtype, s, &bytes, b, first, prefetch);
+        correlate_bytes(s, &bytes, first, b->shift, prefetch + 512 * s->rows);
+        return;
+    }
+#endif
+    make_integers(dtype, s, b, first);
+    correlate_all(s, first, b->shift);
 }
 
 /* Returns the largest value that is not negative. */
@@ -566,10 +624,7 @@ ALWAYS void search_as(uint32_t dtype, const struct pithi_group_setting *set, str
         memset(s.qq, 0, sizeof s.qq);
     }
     open_search(dtype, &s, b, groups);
-    for (size_t i = 0; i < b->count; i += 16 * 32 * s.rows) {
-        make_integers(dtype, &s, b, i);
-        correlate_all(&s, i, b->shift);
-    }
+    for (size_t i = 0; i < b->count; i += 16 * 32 * s.rows) sum_lanes(dtype, &s, b, i);
     for (size_t g = 0; g < groups; g += 16) {
         const v16 coded = v_greater(v_load((const uint8_t *)(b->largest + g)), v_set(TINY - 1));
         const v16 found =
@@ -771,8 +826,10 @@ ALWAYS bool encode_common(struct encoder *e, struct batch *b, uint32_t vt, uint3
 }
 
 static bool encode_any(struct encoder *e, struct batch *b, struct variant r) {
-    const struct variant f32 = {.vt = PITH_F32, .search = true, .nontemporal = r.nontemporal};
-    const struct variant bf16 = {.vt = PITH_BF16, .search = true, .nontemporal = r.nontemporal};
+    /* The maxima that were just stored are loaded as vectors, which would wait for non-temporal
+     * stores. */
+    const struct variant f32 = {.vt = PITH_F32, .search = true};
+    const struct variant bf16 = {.vt = PITH_BF16, .search = true};
     if (r.search && r.vt == PITH_F32) return encode_batch(e, b, f32);
     if (r.search && r.vt == PITH_BF16) return encode_batch(e, b, bf16);
     if (!r.idempotent && !r.search && r.write == (r.bt != PITH_NONE)) {
