@@ -240,7 +240,7 @@ size_t pithi_rans_plan(struct pithi_rans *m, pithi_symbol_count_fn *count, const
     for (unsigned s = 0; s < SYMBOLS; s++)
         if (m->frequency[s])
             bits += m->count[0][s] * (uint64_t)(256 * LOG2_SLOTS - pithi_log2_256(m->frequency[s]));
-    m->log2_states = pithi_rans_log2_states(n);
+    m->log2_states = pithi_rans_log2_states(n, bits >> 11);
     m->table_bytes =
         (size_t)(pithi_rans_put_table(m->table, &r, m->log2_states, m->frequency, SYMBOLS) -
                  m->table);

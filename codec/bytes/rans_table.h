@@ -62,9 +62,10 @@ PITHI_INLINE bool pithi_rans_fair(int left, int share) {
 }
 
 /* More states are faster, and each takes three bytes more than what it carries: at most one in a
- * hundred of a string. Vectors are for 8 and more. */
-PITHI_INLINE unsigned pithi_rans_log2_states(uint64_t n) {
-    return n >= 1 << 16 ? 6 : n >= 1 << 14 ? 5 : n >= 1 << 13 ? 3 : 1;
+ * hundred of a string of n symbols that takes `bytes`. Vectors are for 8 and more. */
+PITHI_INLINE unsigned pithi_rans_log2_states(uint64_t n, uint64_t bytes) {
+    if (n >= 1 << 16) return bytes >= 100 * 3 * PITHI_RANS_STATES_MOST ? 7 : 6;
+    return n >= 1 << 14 ? 5 : n >= 1 << 13 ? 3 : 1;
 }
 
 struct pithi_rans_bits {

@@ -121,7 +121,7 @@ static void there_and_back(enum shape shape, size_t n) {
         /* A state begins with 16 bits that say nothing, and ends with 8 on average; frequencies of
          * four significant bits cost little. */
         CHECK(fabs((double)length - (double)planned) < 8 + 0.004 * (double)n);
-        CHECK((double)length < 1.005 * entropy(src, n) + 0.002 * (double)n + 4 * 64 + 420);
+        CHECK((double)length < 1.005 * entropy(src, n) + 0.002 * (double)n + 4 * 128 + 420);
         uint8_t *const exact = copy_of(bytes, length);
         CHECK(pithi_rans_unpack(memory(), pithi_rans_decode_c, exact, length, back, n));
         CHECK(memcmp(back, src, n) == 0);
@@ -149,6 +149,27 @@ static void strings_come_back(void **state) {
         for (size_t n = 2000; n < 300000; n = n * 3 / 2 + random_word() % 100)
             there_and_back(shape, n);
     }
+}
+
+/* Returns log2 of the states of a string of n symbols below `kinds`. */
+static unsigned states_of(size_t n, unsigned kinds) {
+    uint8_t *const src = allocate(n), *const bytes = allocate(2 * n);
+    for (size_t i = 0; i < n; i++) src[i] = (uint8_t)(random_word() % kinds);
+    pithi_rans_plan(memory(), NULL, src, n);
+    CHECK(pithi_rans_pack(memory(), pithi_rans_encode_c, src, n, bytes, 2 * n) > 0);
+    const unsigned log2 = bytes[0] & 15;
+    free(src), free(bytes);
+    return log2;
+}
+
+/* As many as cost one byte in a hundred. */
+static void states_are_chosen(void **state) {
+    (void)state;
+    context("states");
+    CHECK(states_of(8191, 4) == 1 && states_of(8192, 4) == 3);
+    CHECK(states_of(16383, 200) == 3 && states_of(16384, 200) == 5);
+    CHECK(states_of(65535, 200) == 5 && states_of(65536, 200) == 7);
+    CHECK(states_of(131072, 4) == 6 && states_of(160000, 4) == 7);
 }
 
 /* ---- By hand ---------------------------------------------------------------------------------*/
@@ -257,8 +278,8 @@ static void damage_is_harmless(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_symbol_has_its_slots), cmocka_unit_test(strings_come_back),
-        cmocka_unit_test(the_example_decodes),        cmocka_unit_test(tables_are_checked),
-        cmocka_unit_test(damage_is_harmless),
+        cmocka_unit_test(states_are_chosen),          cmocka_unit_test(the_example_decodes),
+        cmocka_unit_test(tables_are_checked),         cmocka_unit_test(damage_is_harmless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

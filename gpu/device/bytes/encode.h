@@ -268,7 +268,7 @@ PITHI_DEVICE void pithi_writer_tables(struct pithi_rans_string *r, struct pithi_
     const uint32_t symbols = 1u << r->range;
     struct pithi_rans_filler f;
     if (t->rans.kinds < 2 || most <= PITHI_CODES_HEAD) return;
-    r->log2_states = pithi_rans_log2_states(r->n);
+    r->log2_states = pithi_rans_log2_states(r->n, t->rans.total >> 11);
     const uint8_t *const end = pithi_rans_put_table(r->coded + PITHI_CODES_HEAD, &rounding,
                                                     r->log2_states, w->frequency, symbols);
     r->head = (uint32_t)(end - r->coded) + (4u << r->log2_states);

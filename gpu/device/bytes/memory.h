@@ -135,10 +135,10 @@ struct pithi_rans_piece {
 
 /* ---- The part of a frame in the workspace ----------------------------------------------------*/
 
-/* What a string may take besides packed codes while it is made: its kind, table and states, 64 at
- * most. */
-enum { PITHI_RANS_ROOM = 1024 };
-static_assert(4 + PITHI_RANS_TABLE_MOST + 4 * 64 <= PITHI_RANS_ROOM, "heads fit");
+/* What a string may take besides packed codes while it is made: its kind, table and states. */
+enum { PITHI_RANS_ROOM = 1280 };
+static_assert(4 + PITHI_RANS_TABLE_MOST + 4 * PITHI_RANS_STATES_MOST <= PITHI_RANS_ROOM,
+              "heads fit");
 
 PITHI_INLINE uint64_t pithi_coding_pad(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 /* Room for a string of so many bytes before it is coded. */
