@@ -437,8 +437,8 @@ PITHI_LOCAL(pithi_writer_states, uint32_t tid) {
     (void)a, (void)s;
     if (lane >= t->rans.lanes) return;
     uint8_t *const states = t->rans.from - 4 * (uint64_t)(t->rans.lanes * turns);
-    pithi_put32(states + 4 * lane, turns == 1 ? t->rans.x[0] : t->rans.x[1]);
-    if (turns == 2) pithi_put32(states + 4 * (lane + PITHI_WARP), t->rans.x[0]);
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_RANS_TURNS; k++) if (k < turns)
+        pithi_put32(states + 4 * (lane + PITHI_WARP * (turns - 1 - k)), t->rans.x[k]);
 }
 
 PITHI_DEVICE void pithi_writer_end(const struct pithi_rans_string *r,
