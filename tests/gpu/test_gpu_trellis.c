@@ -93,7 +93,8 @@ static void test_whole(void **state) {
     (void)state;
     static const char *const known[] = {"grad:codebook=trellis", "grad:codebook=trellis,bits=2",
                                         "grad:codebook=trellis,group=256,rotate=256",
-                                        "grad:codebook=trellis,group=256,rotate=0,bits=2"};
+                                        "grad:codebook=trellis,group=256,rotate=0,bits=2",
+                                        "wdiff:codebook=trellis"};
     static const uint64_t many[] = {262144, 270011};
     uint64_t number = 0;
     for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)

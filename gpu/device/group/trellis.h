@@ -55,7 +55,7 @@ PITHI_PHASE(pithi_trellis_publish, uint64_t segment, uint64_t tile) {
     if (t->tid % pithi_group_lanes(&a->to.plan)) return;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
-        if (e < s->to.slot->count)
+        if (t->whole || e < s->to.slot->count)
             pithi_atomic_max32(&s->trellis.any.largest[(uint32_t)(e - segment) >> log2],
                                t->group.largest[u]);
     }
@@ -79,7 +79,7 @@ PITHI_PHASE(pithi_trellis_look, uint64_t segment, uint64_t tile) {
     const uint32_t group = a->to.plan.device.set.group, log2 = pithi_trellis_log2(group);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
-        const uint32_t n = pithi_unit_left(e, s->to.slot->count), at = (uint32_t)(e - segment);
+        const uint32_t n = pithi_tile_left(t, e, s->to.slot->count), at = (uint32_t)(e - segment);
         const uint32_t i = at >> log2;
         if (!n || (at & (group - 1)) >= PITHI_TRELLIS_LOOK || !s->trellis.any.unit[i]) continue;
         const float unit = pithi_float(s->trellis.any.unit[i]);
@@ -96,7 +96,7 @@ PITHI_PHASE(pithi_trellis_put_words, uint64_t segment, uint64_t tile) {
     const uint32_t log2 = pithi_trellis_log2(each), paths = pithi_trellis_segment(set) >> log2;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint32_t at = (uint32_t)(pithi_unit_at(t, tile, u) - segment);
-        if (segment + at >= s->to.slot->count) continue;
+        if (!t->whole && segment + at >= s->to.slot->count) continue;
         const float unit = pithi_trellis_unit_of(&s->trellis.any, at >> group);
         const struct pithi_quad none = {{0, 0, 0, 0}};
         const struct pithi_quad words =
@@ -109,6 +109,12 @@ PITHI_PHASE(pithi_trellis_put_words, uint64_t segment, uint64_t tile) {
 
 /* ---- Paths -----------------------------------------------------------------------------------*/
 
+/* The number of a thread among those who find paths, of which two warps may be enough. Which ones
+ * differs from segment to segment: a processor issues warps from four places, by their numbers. */
+PITHI_DEVICE uint32_t pithi_trellis_turned(const struct pithi_gpu_thread *t, uint64_t number) {
+    return t->tid ^ ((uint32_t)number * 0x9E3779B1u >> 31) * 64;
+}
+
 PITHI_PHASE(pithi_trellis_paths, uint64_t segment) {
     const struct pithi_group_setting *const set = &a->to.plan.device.set;
     const uint32_t each = pithi_trellis_sequence(set), log2 = pithi_trellis_log2(each);
@@ -118,11 +124,12 @@ PITHI_PHASE(pithi_trellis_paths, uint64_t segment) {
     p.slot = s->trellis.any.slot;
     p.paths = size >> log2;
     p.limits = pithi_trellis_limits(set);
-    for (p.path = t->tid; p.path << log2 < size && p.path << log2 < left; p.path += PITHI_TEAM) {
-        const uint32_t at = p.path << log2, first = at & ~(set->group - 1);
+    const uint32_t first = pithi_trellis_turned(t, segment / size);
+    for (p.path = first; p.path << log2 < size && p.path << log2 < left; p.path += PITHI_TEAM) {
+        const uint32_t at = p.path << log2, begin = at & ~(set->group - 1);
         p.count = pithi_trellis_left(&s->to, segment + at, each);
         p.mirrored =
-            pithi_trellis_left(&s->to, segment + first, set->group) <= PITHI_TRELLIS_SEQUENCE;
+            pithi_trellis_left(&s->to, segment + begin, set->group) <= PITHI_TRELLIS_SEQUENCE;
         if (pithi_trellis_unit_of(&s->trellis.any, at >> pithi_trellis_log2(set->group)) == 0)
             continue;
         const uint32_t last = pithi_trellis_forward(&s->trellis.tables, &p);
@@ -144,7 +151,7 @@ PITHI_PHASE(pithi_trellis_put_codes, uint64_t segment, uint64_t tile) {
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         const uint32_t at = (uint32_t)(e - segment), in_tile = (uint32_t)(e - tile);
-        const uint32_t n = pithi_unit_left(e, it->slot->count);
+        const uint32_t n = pithi_tile_left(t, e, it->slot->count);
         uint32_t codes = 0, level[PITHI_UNIT];
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->y[u][k] = 0;
         if (!n) continue;
@@ -175,7 +182,9 @@ PITHI_PHASE(pithi_trellis_put_codes, uint64_t segment, uint64_t tile) {
         pithi_put_quad(s->trellis.any.product + in_tile + 4, product[1]);
         pithi_put_quad(s->trellis.any.level + in_tile, levels);
         const struct pithi_gpu_spot spot = pithi_spot(p, it->form, it->slot->count, e);
-        pithi_trellis_put(it->payload + pithi_spot_codes(p, &spot), set->bits, n, codes);
+        uint8_t *const to =
+            pithi_tile_place(t, it->payload + pithi_spot_codes(p, &spot), set->bits);
+        pithi_trellis_put(to, set->bits, n, codes);
     }
 }
 
@@ -265,7 +274,7 @@ PITHI_LOCAL(pithi_trellis_update, uint64_t segment, uint64_t tile) {
     const uint32_t log2 = pithi_trellis_log2(p->device.set.group);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
-        const uint32_t n = pithi_unit_left(e, it->slot->count);
+        const uint32_t n = pithi_tile_left(t, e, it->slot->count);
         uint64_t ignored = 0;
         if (!n) continue;
         const uint32_t scale = s->trellis.any.largest[(uint32_t)(e - segment) >> log2];
@@ -335,16 +344,17 @@ PITHI_DEVICE void pithi_trellis_leave(const struct pithi_gpu_call *a, struct pit
         PITHI_RUN(pithi_trellis_update, segment, tile);
 }
 
-/* The passes over a segment. plain: codes are not of a trellis, as encode.h makes them, but with the
+/* The passes over a segment. whole: its tiles are. plain: codes are not of a trellis, as encode.h makes them, but with the
  * values filled in here. */
 PITHI_DEVICE void pithi_trellis_encode_segment(const struct pithi_gpu_call *a,
                                                struct pithi_gpu_shared *s,
                                                struct pithi_gpu_thread *t, struct pithi_team *team,
-                                               int of, bool plain, uint64_t segment, uint64_t end) {
+                                               int of, bool plain, bool whole, uint64_t segment,
+                                               uint64_t end) {
     const uint32_t group = a->to.plan.device.set.group, log2 = pithi_trellis_log2(group);
     const bool longer = group > PITHI_TILE;
     const bool keeps = a->to.plan.base_dtype != PITH_NONE || a->to.plan.device.decay;
-    PITHI_STEP(pithi_tile_whole, false);
+    PITHI_STEP(pithi_tile_whole, whole);
     if (!plain) PITHI_RUN(pithi_trellis_clear, segment);
     PITHI_ROLLED for (int pass = 0; pass < PITHI_TRELLIS_PASSES; pass++) {
         const bool always = pass == PITHI_TRELLIS_MEASURE || pass == PITHI_TRELLIS_CODES;
@@ -381,15 +391,18 @@ PITHI_DEVICE void pithi_trellis_groups(const struct pithi_gpu_call *a, struct pi
     const uint32_t most = set->group > PITHI_TILE ? set->group : (uint32_t)PITHI_TILE;
     const uint32_t size = plain ? most : pithi_trellis_segment(set);
     if (!plain) PITHI_RUN(pithi_trellis_open, &a->to);
+    const bool aligned = t->special && of == PITHI_OF_TENSOR && set->scale_dtype == PITH_F32 &&
+                         (set->bits == 2 || set->bits == 4) && pithi_encode_aligned(a, s, of);
+    const bool suits = pithi_trellis_suits(&a->to.plan);
     uint64_t at = s->to.begin;
-    if (t->special && of == PITHI_OF_TENSOR && pithi_trellis_suits(&a->to.plan) &&
-        pithi_encode_aligned(a, s, of)) {
-        for (; at + PITHI_TRELLIS_WHOLE <= s->to.end; at += PITHI_TRELLIS_WHOLE)
-            pithi_trellis_encode_whole(a, s, t, team, at);
-    }
+    for (; aligned && suits && at + PITHI_TRELLIS_WHOLE <= s->to.end; at += PITHI_TRELLIS_WHOLE)
+        pithi_trellis_encode_whole(a, s, t, team, at);
     for (; at < s->to.end; at += size) {
         const uint64_t end = s->to.end - at < size ? s->to.end : at + size;
-        pithi_trellis_encode_segment(a, s, t, team, of, plain, at, end);
+        if (aligned && !suits && (end - at) % PITHI_TILE == 0)
+            pithi_trellis_encode_segment(a, s, t, team, of, plain, true, at, end);
+        else
+            pithi_trellis_encode_segment(a, s, t, team, of, plain, false, at, end);
     }
 }
 

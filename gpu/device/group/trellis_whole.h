@@ -160,17 +160,10 @@ PITHI_DEVICE void pithi_trellis_value_step(const struct pithi_trellis_tables *g,
         pithi_trellis_from(g->lean[2], at) + pithi_trellis_from(g->slope[2], at) * y, bit, m);
 }
 
-/* The threads of two warps have paths, or of one. Which ones differs from segment to segment: warps
- * that a processor issues from one place are those of equal numbers modulo 4. */
-PITHI_DEVICE uint32_t pithi_trellis_path_of(const struct pithi_gpu_thread *t, uint64_t segment) {
-    const uint32_t number = (uint32_t)(segment / PITHI_TRELLIS_WHOLE);
-    return t->tid ^ (number * 0x9E3779B1u >> 31) * PITHI_TRELLIS_GROUPS;
-}
-
 PITHI_PHASE(pithi_trellis_whole_paths, uint64_t segment) {
     struct pithi_trellis_whole *const g = &s->trellis.whole;
     const uint32_t runs = pithi_trellis_threads(a), paths = pithi_trellis_groups_whole(a);
-    const uint32_t path = pithi_trellis_path_of(t, segment);
+    const uint32_t path = pithi_trellis_turned(t, segment / PITHI_TRELLIS_WHOLE);
     int32_t m[PITHI_TRELLIS_STATES];
     if (path >= paths) return;
     g->unit[path] = pithi_trellis_rate(a, s, path);
