@@ -329,6 +329,9 @@ static pith_status open_sum(const pith_cuda_plan *c, const pith_cuda_stream *str
         return pithi_fail_at(error, PITH_ERR_ARG, "no frames to reduce, or too many", per_item);
     if (pithi_cuda_has_base(&c->table) || c->table.dtype > PITH_F16)
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "reduce takes float frames without a base");
+    if (pithi_cuda_is_coded(c))
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED,
+                          "reduce takes frames of fixed rate, or of sets");
     if (pithi_cuda_is_bounded(c))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED,
                           "codecs with a bound are not reduced on a device");

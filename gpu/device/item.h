@@ -324,8 +324,7 @@ PITHI_DEVICE int32_t pithi_work_check(const struct pithi_gpu_call *a,
                                       struct pithi_gpu_item *it) {
     const struct pithi_device_plan *const p = &a->from.plan;
     if (work->status != PITH_OK) return work->status;
-    if (work->failed)
-        return work->failed == PITHI_FAILED_CORRUPT ? PITH_ERR_CORRUPT : PITH_ERR_CHECKSUM;
+    if (work->failed == PITHI_FAILED_CHECKSUM) return PITH_ERR_CHECKSUM;
     pithi_item_kind(p, it, it->frame);
     if (!a->hash_base || (!it->kind && !a->add) || pithi_item_base_matches(p, it, work->hash))
         return PITH_OK;
@@ -343,7 +342,10 @@ PITHI_DEVICE int32_t pithi_item_check(const struct pithi_gpu_call *a, struct pit
     const uint64_t length = pithi_item_length(&a->from.items, it->index);
     const int32_t status = a->work ? pithi_work_check(a, &a->work[it->index], it)
                                    : pithi_header_check(p, length, it, head, differs);
-    return status == PITH_OK ? pithi_next_check(p, it, head) : status;
+    if (status != PITH_OK) return status;
+    const int32_t next = pithi_next_check(p, it, head);
+    if (next != PITH_OK || !a->work) return next;
+    return a->work[it->index].failed ? PITH_ERR_CORRUPT : PITH_OK;
 }
 
 #endif

@@ -231,10 +231,70 @@ static void test_states(void **state) {
     }
 }
 
+/* ---- Streams ---------------------------------------------------------------------------------*/
+
+/* Damage in a block is found when the frame is known to be the next one, as the CPU has it; then
+ * the base is as it was. */
+static void test_damaged_step(void **state) {
+    (void)state;
+    enum { COUNT = 40000, STEP = 5 };
+    const uint64_t shape[5] = {1, COUNT};
+    pith_layout layout = shape_layout(shape, PITH_F32, 0);
+    layout.base_dtype = PITH_BF16;
+    struct rig r;
+    struct stream other;
+    uint8_t *const values = allocate(COUNT * 4), *const base = allocate(COUNT * 2);
+    const pith_view view = pith_view_flat(values, PITH_F32, COUNT);
+    memset(base, 0, COUNT * 2);
+    gen_fill(GEN_NOISE, 3, PITH_F32, values, COUNT);
+    CHECK(rig_open(&r, "wdiff:entropy=rans", &layout));
+    stream_open(&other, "wdiff:entropy=rans", &layout, NULL);
+    rig_set_base(&r, base, PITH_BF16, STEP);
+    for (uint64_t step = STEP - 1; step <= STEP; step++) {
+        const pith_view from = pith_view_flat(base, PITH_BF16, COUNT);
+        CHECK_OK(pith_stream_set_base(other.work, other.stream, &from, step));
+        struct frame f = stream_encode(&other, &view, 0, false);
+        context("step %llu", (unsigned long long)step);
+        CHECK_STATUS(step == STEP ? PITH_OK : PITH_ERR_STEP, rig_try(&r, f.bytes, f.length, 0));
+        for (size_t back = 1; back < 9000; back += 1777) {
+            f.bytes[f.length - back] ^= 16;
+            context("step %llu, %zu from the end", (unsigned long long)step, back);
+            CHECK_STATUS(step == STEP ? PITH_ERR_CORRUPT : PITH_ERR_STEP,
+                         rig_try(&r, f.bytes, f.length, 0));
+            f.bytes[f.length - back] ^= 16;
+        }
+        free(f.bytes);
+    }
+    stream_close(&other);
+    rig_close(&r);
+    free(values);
+    free(base);
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    const uint64_t shape[5] = {1, 100};
+    const pith_layout layout = shape_layout(shape, PITH_F32, 0);
+    struct rig r;
+    struct job j;
+    CHECK(rig_open(&r, "wdiff:entropy=rans", &layout));
+    job_open(&j, &r, 1, 1, PITH_F32, 0);
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED,
+                 pith_cuda_reduce(r.plan, r.stream, &j.items, 1, 1, device_stream(), NULL));
+    j.items.workspace_bytes = (size_t)r.sizes.workspace_bytes - 1;
+    CHECK_STATUS(PITH_ERR_SPACE,
+                 pith_cuda_encode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
+    CHECK_STATUS(PITH_ERR_SPACE,
+                 pith_cuda_decode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
+    job_close(&j);
+    rig_close(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_trips),         cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_states),        cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_states),        cmocka_unit_test(test_damaged_step),
+        cmocka_unit_test(test_refused),       cmocka_unit_test(test_pages),
         cmocka_unit_test(test_hostile_pages),
     };
     return cmocka_run_group_tests_name("gpu_rans", tests, NULL, NULL);
