@@ -265,8 +265,8 @@ static const uint8_t *decode(const struct pithi_rans_decoder *t, uint32_t *state
 enum { BLOCK = 16, BLOCKS = PITHI_RANS_SLOTS / BLOCK, RARE = PITHI_RANS_SLOTS };
 
 /* By symbol: F, its first P or RARE + its first slot, and the halves of 1 / f. In 16-bit lanes for
- * at most 64 symbols, else in bytes. By block of P: its bits, and how many there are before. By
- * number of rare symbols: their slots. */
+ * symbols that differ mod 64, else in bytes. By block of P: its bits, and how many there are
+ * before. By number of rare symbols: their slots. */
 struct symbols {
     bool few;
     __m512i factor[2], first[2];
@@ -287,16 +287,17 @@ static void symbols_of(struct symbols *t, const struct pithi_rans_encoder *from)
     uint16_t factor[64] = {0}, first[64] = {0}, inverse[2][64] = {{0}}, bits[BLOCKS] = {0};
     uint8_t inverses[4][256];
     uint8_t factors[2][256], firsts[2][256], block[2][BLOCKS], before[BLOCKS], passed[2][256];
-    unsigned least = 255, most = 0, kinds = 0, main = 0, rares = 0, slots = 0;
+    unsigned kinds = 0, main = 0, rares = 0, slots = 0;
+    uint64_t lanes = 0;
+    t->few = true;
     for (unsigned s = 0; s < 256; s++) {
         if (!from->frequency[s]) continue;
         kinds++;
-        most = s;
-        if (s < least) least = s;
+        if (lanes >> s % 64 & 1) t->few = false;
+        lanes |= UINT64_C(1) << s % 64;
     }
     unsigned width = PITHI_RANS_SLOTS / 32;
     while (kinds > PITHI_RANS_SLOTS / width) width /= 2;
-    t->few = most - least < 64;
     passed[0][0] = passed[1][0] = 0;
     for (unsigned s = 0; s < 256; s++) {
         const unsigned f = from->frequency[s];
@@ -494,6 +495,8 @@ static uint8_t *encode(const struct pithi_rans_encoder *from, const uint8_t *src
             n = encode_rows(&t, true, 64, 2, 64, &x, src, n, begin, &end);
         else if (row == 64)
             n = encode_rows(&t, false, 256, 2, 64, &x, src, n, begin, &end);
+        else if (row == 128 && t.few)
+            n = encode_rows(&t, true, 64, 4, 128, &x, src, n, begin, &end);
         else if (row == 128)
             n = encode_rows(&t, false, 256, 4, 128, &x, src, n, begin, &end);
         else

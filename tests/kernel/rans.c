@@ -19,12 +19,12 @@ bool bound_rans(const struct level *level) {
 
 static size_t any_place(void) { return check_below(3) ? check_below(PLACE_COUNT) : PLACE_END; }
 
-/* Symbols of so many kinds from `first` on, most of them alike when steep. */
-static void draw_symbols(size_t count, unsigned first, unsigned kinds, bool steep) {
+/* Symbols of so many kinds from `first` on, but for one in `steep` most of them alike. */
+static void draw_symbols(size_t count, unsigned first, unsigned kinds, size_t steep) {
     for (size_t i = 0; i < count; i++) {
         const unsigned zeros = (unsigned)__builtin_ctzll(check_random() | UINT64_C(1) << 40);
         const unsigned kind =
-            steep && check_below(8) ? zeros % kinds : (unsigned)check_below(kinds);
+            steep && check_below(steep) ? zeros % kinds : (unsigned)check_below(kinds);
         symbols[i] = (uint8_t)(first + kind);
     }
 }
@@ -79,7 +79,7 @@ static void check_decode(const struct level *level, size_t count, unsigned log2,
 }
 
 static void check_one(const struct level *level, size_t count, unsigned log2, unsigned first,
-                      unsigned kinds, bool steep) {
+                      unsigned kinds, size_t steep) {
     check_begin("rans %s: %zu symbols, 2^%u states, %u kinds from %u", level->isa, count, log2,
                 kinds, first);
     draw_symbols(count, first, kinds, steep);
@@ -114,8 +114,8 @@ void check_rans(const struct level *level) {
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
             for (size_t n = 0; n < 24; n++) {
                 const size_t count = n < 8 ? 2 + check_below(300) : 2 + check_below(MOST - 1);
-                const unsigned first = (unsigned)check_below(257 - kinds[k]);
-                check_one(level, count, log2, first, kinds[k], n % 3 > 0);
+                const unsigned first = (unsigned)check_below(256);
+                check_one(level, count, log2, first, kinds[k], (const size_t[]){0, 8, 1000}[n % 3]);
             }
 }
 
