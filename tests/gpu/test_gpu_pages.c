@@ -6,38 +6,40 @@
 
 /* ---- Pages -----------------------------------------------------------------------------------*/
 
-enum { PAGES = 5, TOKENS = 32 }; /* TOKENS: of a page */
+enum { PAGES = 5 };
 
 /* Tokens and heads that lie apart, and pages of it that lie in any order and are not all whole. */
 struct pool {
     struct rig r;
     struct mirror values, pages, pairs, status;
     pith_view like;
+    uint32_t tokens; /* of a page */
     size_t page_bytes, value_bytes;
 };
 
-static const uint32_t page_tokens[PAGES] = {0, 3, 1, TOKENS, 15};
+static const uint32_t page_tokens[PAGES] = {0, 3, 1, 0, 15};
 
 static void point(struct pool *p, pith_kv_pair pairs[PAGES], uint8_t *values, uint8_t *pages) {
     for (size_t i = 0; i < PAGES; i++) {
         const size_t place = (i * 2 + 1) % PAGES;
         pairs[i] = (pith_kv_pair){values + i * p->value_bytes, pages + place * p->page_bytes,
-                                  page_tokens[i]};
+                                  i == 3 ? p->tokens : page_tokens[i]};
     }
 }
 
 /* gap: elements between heads. */
 static void pool_open(struct pool *p, const char *spec, uint64_t heads_count, uint64_t dim,
                       uint32_t dtype, size_t offset, uint64_t gap) {
-    const uint64_t shape[5] = {3, 40, heads_count, dim};
+    const uint64_t shape[5] = {3, 136, heads_count, dim};
     const pith_layout layout = shape_layout(shape, dtype, 0);
-    const uint64_t page[3] = {TOKENS, heads_count, dim};
     CHECK(rig_open(&p->r, spec, &layout));
+    p->tokens = (uint32_t)pith_kv_page_tokens(p->r.cpu.plan);
+    const uint64_t page[3] = {p->tokens, heads_count, dim};
     p->like = pith_view_dense(NULL, dtype, 3, page);
     p->like.stride[1] += (int64_t)gap;
     p->like.stride[0] = p->like.stride[1] * (int64_t)heads_count + (int64_t)gap;
-    p->page_bytes = (size_t)pith_kv_page_bytes(p->r.cpu.plan, TOKENS);
-    p->value_bytes = (size_t)p->like.stride[0] * TOKENS * pith_dtype_bytes(dtype);
+    p->page_bytes = (size_t)pith_kv_page_bytes(p->r.cpu.plan, p->tokens);
+    p->value_bytes = (size_t)p->like.stride[0] * p->tokens * pith_dtype_bytes(dtype);
     mirror_open(&p->values, PAGES * p->value_bytes, offset);
     mirror_open(&p->pages, PAGES * p->page_bytes, offset);
     mirror_open(&p->pairs, PAGES * sizeof(pith_kv_pair), 0);
@@ -70,7 +72,7 @@ static int32_t *device_status(struct pool *p) { return (int32_t *)(void *)p->sta
 
 /* The same on both sides: bytes between rows stay what they are. */
 static void pool_decode(struct pool *p, const uint8_t *pages, uint32_t dtype) {
-    const size_t bytes = (size_t)p->like.stride[0] * TOKENS * PAGES * pith_dtype_bytes(dtype);
+    const size_t bytes = (size_t)p->like.stride[0] * p->tokens * PAGES * pith_dtype_bytes(dtype);
     uint8_t *const wanted = allocate(bytes);
     pith_kv_pair pairs[PAGES];
     pith_view like = p->like;
@@ -206,6 +208,9 @@ static void test_full(void **state) {
         one_full("kv:page=32,preset=quarot4", false, shapes[i][0], shapes[i][1], 0);
         one_full("kv:page=32,preset=kivi4", true, shapes[i][0], shapes[i][1], 0);
         one_full("kv:page=32,preset=kivi4", true, shapes[i][0], shapes[i][1], 16);
+        one_full("kv:page=32,codebook=trellis,bits=2", false, shapes[i][0], shapes[i][1], 0);
+        if (i % 2) continue;
+        one_full("kv:preset=kvquant-lite", true, shapes[i][0], shapes[i][1], i ? 16 : 0);
     }
 }
 
@@ -221,7 +226,7 @@ static void test_bad_pairs(void **state) {
     pith_kv_pair *const pairs = (pith_kv_pair *)(void *)p.pairs.host;
     pairs[0].values = NULL;
     pairs[2].page = NULL;
-    pairs[3].tokens = TOKENS + 1;
+    pairs[3].tokens = p.tokens + 1;
     mirror_push(&p.pairs);
     CHECK_OK(pith_cuda_kv_encode_pages(p.r.plan, &p.like, device_pairs(&p), PAGES,
                                        device_status(&p), device_stream(), NULL));
