@@ -289,9 +289,9 @@ PITHI_PHASE(pithi_trellis_wait, uint64_t tile) { (void)a, (void)s, (void)t, (voi
 
 /* ---- Segments --------------------------------------------------------------------------------*/
 
-/* What is done with the values of a tile, by passes over a segment: of groups that lie in a tile all
- * before paths is one, and all behind them another. The values are filled in one place, since that
- * is most of what a compiler sees. */
+/* What is done with the values of a tile, by passes over a segment: of groups that lie in a tile,
+ * all that is before paths is one, and all behind them another. Values are filled in at one place,
+ * since that is most of what a compiler sees. */
 enum pithi_trellis_pass {
     PITHI_TRELLIS_MEASURE,
     PITHI_TRELLIS_SEEK,
@@ -344,8 +344,8 @@ PITHI_DEVICE void pithi_trellis_leave(const struct pithi_gpu_call *a, struct pit
         PITHI_RUN(pithi_trellis_update, segment, tile);
 }
 
-/* The passes over a segment. whole: its tiles are. plain: codes are not of a trellis, as encode.h makes them, but with the
- * values filled in here. */
+/* The passes over a segment. whole: its tiles are. plain: codes are not of a trellis, as encode.h
+ * makes them, but with the values filled in here. */
 PITHI_DEVICE void pithi_trellis_encode_segment(const struct pithi_gpu_call *a,
                                                struct pithi_gpu_shared *s,
                                                struct pithi_gpu_thread *t, struct pithi_team *team,

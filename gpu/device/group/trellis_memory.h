@@ -22,7 +22,7 @@ enum {
 
 struct pithi_trellis_thread {
     float sum[2], sum_other[2]; /* over a lane of a group: with its values, and with itself */
-    /* Of whole segments: what goes to another thread, and comes from one; sums of lanes of groups. */
+    /* Of whole segments: what goes to another thread, and comes from one; sums of lanes. */
     uint32_t sent[2], got[2];
     float lane[4];
 };

@@ -1,11 +1,11 @@
 /* trellis_whole.h - whole segments to codes of trellises, in kernels that know their settings.
  * SPDX-License-Identifier: Apache-2.0
  *
- * What trellis.h does with any segment, here of two tiles and of groups that are a sequence each, in
- * the units of a warp. All elements exist and everything is aligned. The two units of a thread are
- * neighbours, a run, so that much of a rotation and of a group is in one thread. A segment is read
- * once: values stay in the team's memory, a thread finds a path by them, and codes and sums are
- * made of them. Part of trellis.h. */
+ * What trellis.h does with any segment, here of two tiles and of groups that are a sequence each,
+ * in the units of a warp. All elements exist and everything is aligned. The two units of a thread
+ * are neighbours, a run, so that much of a rotation and of a group is in one thread. A segment is
+ * read once: values stay in the team's memory, a thread finds a path by them, and codes and sums
+ * are made of them. Part of trellis.h. */
 #ifndef PITHI_GPU_DEVICE_GROUP_TRELLIS_WHOLE_H
 #define PITHI_GPU_DEVICE_GROUP_TRELLIS_WHOLE_H
 
@@ -217,7 +217,7 @@ PITHI_DEVICE uint32_t pithi_trellis_subsets(uint32_t parity, uint32_t low) {
 }
 
 /* Codes of a unit without their lowest bits: the last bits of what is near its values, side by
- * side. In half a word each has its place, and what is before them in `near` gets out of the way. */
+ * side. In half a word each has its place, and what `near` has before it gets out of the way. */
 PITHI_DEVICE uint32_t pithi_trellis_side_by_side(const uint32_t near[8], uint32_t bits) {
     const uint32_t each = 16 / bits;
     uint32_t half[2] = {0, 0};
