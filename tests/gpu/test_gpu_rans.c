@@ -140,6 +140,14 @@ static void test_hostile_pages(void **state) {
     }
 }
 
+/* Long strings have 64 states, or 128. */
+static void test_long(void **state) {
+    (void)state;
+    one_trip("wdiff:entropy=rans,bits=6,group=128,block=131072", 140000, NOISE, 0);
+    one_trip("wdiff:entropy=rans,bits=2,group=128,block=131072", 140000, FEW, 4);
+    one_trip("wdiff:entropy=rans,bits=8,group=16384,block=65536", 65600, NOISE, 8);
+}
+
 static void test_hostile(void **state) {
     (void)state;
     static const uint64_t shape[5] = {1, 200};
@@ -292,10 +300,10 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_trips),         cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_states),        cmocka_unit_test(test_damaged_step),
-        cmocka_unit_test(test_refused),       cmocka_unit_test(test_pages),
-        cmocka_unit_test(test_hostile_pages),
+        cmocka_unit_test(test_trips),        cmocka_unit_test(test_long),
+        cmocka_unit_test(test_hostile),      cmocka_unit_test(test_states),
+        cmocka_unit_test(test_damaged_step), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_pages),        cmocka_unit_test(test_hostile_pages),
     };
     return cmocka_run_group_tests_name("gpu_rans", tests, NULL, NULL);
 }

@@ -431,7 +431,7 @@ PITHI_LOCAL(pithi_writer_step, uint32_t k) {
     pithi_rans_turn(t, t->rans.turns, x);
 }
 
-/* State j of the string is that of its j-th symbol, and turned last where its turn comes first. */
+/* State j of the string is that of its j-th symbol: those whose turn it was last come first. */
 PITHI_LOCAL(pithi_writer_states, uint32_t tid) {
     const uint32_t lane = (t->tid + tid) % PITHI_WARP, turns = t->rans.turns;
     (void)a, (void)s;
