@@ -250,8 +250,8 @@ bool pithi_symbols_put(struct pithi_pen *pen, size_t max_count, const struct pit
     const bool sparse = mostly_zero(&s, low);
     const uint8_t head[HEAD] = {(uint8_t)low, sparse ? SPARSE : DENSE};
     uint8_t *const escapes = pen->at + 4;
-    if (!pithi_pen_put(pen, head, sizeof head) || groups_of(count) * 2 * low > pen->capacity)
-        return false;
+    if (!pithi_pen_put(pen, head, sizeof head)) return false;
+    if (groups_of(count) * 2 * low > pen->capacity) return false;
     pithi_put32(escapes, (uint32_t)put_low_bits(pen, kernels, words, count, low, r.symbols));
     if (!(sparse ? put_sparse(pen, &r, max_count, count)
                  : put_piece(pen, r.piece, max_count, r.symbols, count)))
