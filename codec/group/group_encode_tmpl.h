@@ -14,8 +14,8 @@
  *                          pack_rotated, which are otherwise made of pack64 below
  * It has also included search_<isa>.h, what the search for scales needs: SEARCHED, how many
  * candidates have their sums in registers together, which is even and divides their number, and
- * operations of 16-bit lanes; OWN_SEARCH_BYTES, a macro, where codes of bytes are looked up, and then
- * also search_split and search_rows.
+ * operations of 16-bit lanes; OWN_SEARCH_BYTES, a macro, where codes of bytes are looked up, and
+ * then also v_pack8, search_split and search_rows.
  * group_decode_tmpl.h and group_channel_tmpl.h go on where this file ends. group/group.c says what
  * must come out; every float operation here is one of its operations, in its order.
  *

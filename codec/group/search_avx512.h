@@ -48,8 +48,8 @@ static inline __attribute__((always_inline)) void v_transpose(v16 x[16]) {
 /* Lanes of 8 bits from lanes of 16, in some order. */
 static inline v16 v_pack8(v16 a, v16 b) { return _mm512_packs_epi16(a, b); }
 
-/* Magnitudes of integers, 64 at a time, and the largest codes for these: where factors are positive,
- * and where they turn the integers. */
+/* Magnitudes of integers, 64 at a time, and the largest codes for these: where factors are
+ * positive, and where they turn the integers. */
 enum { BYTE_ROWS = 32 };
 struct search_bytes {
     v16 magnitude[BYTE_ROWS], limit[2][BYTE_ROWS];
@@ -82,8 +82,9 @@ static inline struct search_look look_make(int16_t factor, int reach) {
                                 _mm512_inserti64x4(high, look_codes(96, f, r), 1)};
 }
 
-/* Sums of SEARCHED candidates over some rows, each of which fetches a line of what comes later. Pairs of products with codes are below 2^12, so that
- * 8 rows of them fit 16 bits; those of codes are at most 2^9, and all rows fit. */
+/* Sums of SEARCHED candidates over some rows, each of which fetches a line of what comes later.
+ * Pairs of products with codes are below 2^12, so that 8 rows of them fit 16 bits; those of codes
+ * are at most 2^9, and all rows fit. */
 static inline __attribute__((always_inline)) void search_rows(const struct search_bytes *s,
                                                               size_t rows, const int16_t *factor,
                                                               int reach, const uint8_t *prefetch,

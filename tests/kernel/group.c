@@ -256,8 +256,8 @@ static struct shape random_shape(size_t format) {
     return s;
 }
 
-/* Searches of all widths, in bytes and in words, over lanes of parts of groups and of whole ones, and
- * over short ends. */
+/* Searches of all widths, in bytes and in words, over lanes of parts of groups and of whole ones,
+ * and over short ends. */
 static void check_searched(const struct level *level) {
     static const uint8_t scales[3] = {PITH_F32, PITH_BF16, PITHI_E8M0};
     for (size_t c = 0; c < 7 * 3 * FILL_COUNT * 6; c++) {
@@ -269,7 +269,8 @@ static void check_searched(const struct level *level) {
         s.set.codebook = 0;
         s.base = PITH_NONE;
         s.set.group = 16u << check_below(c % 11 ? 6 : 11);
-        s.count = 16 * (1 + check_below(s.set.group > 2048 ? 300 : 60)) + (c % 5 ? 0 : check_below(16));
+        s.count =
+            16 * (1 + check_below(s.set.group > 2048 ? 300 : 60)) + (c % 5 ? 0 : check_below(16));
         check_both(level, &s);
     }
 }
