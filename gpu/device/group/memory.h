@@ -22,6 +22,7 @@ struct pithi_group_shared {
     /* Absent but for calls that search: values as integers, and the two sums of candidates. */
     alignas(16) float values[PITHI_TILE];
     uint32_t sums[2][PITHI_SEARCH_CANDIDATES][PITHI_TILE / 32];
+    float factors[PITHI_SEARCH_CANDIDATES];
 };
 
 #endif

@@ -24,9 +24,14 @@ PITHI_DEVICE uint32_t pithi_search_place(const struct pithi_gpu_call *a, uint32_
     return i ^ (i / pithi_search_segment(a) % 8 * 4);
 }
 
-/* Scales of groups that have no codes; of others what makes integers of their values. */
+/* Scales of groups that have no codes; of others what makes integers of their values. Factors are
+ * copied, since a call whose place is computed has to lie in local memory. */
 PITHI_PHASE(pithi_search_start, uint64_t tile) {
     const struct pithi_group_setting *const set = &a->to.plan.device.set;
+    if (t->tid == 0) {
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_SEARCH_CANDIDATES; k++) s->group.factors[k] =
+            (float)a->to.plan.device.factors[k] * (1.0f / (1 << PITHI_SEARCH_SHIFT));
+    }
     for (uint32_t g = t->tid; g < pithi_search_groups(a); g += PITHI_TEAM) {
         const uint32_t largest = s->group.largest[g] >> 1;
         float reciprocal;
@@ -67,7 +72,7 @@ PITHI_DEVICE void pithi_search_add(const struct pithi_gpu_call *a, struct pithi_
     float factor[PITHI_SEARCHED], exact[PITHI_SEARCHED]; /* of 64 products, below 2^24 */
     int32_t yq[PITHI_SEARCHED], qq[PITHI_SEARCHED];
     PITHI_UNROLL for (uint32_t n = 0; n < PITHI_SEARCHED; n++) {
-        factor[n] = (float)a->to.plan.device.factors[k + n] * (1.0f / (1 << PITHI_SEARCH_SHIFT));
+        factor[n] = s->group.factors[k + n];
         exact[n] = 0;
         yq[n] = qq[n] = 0;
     }
