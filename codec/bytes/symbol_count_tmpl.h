@@ -8,8 +8,8 @@
  *   vec load(const uint8_t *), void store(uint64_t *, vec), vec all(uint8_t)
  *   vec v_and(vec, vec), add8(vec, vec), sub8(vec, vec), add64(vec, vec)
  *   vec add_most(vec, vec): of unsigned bytes, 255 at most
- *   vec look_up(const uint8_t table[16], vec at): 0 where bit 7 of `at` is set, else the byte at its
- *                 low four bits
+ *   vec look_up(const uint8_t table[16], vec at): 0 where bit 7 of `at` is set, else the byte at
+ *                 its low four bits
  *   vec high_half(vec): each byte / 16
  *   vec sum(vec): of the bytes of each 64-bit lane
  *   uint8_t *put_where(uint8_t *to, const uint8_t *from, vec at): the bytes of a vector where bit 7

@@ -17,8 +17,8 @@
  *   vec NAME(zero_of)(vec s, vec x): x, 0 where s is 0
  *   void NAME(narrow)(uint8_t *, vec): stores the low byte of each lane
  *   vec NAME(widen)(const uint8_t *): loads a byte for each lane
- * for all words: vec v_and(vec, vec), v_or(vec, vec); uint64_t escapes_of(const uint8_t *), a bit for
- * each of 64 symbols ESCAPE; unpack, which does what pithi_top_unpack does; and CHUNK, how many
+ * for all words: vec v_and(vec, vec), v_or(vec, vec); uint64_t escapes_of(const uint8_t *), a bit
+ * for each of 64 symbols ESCAPE; unpack, which does what pithi_top_unpack does; and CHUNK, how many
  * words are joined together, a multiple of 128, so that their bits stay in the first-level cache.
  *
  * The last vector ends with the last word, and may write again what the one before wrote. */

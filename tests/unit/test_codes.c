@@ -125,8 +125,8 @@ static void there_and_back(enum shape shape, unsigned bits, size_t count, size_t
         uint8_t *const part = copy_of(bytes, cut), *const small = allocate(cut);
         struct pithi_reader short_of = {part, cut, NULL, coder, pithi_rans_decode_c};
         CHECK(pithi_codes_take(&short_of, &back, symbols));
-        struct pithi_pen tight = {small, cut,   PITHI_ENTROPY_LEVEL_RANS,
-                                  NULL,  coder, pithi_rans_encode_c};
+        struct pithi_pen tight = {
+            small, cut, PITHI_ENTROPY_LEVEL_RANS, NULL, coder, pithi_rans_encode_c, NULL};
         CHECK(!pithi_codes_put(&tight, &s, symbols));
         free(part);
         free(small);
