@@ -161,7 +161,7 @@ ALWAYS void try_moved(struct shrink_lanes *s, int by, bool asymmetric) {
     if (by == 0) {
         try_spans(s, p, 1, asymmetric);
     } else if (SPANS > 1) {
-        try_spans(s, p, 2, asymmetric);
+        try_spans(s, p, SPANS > 1 ? 2 : 1, asymmetric);
     } else {
         try_spans(s, p, 1, asymmetric);
         try_spans(s, p + 1, 1, asymmetric);
@@ -215,7 +215,7 @@ ALWAYS v16 groups_kept(const struct shrinking *h, const struct idempotent *s) {
     v_store((uint8_t *)kept, changes(h, lanes_of(one), lanes_of(s->scale), lanes_of(s->zero),
                                      lanes_of(s->reciprocal), lanes_of(s->most)));
     for (size_t g = 0; g < 16; g++)
-        kept[g] = kept[g] == 0 && g < h->groups && keeps_all(h, s, g) ? ~0u : 0;
+        kept[g] = g < h->groups && kept[g] == 0 && keeps_all(h, s, g) ? ~0u : 0;
     return v_load((const uint8_t *)kept);
 }
 

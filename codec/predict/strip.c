@@ -387,14 +387,15 @@ size_t pithi_strip_estimate(const struct pithi_strip *p, const int32_t *codes) {
     uint32_t words[CHUNK], counts[PITHI_PACK_WIDEST + 1] = {0};
     uint8_t widths[PITHI_SAMPLE_GROUPS], table[TABLE];
     const size_t count = count_of(p), step = CHUNK * (count / (CHUNK * PARTS) | 1);
-    size_t sampled = 0;
-    for (size_t at = 0; at < count; at += step) {
+    size_t sampled = 0, at = 0;
+    do { /* there is an element */
         const size_t n = least(CHUNK, count - at);
         p->kernels->predict(codes + at, p->extent, p->order, at, n, words);
         p->kernels->widths(words, n, widths);
         for (size_t g = 0; g < groups_of(n); g++) counts[widths[g]]++;
         sampled += groups_of(n);
-    }
+        at += step;
+    } while (at < count);
     const uint64_t planes = pithi_bitplane_choose(counts, table) * groups_of(count) / sampled;
     return TABLE + (groups_of(count) + 3) / 4 + (size_t)planes;
 }

@@ -66,7 +66,7 @@ PITHI_DEVICE bool pithi_trellis_marked(const struct pithi_trellis_tables *g, flo
 
 /* An integer in bits 4 to 8 of which is the number of its cell: y, and of what is negative one
  * less. */
-PITHI_DEVICE uint32_t pithi_trellis_celled(int32_t y) { return (uint32_t)(y + (y >> 31)); }
+PITHI_DEVICE uint32_t pithi_trellis_celled(int32_t y) { return (uint32_t)(y - (y < 0)); }
 PITHI_DEVICE int32_t pithi_trellis_whole_number(float v) {
     return (int32_t)(pithi_bits(pithi_lift(v)) - pithi_bits(PITHI_LIFT));
 }
