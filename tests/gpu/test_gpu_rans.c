@@ -74,7 +74,7 @@ static void test_trips(void **state) {
     for (size_t k = 0; k < SPECS; k++)
         for (size_t i = 0; i < COUNTS; i++)
             for (int fill = 0; fill < FILLS; fill++, number++)
-                if (counts[i] < 300 || (number + i) % (counts[i] < 10000 ? 3 : 11) == 0)
+                if (counts[i] < 300 || (number + i) % (counts[i] < 10000 ? 5 : 17) == 0)
                     one_trip(specs[k], counts[i], (enum fill)fill, number);
 }
 
@@ -120,7 +120,7 @@ static void test_pages(void **state) {
     for (size_t k = 0; k < PAGE_SPECS; k++)
         for (size_t i = 0; i < PAGES; i++)
             for (int fill = 0; fill < FILLS; fill++, number++)
-                if ((number + i) % 4 == 0)
+                if ((number + i) % 5 == 0)
                     one_page_trip(page_specs[k], pages[i], (enum fill)fill, number);
 }
 
@@ -150,7 +150,7 @@ static void test_long(void **state) {
 
 static void test_hostile(void **state) {
     (void)state;
-    static const uint64_t shape[5] = {1, 200};
+    static const uint64_t shape[5] = {1, 120};
     for (size_t i = 0; i < SPECS; i++) {
         const pith_layout layout =
             shape_layout(shape, trip_reals[i % 3], i % 2 ? PITH_LAYOUT_CHECKSUMS : 0);
