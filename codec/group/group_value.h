@@ -311,9 +311,12 @@ PITHI_INLINE struct pithi_shrink pithi_shrink_begin(const struct pithi_group_set
                                    .high = (float)top};
     return r;
 }
-PITHI_INLINE int pithi_shrink_place(const struct pithi_shrink *s, float x) {
+PITHI_INLINE float pithi_shrink_lifted(const struct pithi_shrink *s, float x) {
     const float from_low = s->asymmetric ? x - s->lo : pithi_float(pithi_magnitude(pithi_bits(x)));
-    return pithi_round_even(from_low * s->factor);
+    return pithi_lift(from_low * s->factor);
+}
+PITHI_INLINE int pithi_shrink_place(const struct pithi_shrink *s, float x) {
+    return (int)pithi_lower(pithi_shrink_lifted(s, x));
 }
 
 /* By how much a round after the first moves the ends, up and down; 0: it is the last. */

@@ -333,6 +333,15 @@ PITHI_DEVICE uint32_t pithi_high_bytes(uint32_t even, uint32_t odd) {
 #endif
 }
 
+/* The low bytes of four words. */
+PITHI_DEVICE uint32_t pithi_words_bytes(const uint32_t x[4]) {
+#ifdef __CUDACC__
+    return __byte_perm(__byte_perm(x[0], x[1], 0x0040), __byte_perm(x[2], x[3], 0x0040), 0x5410);
+#else
+    return (x[0] & 0xFF) | (x[1] & 0xFF) << 8 | (x[2] & 0xFF) << 16 | x[3] << 24;
+#endif
+}
+
 /* Of lanes of 16 bits, as signed integers whose sum is one too: x + y, but at least 0 and at most
  * `most`. */
 PITHI_DEVICE uint32_t pithi_lanes_within(uint32_t x, uint32_t y, uint32_t most) {

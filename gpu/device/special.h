@@ -18,7 +18,8 @@ enum pithi_known_form {
     PITHI_KNOWN_PATHS, /* of grad, through trellises; with a base, of wdiff */
     PITHI_KNOWN_HEADS,
     PITHI_KNOWN_COLUMNS,
-    PITHI_KNOWN_TURNED /* rotated heads */
+    PITHI_KNOWN_TURNED, /* rotated heads */
+    PITHI_KNOWN_SOUGHT  /* symmetric heads, whose ranges are searched */
 };
 struct pithi_known {
     bool any;
@@ -60,6 +61,7 @@ PITHI_KNOWN(heads_bb, false, PITHI_KNOWN_HEADS, PITH_BF16, PITH_BF16, 4, 128, 0,
 PITHI_KNOWN(turned_b, false, PITHI_KNOWN_TURNED, PITH_BF16, PITH_NONE, 4, 128, 0, false, false)
 PITHI_KNOWN(columns_b, false, PITHI_KNOWN_COLUMNS, PITH_BF16, PITH_NONE, 4, 32, 0, false, false)
 PITHI_KNOWN(columns_h, false, PITHI_KNOWN_COLUMNS, PITH_F16, PITH_NONE, 4, 32, 0, false, false)
+PITHI_KNOWN(sought_b, false, PITHI_KNOWN_SOUGHT, PITH_BF16, PITH_NONE, 4, 32, 0, false, false)
 #undef PITHI_KNOWN
 
 PITHI_INLINE bool pithi_known_pages(const struct pithi_known *k) {
@@ -68,6 +70,9 @@ PITHI_INLINE bool pithi_known_pages(const struct pithi_known *k) {
 PITHI_INLINE bool pithi_known_grad(const struct pithi_known *k) {
     return k->form == PITHI_KNOWN_GRAD ||
            (k->form == PITHI_KNOWN_PATHS && k->base_dtype == PITH_NONE);
+}
+PITHI_INLINE bool pithi_known_sought(const struct pithi_known *k) {
+    return k->form == PITHI_KNOWN_SOUGHT;
 }
 PITHI_INLINE uint8_t pithi_known_scales(const struct pithi_known *k) {
     if (!pithi_known_pages(k)) return PITH_F32;
@@ -86,10 +91,10 @@ PITHI_INLINE uint8_t pithi_known_scales(const struct pithi_known *k) {
     EACH(device.set.group, (k)->group)                                                     \
     EACH(device.set.bits, (uint8_t)(k)->bits)                                              \
     EACH(device.set.scale_dtype, pithi_known_scales(k))                                    \
-    EACH(device.set.asymmetric, pithi_known_pages(k))                                      \
+    EACH(device.set.asymmetric, pithi_known_pages(k) && !pithi_known_sought(k))            \
     EACH(device.set.stochastic, reads ? p->device.set.stochastic : (k)->random)            \
     EACH(device.set.search, reads ? p->device.set.search : false)                          \
-    EACH(device.set.shrink, reads ? p->device.set.shrink : false)                          \
+    EACH(device.set.shrink, reads ? p->device.set.shrink : pithi_known_sought(k))          \
     EACH(device.set.short_zero,                                                            \
          reads ? p->device.set.short_zero : (k)->form == PITHI_KNOWN_TURNED)               \
     EACH(device.set.codebook, (k)->form == PITHI_KNOWN_PATHS ? PITHI_CODEBOOK_TRELLIS : 0) \

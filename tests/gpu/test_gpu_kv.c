@@ -131,14 +131,15 @@ static void test_full(void **state) {
     (void)state;
     static const char *const full[] = {"kv:page=64",
                                        "kv:preset=kivi4,page=64",
+                                       "kv:preset=q4,page=64",
                                        "kv:preset=quarot4,page=64",
                                        "kv:preset=quarot4,group=64,page=64,scale_dtype=f16",
                                        "kv:codebook=trellis,bits=2,page=64",
                                        "kv:codebook=trellis,page=64"};
     static const uint64_t rows[][5] = {{3, 150, 2, 128}, {4, 2, 70, 4, 64}, {3, 80, 1, 256}};
-    for (uint64_t number = 0; number < 48; number++)
+    for (uint64_t number = 0; number < 56; number++)
         for (size_t i = 0; i < 3; i++)
-            one_trip(full[number / 2 % 6], rows[i], number % 5 ? GEN_COUNT : GEN_HOLES, number);
+            one_trip(full[number / 2 % 7], rows[i], number % 5 ? GEN_COUNT : GEN_HOLES, number);
 }
 
 /* Columns of all kinds: of numbers that scales can be, or hardly, or cannot be; of equal magnitudes,

@@ -231,7 +231,8 @@ PITHI_DEVICE uint32_t pithi_shrink_each(const struct pithi_device_plan *p,
 PITHI_DEVICE uint32_t pithi_shrink_threads(const struct pithi_device_plan *p,
                                            const struct pithi_gpu_page *g) {
     const uint32_t each = pithi_shrink_each(p, g);
-    return each < PITHI_PLACED ? 1 : each / PITHI_PLACED;
+    if (p->device.set.group <= PITHI_PLACED || each <= PITHI_PLACED) return 1;
+    return each / PITHI_PLACED;
 }
 
 /* t->kv.sought := the thread's group, as pithi_sought_open has it. */
@@ -251,31 +252,52 @@ PITHI_LOCAL(pithi_shrink_open, uint32_t tile, uint32_t first, uint32_t from) {
     t->kv.shrink = pithi_shrink_begin(set, ends.lo, ends.hi, (int)t->kv.sought.count);
 }
 
-/* t->kv.placed := the thread's integers, 0 where there are none; t->kv.qq := their sum, and how
- * many values coding changes. Neighbours begin at different banks of memory. */
+/* Number k of the thread's fours of elements, of its group's. Neighbours begin at different banks
+ * of memory. */
+PITHI_DEVICE uint32_t pithi_shrink_four(const struct pithi_gpu_thread *t, uint32_t threads,
+                                        uint32_t k) {
+    const uint32_t fours = PITHI_PLACED / 4;
+    return t->tid % threads * PITHI_PLACED + (k + t->tid) % fours * 4;
+}
+
+/* How many of these four values of the thread's group coding changes. */
+PITHI_DEVICE int32_t pithi_shrink_changed(const struct pithi_gpu_call *a,
+                                          const struct pithi_gpu_shared *s,
+                                          const struct pithi_gpu_thread *t, uint32_t e) {
+    const uint32_t dtype = pithi_page_dtype(&a->to.plan);
+    const struct pithi_grid grid = s->paged.grid[t->kv.sought.index];
+    int32_t changed = 0;
+    for (uint32_t i = e; i < e + 4 && i < t->kv.sought.count; i++)
+        changed += !pithi_grid_keeps(&a->to.plan.device.set, dtype, &grid,
+                                     s->paged.values[t->kv.sought.at + i]);
+    return changed;
+}
+
+/* t->kv.placed := the thread's integers, 0 where there are none; t->kv.qq := their sum, and whether
+ * coding changes a value: most change one of the first. */
 PITHI_LOCAL(pithi_shrink_place_all, uint32_t tile) {
-    const struct pithi_device_plan *const p = &a->to.plan;
-    const uint32_t dtype = pithi_page_dtype(p);
-    const uint32_t rank = t->tid % pithi_shrink_threads(p, &s->paged.page);
+    const uint32_t threads = pithi_shrink_threads(&a->to.plan, &s->paged.page);
+    uint32_t sum = 0;
     (void)tile;
     t->kv.qq[0] = t->kv.qq[1] = 0;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_PLACED / 4; k++) t->kv.placed[k] = 0;
     if (!t->kv.sought.more) return;
-    const struct pithi_grid grid = s->paged.grid[t->kv.sought.index];
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_PLACED / 4; k++) {
-        const uint32_t e = rank * PITHI_PLACED + (k + t->tid) % (PITHI_PLACED / 4) * 4;
+        const uint32_t e = pithi_shrink_four(t, threads, k);
+        uint32_t at[4];
         if (e >= t->kv.sought.count) continue;
         const struct pithi_quad x =
             pithi_get_quad((const uint8_t *)&s->paged.values[t->kv.sought.at + e]);
         PITHI_UNROLL for (uint32_t i = 0; i < 4; i++) {
-            const float v = pithi_float(x.word[i]);
-            if (e + i >= t->kv.sought.count) continue;
-            const uint32_t at = (uint32_t)pithi_shrink_place(&t->kv.shrink, v);
-            t->kv.placed[k] |= at << 8 * i;
-            t->kv.qq[0] += (int32_t)at;
-            t->kv.qq[1] += !pithi_grid_keeps(&p->device.set, dtype, &grid, v);
+            const float place = pithi_shrink_lifted(&t->kv.shrink, pithi_float(x.word[i]));
+            at[i] = e + i < t->kv.sought.count ? pithi_bits(place) : 0;
         }
+        t->kv.placed[k] = pithi_words_bytes(at);
+        sum = pithi_byte_products(t->kv.placed[k], 0x01010101u, sum);
     }
+    t->kv.qq[0] = (int32_t)sum;
+    for (uint32_t k = 0; k < PITHI_PLACED / 4 && !t->kv.qq[1]; k++)
+        t->kv.qq[1] = pithi_shrink_changed(a, s, t, pithi_shrink_four(t, threads, k));
 }
 
 /* Part of a body: the first n of t->kv.qq := sums over the group, of what its threads have. */
