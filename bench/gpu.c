@@ -40,6 +40,7 @@ static const struct gpu_row rows[] = {
     {GPU_DECODE, "grad:preset=intra,rotate=0", NULL, PITH_F32, PITH_NONE, 1, 0.85, 0, 0},
     {GPU_DECODE_ADD, "grad:preset=intra,rotate=0", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
     {GPU_ENCODE, "grad:round=stochastic", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
+    {GPU_ENCODE, "grad:search=mse", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
     {GPU_ENCODE, "grad:codebook=trellis", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
     {GPU_DECODE, "grad:codebook=trellis", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
     {GPU_ENCODE, "grad:codebook=trellis,bits=2", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},

@@ -257,8 +257,9 @@ PITHI_INLINE void pithi_idempotent_scale(const struct pithi_group_setting *s, ui
 
 /* The search for the part of an idempotent group's range that loses least when what lies beyond is
  * clamped. Values become integers t from 0 to `top` once, where they lie in the range, so that
- * every sum is exact in any order. A part of the range, from `low` to `high` of these, gives codes. The
- * line that fits best what these stand for explains u u / v of the group: parts compare by that.
+ * every sum is exact in any order. A part of the range, from `low` to `high` of these, gives codes.
+ * The line that fits best what these stand for explains u u / v of the group: parts compare by
+ * that.
  * Round 0 tries the same cuts on both sides; the others move the ends of the best line so far, and
  * the last one tries just these. Of at most 256 elements, 32 bits hold all numbers. */
 enum {

@@ -142,8 +142,8 @@ static void test_full(void **state) {
             one_trip(full[number / 2 % 7], rows[i], number % 5 ? GEN_COUNT : GEN_HOLES, number);
 }
 
-/* Columns of all kinds: of numbers that scales can be, or hardly, or cannot be; of equal magnitudes,
- * and of some that are not finite. */
+/* Columns of all kinds: of numbers that scales can be, or hardly, or cannot be; of equal
+ * magnitudes, and of some that are not finite. */
 static void fill_columns(struct trip *t, uint64_t row, uint64_t number) {
     uint64_t seed = 5 + number;
     for (uint64_t i = 0; i < t->r.count; i++) {

@@ -90,8 +90,8 @@ struct pithi_gpu_page {
 };
 
 /* A segment: words of units, then how states are reached; in the end what sums are formed of. Of
- * groups: what values are multiplied by, 0 where there are no codes; and as pithi_trellis_shared has
- * it. */
+ * groups: what values are multiplied by, 0 where there are no codes; and as pithi_trellis_shared
+ * has it. */
 struct pithi_gpu_segment {
     union {
         alignas(16) struct pithi_quad slot[PITHI_SEGMENT_UNITS * PITHI_TEAM];
@@ -109,14 +109,14 @@ struct pithi_gpu_paged {
         struct {
             union {
                 struct pithi_grid grid[PITHI_UNITS * PITHI_TEAM];
-                /* Trellises, a slot a unit; in the end 16 times the levels, and below them codes. */
+                /* Trellises, a slot a unit; in the end 16 times the levels, below them codes. */
                 alignas(16) struct pithi_quad slot[PITHI_UNITS * PITHI_TEAM];
                 alignas(16) int16_t both[PITHI_TILE];
             };
             alignas(16) uint32_t up[PITHI_UNITS * PITHI_TEAM];
             alignas(16) uint32_t down[PITHI_UNITS * PITHI_TEAM];
             uint32_t rough; /* one more than the last full tile whose codes need limits */
-            /* Of groups that are looked at as a whole, and of full tiles along tokens; else absent. */
+            /* Of groups that are looked at as a whole, and of full tiles along tokens. */
             alignas(16) float values[PITHI_TILE];
             union {
                 /* Of groups with outliers, at once: the words that come first from below, and from

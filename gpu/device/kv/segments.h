@@ -313,7 +313,8 @@ PITHI_DEVICE void pithi_segment_encode(const struct pithi_gpu_call *a, struct pi
     PITHI_RUN(pithi_trellis_wait, tile);
 }
 
-/* The team's segments, of values that take one operation to be f32; returns how many tiles from the first full one on they all are. */
+/* The team's segments, of values that take one operation to be f32; returns how many tiles from the
+ * first full one on they all are. */
 PITHI_DEVICE uint32_t pithi_segments_encode(const struct pithi_gpu_call *a,
                                             struct pithi_gpu_shared *s, struct pithi_gpu_thread *t,
                                             struct pithi_team *team) {
