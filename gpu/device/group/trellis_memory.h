@@ -16,15 +16,15 @@ enum {
     PITHI_TRELLIS_SEGMENT = 4 * PITHI_TILE,
     PITHI_TRELLIS_PATHS = 512,
     /* Of whole segments, see trellis_whole.h: elements, and groups at most. */
-    PITHI_TRELLIS_WHOLE = 2 * PITHI_TILE,
-    PITHI_TRELLIS_GROUPS = 64
+    PITHI_TRELLIS_WHOLE = PITHI_TRELLIS_SEGMENT,
+    PITHI_TRELLIS_GROUPS = 128
 };
 
 struct pithi_trellis_thread {
     float sum[2], sum_other[2]; /* over a lane of a group: with its values, and with itself */
-    /* Of whole segments: what goes to another thread, and comes from one; sums of lanes. */
-    uint32_t sent[2], got[2];
-    float lane[4];
+    /* Of whole segments: units of a group, as the team's memory has them; what goes to another
+     * thread, and comes from one; the number of one that a value is taken from. */
+    uint32_t unit, other, sent[1], got[1], from[1];
 };
 
 /* By cell: distances from the levels of subsets 1 to 3 less that of subset 0, as `lean` + `slope`
@@ -38,13 +38,13 @@ struct pithi_trellis_tables {
     int32_t most;      /* values are clamped to it */
 };
 
-/* Of any segment. */
 struct pithi_trellis_segment {
     /* Of groups, bits of f32. largest: in the end the scale. unit: what values are multiplied by
      * if the group was decoded before; where it was not, `other` is negative, and its magnitude
      * that. Both are 0 where all codes are. */
     uint32_t largest[PITHI_TRELLIS_PATHS], unit[PITHI_TRELLIS_PATHS], other[PITHI_TRELLIS_PATHS];
-    uint8_t begin[PITHI_TRELLIS_PATHS]; /* of sequences: the state that the path begins in */
+    uint8_t begin[PITHI_TRELLIS_PATHS];   /* of sequences: the state that the path begins in */
+    float total[2][PITHI_TRELLIS_GROUPS]; /* of groups of whole segments, as the threads' sums */
     /* The lowest bits of codes before any is turned, a byte a unit. */
     uint8_t chosen[PITHI_TRELLIS_SEGMENT / PITHI_UNIT];
     /* A unit's words, then how each state is reached best at its end; in the end, of a tile, what
@@ -55,29 +55,13 @@ struct pithi_trellis_segment {
             alignas(16) float product[PITHI_TILE];
             alignas(16) int16_t level[PITHI_TILE];
         };
-    };
-};
-
-/* Of a whole one. unit: the one that is taken, negative where the group was not decoded before. */
-struct pithi_trellis_whole {
-    uint32_t largest[PITHI_TRELLIS_GROUPS], unit[PITHI_TRELLIS_GROUPS];
-    uint8_t begin[PITHI_TRELLIS_GROUPS], chosen[PITHI_TRELLIS_WHOLE / PITHI_UNIT];
-    /* Values, then the products of those in units with levels. */
-    alignas(16) struct pithi_quad value[PITHI_TRELLIS_WHOLE / 4];
-    /* How each state is reached best at the end of a unit; in the end sums of groups: with values,
-     * and with itself. */
-    union {
-        alignas(8) uint64_t ways[PITHI_TRELLIS_WHOLE / PITHI_UNIT];
-        float total[2][PITHI_TRELLIS_GROUPS];
+        alignas(16) float products[2][PITHI_TILE]; /* of whole tiles, by turns */
     };
 };
 
 struct pithi_trellis_shared {
     struct pithi_trellis_tables tables;
-    union {
-        struct pithi_trellis_segment any;
-        struct pithi_trellis_whole whole;
-    };
+    struct pithi_trellis_segment any;
 };
 
 #endif
