@@ -186,7 +186,7 @@ static bool round_shares(struct pithi_rans_rounding *r, const uint32_t counts[SY
                          const uint16_t exact[SYMBOLS], int share, uint16_t frequency[SYMBOLS]) {
     int left = SLOTS;
     for (unsigned s = 0; s < SYMBOLS; s++) {
-        frequency[s] = counts[s] ? (uint16_t)pithi_rans_rounded(exact[s], true, r->precision) : 0;
+        frequency[s] = counts[s] ? (uint16_t)pithi_rans_rounded(exact[s], r->precision) : 0;
         if (s != r->rest) left -= frequency[s];
     }
     frequency[r->rest] = (uint16_t)(left > 0 ? left : 1);

@@ -29,11 +29,11 @@ PITHI_INLINE unsigned pithi_rans_kept_bits(unsigned length, unsigned precision) 
     return length > precision + 1 ? precision : length ? length - 1 : 0;
 }
 
-/* Returns the number of slots of a symbol that has `exact` of them before rounding: of at most 1 +
- * precision significant bits, and at least 1 of what occurs. */
-PITHI_INLINE unsigned pithi_rans_rounded(uint32_t exact, bool occurs, unsigned precision) {
+/* Returns the slots of a symbol that occurs and has `exact` of them before rounding: of at most
+ * 1 + precision significant bits, and at least 1. */
+PITHI_INLINE unsigned pithi_rans_rounded(uint32_t exact, unsigned precision) {
     const unsigned length = pithi_bit_length(exact);
-    if (length <= precision + 1) return exact + (exact == 0 && occurs);
+    if (length <= precision + 1) return exact + (exact == 0);
     const unsigned dropped = length - 1 - precision;
     return (exact + (1u << (dropped - 1))) >> dropped << dropped;
 }

@@ -170,8 +170,7 @@ PITHI_LOCAL(pithi_writer_sums, uint32_t tid) {
         if (!t->rans.count[k] || pithi_rans_own(t, k) == t->rans.rest) continue;
         const uint32_t exact = pithi_rans_exact(t->rans.count[k], n);
         for (uint32_t i = 0; i <= PITHI_RANS_PRECISIONS; i++)
-            t->rans.total += (uint64_t)pithi_rans_rounded(exact, true, pithi_rans_try(n, i))
-                             << 16 * i;
+            t->rans.total += (uint64_t)pithi_rans_rounded(exact, pithi_rans_try(n, i)) << 16 * i;
     }
 }
 
@@ -196,10 +195,10 @@ PITHI_LOCAL(pithi_writer_round, uint32_t tid) {
     }
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_RANS_OWN; k++) {
         if (!t->rans.count[k]) continue;
-        t->rans.frequency[k] = pithi_rans_own(t, k) == t->rans.rest
-                                   ? (uint32_t)left
-                                   : pithi_rans_rounded(pithi_rans_exact(t->rans.count[k], n), true,
-                                                        t->rans.precision);
+        t->rans.frequency[k] =
+            pithi_rans_own(t, k) == t->rans.rest
+                ? (uint32_t)left
+                : pithi_rans_rounded(pithi_rans_exact(t->rans.count[k], n), t->rans.precision);
     }
 }
 
