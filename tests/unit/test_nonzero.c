@@ -203,8 +203,8 @@ static void noise_stays_a_piece(void **unused) {
             uint8_t map[LARGE / 8], bytes[LARGE];
             if (kind == MAP_FEW) continue; /* either form is short */
             make_map(kind, large[e], map);
-            struct pithi_pen pen = {bytes,     sizeof bytes, 1,
-                                    m.scratch, m.coder,      pithi_rans_encode_c};
+            struct pithi_pen pen = {bytes,   sizeof bytes,        1,   m.scratch,
+                                    m.coder, pithi_rans_encode_c, NULL};
             context("map %d of extent %zu", kind, e);
             CHECK(pithi_zeros_put(&pen, LARGE, map, large[e]));
             CHECK(bytes[0] == (kind == MAP_BLOBS || kind == MAP_POOLED ? 2 : 0));
