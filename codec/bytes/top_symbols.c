@@ -192,12 +192,12 @@ void pithi_top_join_c(const struct pithi_top *top, void *values, size_t count,
         if (rest) pithi_top_unpack(bits, string + at / 8 * rest, rest, n);
         switch (top->width) {
         case 2:
-            escapes = join16(top, (uint16_t *)values + at, n, s, planes, at, bits, escapes);
+            escapes = join16(top, (uint8_t *)values + 2 * at, n, s, planes, at, bits, escapes);
             break;
         case 4:
-            escapes = join32(top, (uint32_t *)values + at, n, s, planes, at, bits, escapes);
+            escapes = join32(top, (uint8_t *)values + 4 * at, n, s, planes, at, bits, escapes);
             break;
-        default: escapes = join64(top, (uint64_t *)values + at, n, s, planes, at, bits, escapes);
+        default: escapes = join64(top, (uint8_t *)values + 8 * at, n, s, planes, at, bits, escapes);
         }
     }
 }

@@ -80,12 +80,15 @@ static inline void NAME(join)(const struct pithi_top *top, unsigned whole, WORD 
     }
 }
 
-/* Puts a top in its value. */
-static inline void NAME(mend)(const struct pithi_top *top, WORD *value, uint32_t t) {
+/* Puts a top in its value, which lies at any address. */
+static inline void NAME(mend)(const struct pithi_top *top, void *value, uint32_t t) {
     const WORD lower = (WORD)(((WORD)1 << top->low) - 1);
-    WORD word = (WORD)((WORD)(*value << 1) | (WORD)(*value >> (8 * sizeof(WORD) - 1)));
+    WORD word;
+    memcpy(&word, value, sizeof word);
+    word = (WORD)((WORD)(word << 1) | (WORD)(word >> (8 * sizeof(WORD) - 1)));
     word = (WORD)((word & lower) | (WORD)((WORD)t << top->low));
-    *value = (WORD)((WORD)(word >> 1) | (WORD)(word << (8 * sizeof(WORD) - 1)));
+    word = (WORD)((WORD)(word >> 1) | (WORD)(word << (8 * sizeof(WORD) - 1)));
+    memcpy(value, &word, sizeof word);
 }
 
 static void NAME(join_all)(const struct pithi_top *top, WORD *values, size_t count,

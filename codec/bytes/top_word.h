@@ -26,8 +26,8 @@ static size_t NAME(escapes)(const struct pithi_top *top, const WORD *words, size
     return used;
 }
 
-/* Joins a chunk; returns what follows the escapes that it took. */
-static const uint8_t *NAME(join)(const struct pithi_top *top, WORD *values, size_t count,
+/* Joins a chunk of values at any address; returns what follows the escapes that it took. */
+static const uint8_t *NAME(join)(const struct pithi_top *top, uint8_t *values, size_t count,
                                  const uint8_t *symbols, const uint8_t *const *planes, size_t at,
                                  const uint8_t *bits, const uint8_t *escapes) {
     const unsigned low = top->low, whole = low / 8;
@@ -49,7 +49,8 @@ static const uint8_t *NAME(join)(const struct pithi_top *top, WORD *values, size
         *word = (WORD)((*word & lower) | (WORD)((WORD)pithi_get16(escapes) << low));
     }
     for (size_t i = 0; i < count; i++)
-        values[i] = (WORD)((WORD)(words[i] >> 1) | (WORD)(words[i] << (8 * sizeof(WORD) - 1)));
+        words[i] = (WORD)((WORD)(words[i] >> 1) | (WORD)(words[i] << (8 * sizeof(WORD) - 1)));
+    memcpy(values, words, count * sizeof *words);
     return escapes;
 }
 

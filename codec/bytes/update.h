@@ -13,8 +13,8 @@
 
 /* Whether a dtype has sign and magnitude: every float has, no integer. */
 bool pithi_is_ordered(uint32_t dtype);
-/* Makes words from count values and their base, or (base NULL) from the values alone. Arrays are
- * aligned to their type. */
+/* Makes words from count values and their base, or (base NULL) from the values alone. Words
+ * are aligned to their type, the others lie at any address. */
 void pithi_words_from(void *words, const void *values, const void *base, uint32_t dtype,
                       size_t count);
 /* Makes values from words: the inverse. values and base may be the same memory. */
@@ -43,7 +43,7 @@ void pithi_symbols_to(void *words, const uint8_t *work, const void *escapes, siz
                       unsigned bits, size_t count);
 
 /* An update of `count` values of `width` bytes, from `base`, as blocks code it whose symbols have
- * 8 bits. Arrays of values are aligned to their type; values and base may be the same memory. */
+ * 8 bits. Arrays of values lie at any address; values and base may be the same memory. */
 struct pithi_update {
     const void *base;
     size_t count;

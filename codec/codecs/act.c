@@ -193,8 +193,8 @@ static struct attempts choose(const struct pithi_block *b, const struct work *w,
     const size_t bytes = estimate(b, w, used, plain);
     const size_t median = estimate(b, w, used, PITHI_NONZERO_MEDIAN);
     if (!bytes) return t; /* few ones, and none in the sample */
-    t.coded[plain] = bytes < median + median / 64;
-    t.coded[PITHI_NONZERO_MEDIAN] = median < bytes + bytes / 64;
+    t.coded[plain] = bytes <= median + median / 64;
+    t.coded[PITHI_NONZERO_MEDIAN] = median <= bytes + bytes / 64;
     if (used <= PITHI_NONZERO_SAMPLE) return t; /* packing takes little time */
     const struct pithi_strip row = row_of(b, used);
     const size_t coded = bytes < median ? bytes : median;

@@ -117,7 +117,7 @@ static const char *cut(struct pithi_params *p, uint32_t ndim, const uint64_t *sh
 
 struct work {
     int32_t *codes;  /* codes of distinct rows */
-    uint32_t *words; /* all codes of a block while rows are numbered, then words of rows */
+    uint32_t *words; /* words of rows */
     uint8_t *values; /* decode: values of distinct rows */
     uint32_t *which; /* the distinct row that each row is */
     uint32_t *table; /* encode: hash table of rows */

@@ -115,6 +115,20 @@ static void zeros_cost_almost_nothing(void **state) {
     free(x);
 }
 
+/* Numbers that are all the same, by which either form of coded words is as short as the other. */
+static void one_number_costs_almost_nothing(void **state) {
+    (void)state;
+    enum { MANY = 1 << 18 };
+    float *const x = allocate(MANY * sizeof *x);
+    const pith_view view = pith_view_flat(x, PITH_F32, MANY);
+    for (size_t i = 0; i < MANY; i++) x[i] = i % 4 == 3;
+    struct frame f = compress("act:mode=ratio,abs=0.01", &view, NULL, 0);
+    context("%zu bytes", f.length);
+    CHECK(f.length < 2000);
+    free(f.bytes);
+    free(x);
+}
+
 /* ---- Real activations and their gradients ----------------------------------------------------*/
 
 static double ratio_of(const char *file, size_t index, const char *codec, const char *setting) {
@@ -186,6 +200,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_value_keeps_its_promise),
         cmocka_unit_test(zeros_cost_almost_nothing),
+        cmocka_unit_test(one_number_costs_almost_nothing),
         cmocka_unit_test(shorter_than_the_general_codec),
         cmocka_unit_test(errors_of_gradients_follow_the_model),
         cmocka_unit_test(a_budget_leaves_the_requested_error),
