@@ -191,19 +191,21 @@ static bool needs_check(const pith_cuda_plan *c) {
  * has its own teams. Behind it frames of coded codes are as those of fixed rate. */
 static pith_status check_first(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                const pith_cuda_items *items, void *cuda_stream, pith_error *error) {
-    if (items->count > UINT64_MAX / sizeof(struct pithi_gpu_work) / a->per_item)
+    const bool coded = pithi_cuda_is_coded(c), pages = pithi_cuda_is_paged(c) && !coded;
+    const uint64_t work = sizeof(struct pithi_gpu_work);
+    const uint64_t each = coded ? pithi_cuda_coded_bytes(&c->table) : work;
+    if (items->count > UINT64_MAX / each / a->per_item)
         return pithi_fail(error, PITH_ERR_ARG, "too many frames");
-    const uint64_t frames = items->count * a->per_item;
-    const uint64_t bytes = frames * sizeof(struct pithi_gpu_work);
+    const uint64_t frames = items->count * a->per_item, bytes = frames * each;
     const struct pithi_words words = {.number = {bytes}};
-    if (!items->workspace || (uintptr_t)items->workspace % sizeof(struct pithi_gpu_work) ||
+    if (!items->workspace || (uintptr_t)items->workspace % (coded ? PITHI_CUDA_ALIGNMENT : work) ||
         items->workspace_bytes < bytes)
         return pithi_fail_with(error, PITH_ERR_SPACE, bytes,
                                "the call needs an aligned workspace of # bytes", &words);
     a->work = items->workspace;
-    const pith_status cleared = pithi_cuda_clear(c, items->workspace, bytes, cuda_stream, error);
+    const pith_status cleared =
+        pithi_cuda_clear(c, items->workspace, frames * work, cuda_stream, error);
     if (cleared != PITH_OK) return cleared;
-    const bool coded = pithi_cuda_is_coded(c), pages = pithi_cuda_is_paged(c) && !coded;
     const pith_status checked = pithi_cuda_launch(
         c, pages ? PITHI_GPU_paged_check : PITHI_GPU_check, a, frames, cuda_stream, error);
     if (checked != PITH_OK || !coded) return checked;

@@ -80,8 +80,8 @@ typedef struct pith_cuda_sizes {
     size_t size;
     uint64_t plan_bytes;      /* device memory to give pith_cuda_plan_create */
     uint64_t stream_bytes;    /* device memory to give pith_cuda_stream_init */
-    uint64_t workspace_bytes; /* device memory per frame that a call reads, or, with eb, embed and
-                               * topk, makes; 0: none */
+    uint64_t workspace_bytes; /* device memory per frame that a call reads, or, with eb, embed,
+                               * topk and entropy=rans, makes; 0: none */
     uint64_t alignment;       /* of all of them */
     uint64_t sum_bytes;       /* topk: device memory per item, behind the workspace of its frames,
                                * that pith_cuda_reduce needs where it writes bf16 or f16, and
@@ -206,9 +206,9 @@ typedef struct pith_cuda_items {
     uint64_t *lengths;
     int32_t *status; /* one per frame; never NULL */
     /* sizes.workspace_bytes for every frame (sums: count * per_item of them) of calls that read
-     * frames, and of encode with eb, embed and topk; NULL when that is 0. Behind it sizes.sum_bytes
-     * for every item of pith_cuda_reduce to bf16 or f16, and of pith_cuda_encode with PITH_SAME_SET
-     * or PITH_HELD_SET. */
+     * frames, and of encode with eb, embed, topk and entropy=rans; NULL when that is 0. Behind it
+     * sizes.sum_bytes for every item of pith_cuda_reduce to bf16 or f16, and of pith_cuda_encode
+     * with PITH_SAME_SET or PITH_HELD_SET. */
     void *workspace;
     uint64_t workspace_bytes;
 } pith_cuda_items;

@@ -269,10 +269,14 @@ PITHI_BODY(pithi_rans_planes) {
         PITHI_RUN(pithi_coded_publish, block);
         PITHI_RUN(pithi_planes_compare, block);
     }
-    if (!s->rans.fault && s->rans.plain) PITHI_STEP(pithi_planes_copy, block);
-    if (!s->rans.fault && !s->rans.plain) {
+    const bool sound = !s->rans.fault, plain = s->rans.plain;
+    PITHI_RUN(pithi_reader_clear, 0); /* all have looked */
+    if (sound && plain) PITHI_STEP(pithi_planes_copy, block);
+    if (sound && !plain) {
         pithi_planes_read(a, s, t, team, block);
-        if (!s->rans.fault) PITHI_RUN(pithi_planes_heads, block);
+        const bool read = !s->rans.fault;
+        PITHI_RUN(pithi_reader_clear, 0);
+        if (read) PITHI_RUN(pithi_planes_heads, block);
     }
     PITHI_STEP(pithi_planes_close, block);
 }

@@ -143,7 +143,8 @@ PITHI_DEVICE void pithi_spread_cut(const struct pithi_gpu_call *a, struct pithi_
         PITHI_RUN(pithi_coded_publish, plane);
         PITHI_RUN(pithi_thin_judge, plane);
         if (!s->rans.cut) return;
-        for (uint32_t first = 0; 8 * first < s->rans.bytes[s->rans.depth]; first += PITHI_TEAM) {
+        const uint32_t bytes = s->rans.bytes[s->rans.depth];
+        for (uint32_t first = 0; 8 * first < bytes; first += PITHI_TEAM) {
             PITHI_STEP(pithi_thin_map, first);
             PITHI_WARP_SUM(rans.total);
             PITHI_RUN(pithi_coded_publish, plane);
