@@ -48,8 +48,10 @@ static const struct {
     {"antithetic", "grad:preset=intra,round=antithetic", "grad:round=antithetic"},
     {"nearest", "grad:preset=intra", "grad"},
     {"mse", "grad:preset=intra", "grad:search=mse"},
+    {"trellis", "grad:preset=intra", "grad:codebook=trellis"},
 };
-enum { VARIANTS = sizeof variants / sizeof variants[0], STOCHASTIC = 1, NEAREST = 3, SEARCHED = 4 };
+enum { VARIANTS = sizeof variants / sizeof variants[0] };
+enum { STOCHASTIC = 1, NEAREST = 3, SEARCHED, PATHS };
 
 static int print_sums(const char *directory, const struct place *p) {
     struct gradients g;
@@ -67,8 +69,8 @@ static int print_sums(const char *directory, const struct place *p) {
     if (failed || !(one >= 0)) return fail(p->what, "the sums could not be made");
     printf("| %s |", p->what);
     for (int i = 0; i < VARIANTS; i++) printf(" %.3g |", nmse[i]);
-    printf(" %.3g | %.3f | %.3f |\n", one, nmse[NEAREST] / nmse[STOCHASTIC],
-           nmse[SEARCHED] / nmse[NEAREST]);
+    printf(" %.3g | %.3f | %.3f | %.3f |\n", one, nmse[NEAREST] / nmse[STOCHASTIC],
+           nmse[SEARCHED] / nmse[NEAREST], nmse[PATHS] / nmse[SEARCHED]);
     return 0;
 }
 
@@ -154,8 +156,9 @@ int main(int argc, char **argv) {
     if (argc != 2) return 2;
     printf("| ranks |");
     for (int i = 0; i < VARIANTS; i++) printf(" %s |", variants[i].title);
-    printf(" one level, 4 bits, stochastic | nearest / stochastic | mse / nearest |\n");
-    printf("|---|---|---|---|---|---|---|---|---|\n");
+    printf(
+        " one level, 4 bits, stochastic | nearest / stochastic | mse / nearest "
+        "| trellis / mse |\n|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (int i = 0; i < PLACES; i++) failed |= print_sums(argv[1], &places[i]);
     printf(
         "\n| ranks | 4 bits | `ef=full` | ratio | `ef=ema:0.5` | 2 bits | `ef=full` | ratio "

@@ -72,7 +72,8 @@ because one step is smaller than bf16 can express.
 Sums of gradients through codec \`grad\`, NMSE of the sum. Simulation: Student-t3 noise of each rank
 plus one shared Student-t3 signal of the same size, group 128; early and late: eight real ranks
 (tests/data). "8 x 4": eight ranks in each of four nodes. Inside nodes 8 bits, across them 4; the
-columns are the rounding of both levels, \`mse\` is searched scales across nodes and nearest inside.
+columns are the rounding of both levels, \`mse\` is searched scales across nodes and nearest inside,
+\`trellis\` \`codebook=trellis\` there.
 
 $("$build/bench/gradients" "$root/tests/data")
 
