@@ -300,11 +300,12 @@ PITHI_LOCAL(pithi_shrink_place_all, uint32_t tile) {
         t->kv.qq[1] = pithi_shrink_changed(a, s, t, pithi_shrink_four(t, threads, k));
 }
 
-/* Part of a body: the first n of t->kv.qq := sums over the group, of what its threads have. */
+/* Part of a body: the first n of t->kv.qq := sums over the group, of what its threads have; those
+ * of a group that is not searched are any numbers, and nobody looks at their sum. */
 PITHI_LOCAL(pithi_shrink_halve, uint32_t n) {
     (void)a, (void)s;
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_TRIES; k++) if (k < n) t->kv.qq[k] +=
-        t->kv.qq_other[k];
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_TRIES; k++) if (k < n) t->kv.qq[k] =
+        (int32_t)((uint32_t)t->kv.qq[k] + (uint32_t)t->kv.qq_other[k]);
 }
 #define PITHI_SHRINK_SUM(n, threads)                           \
     do {                                                       \
