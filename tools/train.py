@@ -47,6 +47,9 @@ VARIANTS = (
     ("gradients", "gains and biases at 16 bits", ["--exempt=16"]),
     ("all", "as SDP4Bit: stochastic, f32 scales", SDP4BIT),
 )
+INTER_3 = "--inter=grad:bits=3,codebook=trellis,scale_dtype=bf16"
+THREE = (("`wdiff:bits=3`", ["--weights=wdiff:bits=3", INTER_3]),
+         ("`wdiff:bits=3,codebook=trellis`", ["--weights=wdiff:bits=3,codebook=trellis", INTER_3]))
 SPARSE = (("topk, 1 %", "topk:density=0.01,control=micro,ef=full"),
           ("topk, 0.1 %", "topk:density=0.001,control=micro,ef=full"))
 
@@ -153,6 +156,18 @@ def seed_table(plains, piths, singles):
             percent(c.last(), a.last()))
     a, b, c = (mean(log.last() for log in logs) for logs in (plains, piths, singles))
     yield "| mean | %.4f | %.4f | **%s** | %.4f | %s |" % (a, b, percent(b, a), c, percent(c, a))
+
+
+def three_table(plains, threes):
+    yield "| weights | %s | mean, apart | bits between | bits of weights |" % (
+        " | ".join("seed %d | apart" % seed for seed in SEEDS))
+    yield "|---" * (4 + 2 * len(SEEDS)) + "|"
+    for (name, _), logs in zip(THREE, threes):
+        cells = ["%.4f | %s" % (log.last(), percent(log.last(), plain.last()))
+                 for log, plain in zip(logs, plains)]
+        whole = percent(mean(log.last() for log in logs), mean(log.last() for log in plains))
+        yield "| %s | %s | **%s** | %.2f | %.2f |" % (
+            name, " | ".join(cells), whole, logs[0].sent[PATHS[1]][1], logs[0].sent[PATHS[2]][1])
 
 
 def curve_table(plain, pith):
@@ -270,6 +285,11 @@ After every step all ranks compared a hash of their replicas; a difference would
 Two trainings that differ in any bit at all drift apart; how far, the last two columns show: they
 are uncompressed too and differ in the rounding of the replicas only.
 
+Three bits: gradients `{inter3}` between nodes, weights as each
+row says, all else as above.
+
+{three}
+
 ![validation loss](training.svg)
 
 Seed {seed}:
@@ -331,13 +351,14 @@ the output layer at the end, its rank goes on choosing more than others.
 """
 
 
-def document(plains, piths, singles, variants, sparse):
+def document(plains, piths, singles, threes, variants, sparse):
     settings, lines = piths[0].settings, "\n".join
     return TEXT.format(
         date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
         seeds=lines(seed_table(plains, piths, singles)), seed=SEEDS[0], count=(
             "means over %d seeds" % len(VARIANT_SEEDS) if len(VARIANT_SEEDS) > 1 else "one seed"),
         apart=spread(plains, piths),
+        inter3=INTER_3.split("=", 1)[1], three=lines(three_table(plains, threes)),
         curve=lines(curve_table(plains[0], piths[0])), sent=lines(sent_table(plains[0], piths[0])),
         time=lines(time_table(plains[0], piths[0])), points=len(piths[0].points),
         variants=lines(variant_table(plains, piths, variants)),
@@ -352,6 +373,8 @@ def results(build, out):
     plains = train_seeds(build, out, "base", PLAIN)
     piths = train_seeds(build, out, "base", PITH)
     singles = train_seeds(build, out, "f32", PLAIN + ["--replica=f32"])
+    threes = [train_seeds(build, out, "three%d" % i, PITH + arguments)
+              for i, (_, arguments) in enumerate(THREE)]
     variants = [train_seeds(build, out, "variant%d" % i, PITH + arguments, VARIANT_SEEDS)
                 for i, (_, _, arguments) in enumerate(VARIANTS)]
     sparse = [train_seeds(build, out, "sparse%d" % i, PITH + ["--sparse=" + spec])
@@ -359,7 +382,7 @@ def results(build, out):
     curves = (("uncompressed", plains), ("through pith", piths))
     draw("training.svg", *curves)
     draw("training_sparse.svg", *curves, *((name, logs) for (name, _), logs in zip(SPARSE, sparse)))
-    training_page.write_part(document(plains, piths, singles, variants, sparse))
+    training_page.write_part(document(plains, piths, singles, threes, variants, sparse))
     print("wrote doc/TRAINING.md, doc/training.svg and doc/training_sparse.svg")
 
 
