@@ -131,6 +131,13 @@ void trip_check_other(struct trip *t, uint32_t dtype, bool add) {
     free(wanted);
 }
 
+void trip_check_all(struct trip *t, uint64_t number) {
+    trip_check_encode(t);
+    trip_check_decode(t);
+    trip_check_range(t, t->r.count / 3 + number % 7, t->r.count / 2 + 1);
+    trip_check_other(t, trip_reals[number / 2 % 3], number % 2);
+}
+
 void trip_check_frame_of(struct trip *t, const char *spec, pith_status wanted) {
     const pith_view value = view_of(t, t->value), out = view_of(t, t->decoded);
     struct stream other;

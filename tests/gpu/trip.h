@@ -29,6 +29,8 @@ void trip_check_decode(struct trip *t); /* and verify */
 void trip_check_range(struct trip *t, uint64_t first, uint64_t count);
 /* Decoded to another dtype, or added to what is there. */
 void trip_check_other(struct trip *t, uint32_t dtype, bool add);
+/* All of these; the number chooses the range and the dtype. */
+void trip_check_all(struct trip *t, uint64_t number);
 /* A frame that another spec makes of the values: read, or refused with nothing written. */
 void trip_check_frame_of(struct trip *t, const char *spec, pith_status wanted);
 /* A frame that is longer than its capacity is not begun. */

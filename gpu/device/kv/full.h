@@ -80,4 +80,18 @@ PITHI_DEVICE uint8_t *pithi_full_string(const struct pithi_device_plan *p,
            pithi_full_unit(t, chunk) * 4;
 }
 
+/* t->kv.up of each row of threads, a row in the team's memory, and t->kv.down behind them all. */
+PITHI_PHASE(pithi_columns_publish, uint32_t number) {
+    float *const to = s->paged.values + t->tid * PITHI_UNIT;
+    (void)a, (void)number;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k += 4) {
+        const struct pithi_quad up = {{t->kv.up[k], t->kv.up[k + 1], t->kv.up[k + 2],
+                                       t->kv.up[k + 3]}},
+                                down = {{t->kv.down[k], t->kv.down[k + 1], t->kv.down[k + 2],
+                                         t->kv.down[k + 3]}};
+        pithi_put_quad(to + k, up);
+        pithi_put_quad(to + PITHI_ROW + k, down);
+    }
+}
+
 #endif

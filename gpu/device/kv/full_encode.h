@@ -221,20 +221,6 @@ PITHI_LOCAL(pithi_full_columns_edges, uint32_t band) {
     }
 }
 
-/* Those of each row of the tile: in the team's memory a row of as many, and `down` behind them. */
-PITHI_PHASE(pithi_full_columns_publish, uint32_t band) {
-    float *const to = s->paged.values + t->tid * PITHI_UNIT;
-    (void)a, (void)band;
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k += 4) {
-        const struct pithi_quad up = {{t->kv.up[k], t->kv.up[k + 1], t->kv.up[k + 2],
-                                       t->kv.up[k + 3]}},
-                                down = {{t->kv.down[k], t->kv.down[k + 1], t->kv.down[k + 2],
-                                         t->kv.down[k + 3]}};
-        pithi_put_quad(to + k, up);
-        pithi_put_quad(to + PITHI_ROW + k, down);
-    }
-}
-
 /* A column to each thread. */
 PITHI_PHASE(pithi_full_columns_finish, uint32_t tile, uint32_t band, uint32_t chunk) {
     const struct pithi_gpu_page *const g = &s->paged.page;
@@ -296,7 +282,7 @@ PITHI_DEVICE uint32_t pithi_full_columns_encode(const struct pithi_gpu_call *a,
     while (tile < end) {
         const uint32_t next = tile + a->paging.parts, next_band = next / chunks;
         PITHI_STEP(pithi_full_columns_edges, band);
-        PITHI_RUN(pithi_full_columns_publish, band);
+        PITHI_RUN(pithi_columns_publish, band);
         PITHI_RUN(pithi_full_columns_finish, tile, band, chunk);
         /* Not before: the iterations of idempotent scales need the registers. */
         if (next < end) PITHI_STEP(pithi_full_columns_load, next_band, next - next_band * chunks);

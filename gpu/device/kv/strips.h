@@ -112,20 +112,6 @@ PITHI_LOCAL(pithi_strip_edges, uint32_t strip) {
     }
 }
 
-/* A row of the first ones for each row of threads; the second ones behind them. */
-PITHI_PHASE(pithi_strip_publish, uint32_t strip) {
-    float *const to = s->paged.values + t->tid * PITHI_UNIT;
-    (void)a, (void)strip;
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k += 4) {
-        const struct pithi_quad up = {{t->kv.up[k], t->kv.up[k + 1], t->kv.up[k + 2],
-                                       t->kv.up[k + 3]}},
-                                down = {{t->kv.down[k], t->kv.down[k + 1], t->kv.down[k + 2],
-                                         t->kv.down[k + 3]}};
-        pithi_put_quad(to + k, up);
-        pithi_put_quad(to + PITHI_ROW + k, down);
-    }
-}
-
 /* ---- Encode: scales --------------------------------------------------------------------------*/
 
 /* A column to each thread that has one: its outlier, and its scale. In the team's memory, for
@@ -220,7 +206,7 @@ PITHI_DEVICE void pithi_strips_encode(const struct pithi_gpu_call *a, struct pit
     for (; strip < end; strip += a->paging.parts) {
         const uint32_t next = strip + a->paging.parts;
         PITHI_STEP(pithi_strip_edges, strip);
-        PITHI_RUN(pithi_strip_publish, strip);
+        PITHI_RUN(pithi_columns_publish, strip);
         PITHI_RUN(pithi_strip_finish, strip);
         PITHI_STEP(pithi_strip_put_codes, strip, next, next < end);
     }
