@@ -10,7 +10,7 @@
 enum { PITHI_PACK_MOST = PITHI_PACK_WIDEST + 1 };
 
 /* An order of differences is chosen from samples: PITHI_PACK_SAMPLE is the most elements of one,
- * and PITHI_PACK_SAMPLES the least number of them in a tile, which is not a power of two, or those
+ * and PITHI_PACK_SAMPLES about the most of them in a tile, which is not a power of two, or those
  * of a cube of powers of two would lie on one diagonal. */
 enum { PITHI_PACK_SAMPLE = 64, PITHI_PACK_SAMPLES = 28 };
 
@@ -29,6 +29,15 @@ PITHI_INLINE uint32_t pithi_bitplane_bits(uint32_t x) {
     uint32_t bits = 0;
     for (; x; x >>= 1) bits++;
     return bits;
+}
+
+/* Returns how many samples lie from one that is looked at to the next, in a tile of `count`: small
+ * tiles, which pay most for each, look at about twice the root of their number. It is odd, so that
+ * no row or column of a tile of powers of two is left out. */
+PITHI_INLINE uint32_t pithi_pack_sample_step(uint64_t count) {
+    const uint32_t samples = (uint32_t)(count / PITHI_PACK_SAMPLE);
+    const uint32_t twice_root = 2u << pithi_bitplane_bits(samples) / 2;
+    return samples / (twice_root < PITHI_PACK_SAMPLES ? twice_root : PITHI_PACK_SAMPLES) | 1;
 }
 
 PITHI_INLINE void pithi_bitplane_begin(struct pithi_bitplane_scratch *r,

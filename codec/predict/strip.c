@@ -63,7 +63,7 @@ static size_t make_codes(const struct pithi_strip *p, const struct pithi_quant *
 
 /* ---- Choice of the order ---------------------------------------------------------------------*/
 
-enum { CHUNK = PITHI_PACK_SAMPLE, CHUNKS = PITHI_PACK_SAMPLES };
+enum { CHUNK = PITHI_PACK_SAMPLE };
 enum { LINES = PITHI_SAMPLE_LINES, LINE = CHUNK + GROUP };
 
 /* Fills in the sample in its final place: a copy would wait for what was just stored. */
@@ -103,10 +103,8 @@ static void add_widths(const struct pithi_strip *p, const struct pithi_sample *s
 static unsigned choose(const struct pithi_strip *p, const struct pithi_source *source,
                        unsigned most, pithi_sample_fn *sample) {
     pithi_sample_widths sums = {{0}};
-    /* With an odd number of chunks from one sample to the next no row or column of a tile of powers
-     * of two is left out. */
     const size_t count = count_of(p), row = least(CHUNK, p->extent[PITHI_TILE_NDIM - 1]);
-    const size_t step = row * (count / (CHUNK * CHUNKS) | 1);
+    const size_t step = row * pithi_pack_sample_step(count);
     for (size_t at = 0; most && at < count; at += step) {
         struct pithi_sample s;
         take_sample(p, source, at, most, &s);

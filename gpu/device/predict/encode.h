@@ -289,7 +289,7 @@ PITHI_DEVICE struct pithi_gpu_sample pithi_sample_of(const struct pithi_gpu_bloc
     const uint32_t extent = pithi_tile_extent(&b->tile, 3);
     struct pithi_gpu_sample from;
     from.row = extent < PITHI_PACK_SAMPLE ? extent : (uint32_t)PITHI_PACK_SAMPLE;
-    from.step = from.row * (b->count / (PITHI_PACK_SAMPLE * PITHI_PACK_SAMPLES) | 1);
+    from.step = from.row * pithi_pack_sample_step(b->count);
     from.groups = (b->count + from.step - 1) / from.step * PITHI_SAMPLE_GROUPS;
     return from;
 }
