@@ -66,8 +66,10 @@ static void prefetch(const struct pithi_span *view, const struct pithi_tile_run 
 
 void *pithi_block_load(const struct pithi_frame *f, uint64_t block, const struct pithi_span *view,
                        void *buffer) {
-    struct runs r = runs_of(f, block);
     struct pithi_tile_run run;
+    if (!pithi_is_tiled(f)) /* one run, which needs no walk */
+        return pithi_span_read(view, block * f->params.block, pithi_block_count(f, block), buffer);
+    struct runs r = runs_of(f, block);
     if (r.tile.count == f->count) return pithi_span_read(view, 0, f->count, buffer);
     for (bool first = true; next_run(&r, &run); first = false) {
         if (first && run.count == r.tile.count)
@@ -136,7 +138,7 @@ void pithi_block_put(void *block, size_t at, size_t count, const void *values) {
     enum { PART = 512 };
     const struct pithi_block *const b = block;
     const uint32_t dtype = b->params->dtype;
-    const size_t from = pith_dtype_bytes(dtype), to = pith_dtype_bytes(b->out_dtype);
+    const size_t from = pithi_dtype_bytes(dtype), to = pithi_dtype_bytes(b->out_dtype);
     const uint8_t *value = values;
     if (b->out && b->nontemporal && b->out_dtype == dtype)
         b->kernels->move_nontemporal((uint8_t *)b->out + at * to, values, count * to);

@@ -9,6 +9,7 @@
 #include "bytes/symbols.h"
 #include "bytes/top_symbols.h"
 #include "bytes/update.h"
+#include "common/dtype.h"
 #include "common/exempt_values.h"
 #include "common/nh.h"
 #include "common/nontemporal.h"

@@ -31,11 +31,33 @@ void pithi_collect(struct pithi_worker *w, const struct pithi_block *b) {
     if (b->detail) w->detail = b->detail;
 }
 
-struct pithi_block pithi_block_of(const struct pithi_coding *c, uint64_t block, void *base,
-                                  struct pithi_worker *w) {
+/* Returns what a block has in codecs whose frames hold a set of elements. */
+static struct pithi_block_sparse sparse_of(const struct pithi_coding *c, uint64_t first,
+                                           struct pithi_worker *w) {
+    const struct pithi_sparse_coding *const s = &c->sparse;
+    return (struct pithi_block_sparse){
+        .selection = &s->selection,
+        .held = s->held ? s->held + first / 64 : NULL,
+        .keep = s->keep,
+        .same = c->frame.chosen.held,
+        .given = s->given,
+        .call = s->call,
+        .add = c->add,
+        .coefficients = c->coefficients,
+        .dtype = c->source ? PITH_F32 : c->frame.params.dtype,
+        .momentum = s->momentum ? s->momentum + first : NULL,
+        .momentum_next = s->momentum ? s->momentum_next + first : NULL,
+        .read = s->read,
+        .read_from = c,
+        .read_buffer = w->floats,
+    };
+}
+
+void pithi_block_open(const struct pithi_coding *c, uint64_t block, void *base,
+                      struct pithi_worker *w, struct pithi_block *b) {
     const uint64_t first = pithi_block_first(&c->frame, block);
     const size_t count = (size_t)elements_of(c, block);
-    return (struct pithi_block){
+    *b = (struct pithi_block){
         .params = &c->frame.params,
         .kernels = &c->plan->kernels,
         .first = first,
@@ -50,21 +72,8 @@ struct pithi_block pithi_block_of(const struct pithi_coding *c, uint64_t block, 
         .exempt_values = c->exempt_values.map ? &c->exempt_values : NULL,
         .feedback = {c->residual ? c->residual + first : NULL,
                      c->residual ? c->residual_next + first : NULL},
-        .sparse = {.selection = &c->sparse.selection,
-                   .held = c->sparse.held ? c->sparse.held + first / 64 : NULL,
-                   .keep = c->sparse.keep,
-                   .same = c->frame.chosen.held,
-                   .given = c->sparse.given,
-                   .call = c->sparse.call,
-                   .add = c->add,
-                   .coefficients = c->coefficients,
-                   .dtype = c->source ? PITH_F32 : c->frame.params.dtype,
-                   .momentum = c->sparse.momentum ? c->sparse.momentum + first : NULL,
-                   .momentum_next = c->sparse.momentum ? c->sparse.momentum_next + first : NULL,
-                   .read = c->sparse.read,
-                   .read_from = c,
-                   .read_buffer = w->floats},
     };
+    if (c->frame.params.codec->adds) b->sparse = sparse_of(c, first, w);
 }
 
 static void *read_base(const struct pithi_coding *c, uint64_t block, struct pithi_worker *w) {
@@ -104,13 +113,13 @@ static void set_bounds(const struct pithi_coding *c, uint64_t block, struct pith
 }
 
 static uint64_t sum_of(const struct pithi_coding *c, const struct pithi_block *b, pithi_nh_fn *nh) {
-    const size_t element = pith_dtype_bytes(c->frame.params.base_dtype);
+    const size_t element = pithi_dtype_bytes(c->frame.params.base_dtype);
     return nh(b->base, b->count * element, b->first * element / 8);
 }
 
 /* Whether the block of the base is what the last call left there. */
 static bool is_kept(const struct pithi_coding *c, uint64_t block, const struct pithi_block *b) {
-    const size_t bytes = b->count * pith_dtype_bytes(c->frame.params.base_dtype);
+    const size_t bytes = b->count * pithi_dtype_bytes(c->frame.params.base_dtype);
     if (c->whole) return sum_of(c, b, b->kernels->nh) == c->sums[block];
     if (block + 1 < c->frame.payload.blocks) /* a sample would wait at every line */
         pithi_nh_sample_prefetch((const uint8_t *)b->base + bytes,
@@ -128,7 +137,8 @@ static void keep_sum(const struct pithi_coding *c, uint64_t block, const struct 
 
 static pith_status encode_block(const struct pithi_coding *c, uint64_t block, const void *values,
                                 void *base, uint8_t *bytes, struct pithi_worker *w) {
-    struct pithi_block b = pithi_block_of(c, block, base, w);
+    struct pithi_block b;
+    pithi_block_open(c, block, base, w, &b);
     struct pithi_tile tile;
     set_bounds(c, block, &tile, &b);
     b.value = values;
@@ -251,7 +261,7 @@ pith_status pithi_encode_frame(struct pithi_coding *c, uint8_t *dst, size_t cap,
     pithi_parallel_counts(work, &c->exact, &c->nonzero);
     if (hash_base && c->frame.has_base_hash)
         c->frame.base_hash =
-            pithi_nh_finish(c->hash, c->frame.count * pith_dtype_bytes(c->frame.params.base_dtype),
+            pithi_nh_finish(c->hash, c->frame.count * pithi_dtype_bytes(c->frame.params.base_dtype),
                             c->frame.params.base_dtype);
     pithi_encode_close(c, dst, used);
     *written = (size_t)(c->frame.header_bytes + used);
@@ -469,7 +479,8 @@ static void cut_block(const struct pithi_coding *c, struct pithi_block *b) {
 static pith_status decode_block(const struct pithi_coding *c, uint64_t block, void *out,
                                 uint32_t out_dtype, void *base, struct pithi_worker *w,
                                 struct pithi_output *output) {
-    struct pithi_block b = pithi_block_of(c, block, base, w);
+    struct pithi_block b;
+    pithi_block_open(c, block, base, w, &b);
     struct pithi_tile tile;
     set_bounds(c, block, &tile, &b);
     b.bytes = (uint8_t *)(uintptr_t)pithi_block_at(c, block, &b.length, &b.plain);

@@ -131,10 +131,10 @@ void pithi_encode_check(const struct pithi_coding *c, uint64_t block, const uint
                         size_t length);
 /* Ends an encoding: zeroes the padding and writes the header. */
 void pithi_encode_close(struct pithi_coding *c, uint8_t *dst, uint64_t payload_bytes);
-/* These make a block of c in which nothing of its data is filled in, and add a block's results to a
- * worker's. */
-struct pithi_block pithi_block_of(const struct pithi_coding *c, uint64_t block, void *base,
-                                  struct pithi_worker *w);
+/* These make a block of c in which nothing of its data is filled in, in its final place, and add a
+ * block's results to a worker's. */
+void pithi_block_open(const struct pithi_coding *c, uint64_t block, void *base,
+                      struct pithi_worker *w, struct pithi_block *b);
 void pithi_collect(struct pithi_worker *w, const struct pithi_block *b);
 /* Finds the bytes of one block of an opened frame. */
 const uint8_t *pithi_block_at(const struct pithi_coding *c, uint64_t block, size_t *length,

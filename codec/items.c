@@ -280,7 +280,7 @@ static struct pithi_span base_span(const pith_stream *s, uint64_t slot) {
                                .count = p->count,
                                .dtype = p->params.base_dtype,
                                .dense = true,
-                               .element = pith_dtype_bytes(p->params.base_dtype)};
+                               .element = pithi_dtype_bytes(p->params.base_dtype)};
 }
 
 /* Attaches the work to the item's plan and finds where its view lies (NULL: nowhere), as check did:
@@ -487,7 +487,7 @@ pith_status pith_encode(pith_work *w, pith_item *items, size_t count, uint32_t f
 
 pith_status pithi_check_limit(const pith_env *env, const struct pithi_frame *frame,
                               pith_error *error) {
-    const uint64_t bytes = frame->count * pith_dtype_bytes(frame->params.dtype);
+    const uint64_t bytes = frame->count * pithi_dtype_bytes(frame->params.dtype);
     if (!env->max_output_bytes || bytes <= env->max_output_bytes) return PITH_OK;
     return pithi_fail_numbers(error, PITH_ERR_LIMIT,
                               "max_output_bytes is #, the tensor has # bytes",

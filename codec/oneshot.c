@@ -15,7 +15,7 @@ static void fill_info(const struct pithi_frame *f, pith_info *info) {
     const struct pithi_params *q = &f->params;
     info->frame_bytes = f->header_bytes + f->payload_bytes;
     info->count = f->count;
-    info->raw_bytes = f->count * pith_dtype_bytes(q->dtype);
+    info->raw_bytes = f->count * pithi_dtype_bytes(q->dtype);
     info->base_hash = f->base_hash;
     info->step = f->step;
     memcpy(info->shape, f->shape, sizeof info->shape);
@@ -91,7 +91,7 @@ static double exempt_bound(const struct pithi_frame *f, const uint8_t *values) {
             const double half = (double)pithi_float(u) * 0x1p-8 + 0x1p-134;
             if (u < PITHI_F32_INF && half > bound) bound = half;
         }
-        values += e.count * pith_dtype_bytes(stored);
+        values += e.count * pithi_dtype_bytes(stored);
     }
     return bound;
 }
@@ -163,7 +163,7 @@ pith_status pithi_check_key(const struct pithi_coding *c) {
     const struct pithi_frame *f = &c->frame;
     const uint32_t dtype = f->params.base_dtype;
     if (!f->params.key_frame || !f->has_base_hash) return PITH_OK;
-    if (pithi_nh_finish(c->hash, f->count * pith_dtype_bytes(dtype), dtype) == f->base_hash)
+    if (pithi_nh_finish(c->hash, f->count * pithi_dtype_bytes(dtype), dtype) == f->base_hash)
         return PITH_OK;
     return pithi_fail(&c->work->error, PITH_ERR_CHECKSUM, "the key frame is not what it says");
 }
@@ -307,7 +307,8 @@ static pith_status verify_job(void *arg, uint64_t block, struct pithi_worker *w)
     const struct pithi_params *q = &c->frame.params;
     const uint64_t n = pithi_block_count(&c->frame, block);
     const bool with_base = q->base_dtype != PITH_NONE;
-    if (with_base && !q->key_frame) memset(w->base, 0, (size_t)n * pith_dtype_bytes(q->base_dtype));
+    if (with_base && !q->key_frame)
+        memset(w->base, 0, (size_t)n * pithi_dtype_bytes(q->base_dtype));
     void *const out = q->codec->decode_placed ? NULL : w->values;
     return pithi_decode_one(c, block, out, q->dtype, with_base ? w->base : NULL, w);
 }

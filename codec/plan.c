@@ -71,7 +71,7 @@ static pith_status take_dtypes(pith_plan *p, const pith_layout *l, pith_error *e
         return pithi_fail_with(
             error, PITH_ERR_DTYPE, 0, "$ does not take dtype $",
             &(struct pithi_words){.name = {q->codec->name, pith_dtype_name(q->dtype)}});
-    if (q->base_dtype != PITH_NONE && !pith_dtype_bytes(q->base_dtype))
+    if (q->base_dtype != PITH_NONE && !pithi_dtype_bytes(q->base_dtype))
         return pithi_fail(error, PITH_ERR_DTYPE, "unknown base dtype");
     const char *detail = "";
     const pith_status status = q->codec->check(q, &detail);
@@ -259,7 +259,7 @@ static uint64_t part(struct pithi_scratch *s, uint64_t bytes) {
 
 static struct pithi_scratch scratch_of(const pith_plan *p) {
     const struct pithi_params *q = &p->params;
-    const uint64_t n = q->most, element = pith_dtype_bytes(q->dtype);
+    const uint64_t n = q->most, element = pithi_dtype_bytes(q->dtype);
     const bool fixed = q->codec->fixed(q);
     /* Codecs that put values where they go need no copy of a block when they only decode. */
     const bool staged = !(q->decode_only && q->codec->decode_placed);
@@ -269,7 +269,7 @@ static struct pithi_scratch scratch_of(const pith_plan *p) {
     const uint64_t again = whole && !q->decode_only ? whole->scratch_bytes(q, n) : 0;
     struct pithi_scratch s = {0};
     s.values = part(&s, staged ? n * (element < 4 ? 4 : element) : 0);
-    s.base = part(&s, n * pith_dtype_bytes(q->base_dtype));
+    s.base = part(&s, n * pithi_dtype_bytes(q->base_dtype));
     s.floats = part(&s, sums && n * 4 > again ? n * 4 : again);
     s.sums = part(&s, sums ? n * 4 : 0);
     s.coded = part(&s, !q->decode_only && !fixed ? q->codec->block_bytes(q, n) : 0);

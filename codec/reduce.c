@@ -192,7 +192,7 @@ static size_t chunk_at(const struct pithi_block *b, size_t at) {
 
 static void leave_block(const struct pithi_block *b, float *x, void *to, uint32_t dtype,
                         float scale) {
-    const size_t width = pith_dtype_bytes(dtype);
+    const size_t width = pithi_dtype_bytes(dtype);
     for (size_t at = 0; at < b->count; at += PITHI_CHUNK)
         b->params->codec->domain->leave(b, at, chunk_at(b, at), x + at, (uint8_t *)to + at * width,
                                         dtype, scale);
@@ -202,7 +202,8 @@ static void leave_block(const struct pithi_block *b, float *x, void *to, uint32_
 static pith_status sum_block(const struct reduction *d, uint64_t block, void *to, uint32_t dtype,
                              struct pithi_worker *w) {
     const struct pithi_domain *domain = d->coding.frame.params.codec->domain;
-    struct pithi_block b = pithi_block_of(&d->coding, block, NULL, w);
+    struct pithi_block b;
+    pithi_block_open(&d->coding, block, NULL, w, &b);
     float *sum = (float *)(void *)w->sums;
     if (!domain || !domain->sum) {
         /* Codecs that add store their sums, with NaNs canonical; other sums are stored here. */
@@ -222,7 +223,7 @@ static pith_status sum_block(const struct reduction *d, uint64_t block, void *to
     }
     b.nontemporal = d->nontemporal;
     for (size_t at = 0; at < b.count; at += PITHI_CHUNK) {
-        uint8_t *const place = (uint8_t *)to + at * pith_dtype_bytes(dtype);
+        uint8_t *const place = (uint8_t *)to + at * pithi_dtype_bytes(dtype);
         sum_chunk(d, &b, block, at, chunk_at(&b, at), sum);
         domain->leave(&b, at, chunk_at(&b, at), sum, place, dtype, d->r->scale);
     }
@@ -292,7 +293,8 @@ static pith_status recode_values(const struct reduction *d, uint64_t first, uint
 static void sum_span(const struct reduction *d, uint64_t first, uint64_t end, float *x,
                      struct pithi_worker *w) {
     const uint64_t block = d->coding.frame.params.block;
-    struct pithi_block b = pithi_block_of(&d->coding, first / block, NULL, w);
+    struct pithi_block b;
+    pithi_block_open(&d->coding, first / block, NULL, w, &b);
     const size_t n = (size_t)(end - first);
     sum_chunk(d, &b, first / block, (size_t)(first % block), n, x);
     for (size_t i = 0; d->r->scale != 1.0f && i < n; i++) x[i] *= d->r->scale;
@@ -303,7 +305,8 @@ static void put_span(const struct reduction *d, uint64_t first, uint64_t end, fl
                      struct pithi_worker *w) {
     const uint64_t block = d->out->frame.params.block, number = first / block;
     const struct pithi_payload *p = &d->out->frame.payload;
-    struct pithi_block b = pithi_block_of(d->out, number, NULL, w);
+    struct pithi_block b;
+    pithi_block_open(d->out, number, NULL, w, &b);
     b.bytes = d->out->bytes + p->data + number * p->block_bytes;
     b.params->codec->domain->put(&b, (size_t)(first % block), (size_t)(end - first), x);
     if (end == b.first + b.count) pithi_encode_check(d->out, number, b.bytes, b.length);

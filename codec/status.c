@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "common/dtype.h"
 #include "frame.h"
 #include "pith/pith.h"
 
@@ -59,24 +60,19 @@ uint32_t pith_version(void) {
 
 uint32_t pith_format_version(void) { return PITHI_FORMAT_VERSION; }
 
-static const struct {
-    const char *name;
-    size_t bytes;
-} dtypes[] = {
-    {"none", 0}, {"f32", 4},  {"bf16", 2},   {"f16", 2},    {"f64", 8}, {"u8", 1},
-    {"i8", 1},   {"u16", 2},  {"i16", 2},    {"u32", 4},    {"i32", 4}, {"u64", 8},
-    {"i64", 8},  {"bool", 1}, {"f8e4m3", 1}, {"f8e5m2", 1},
-};
+static const char *const dtypes[] = {"none", "f32",  "bf16",   "f16",   "f64", "u8",
+                                     "i8",   "u16",  "i16",    "u32",   "i32", "u64",
+                                     "i64",  "bool", "f8e4m3", "f8e5m2"};
 enum { DTYPE_COUNT = sizeof dtypes / sizeof dtypes[0] };
 
-size_t pith_dtype_bytes(uint32_t dtype) { return dtype < DTYPE_COUNT ? dtypes[dtype].bytes : 0; }
+size_t pith_dtype_bytes(uint32_t dtype) { return pithi_dtype_bytes(dtype); }
 
 const char *pith_dtype_name(uint32_t dtype) {
-    return dtypes[dtype < DTYPE_COUNT ? dtype : PITH_NONE].name;
+    return dtypes[dtype < DTYPE_COUNT ? dtype : PITH_NONE];
 }
 
 uint32_t pith_dtype_from_name(const char *name) {
     for (uint32_t d = 1; name && d < DTYPE_COUNT; d++)
-        if (strcmp(name, dtypes[d].name) == 0) return d;
+        if (strcmp(name, dtypes[d]) == 0) return d;
     return PITH_NONE;
 }

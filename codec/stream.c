@@ -22,7 +22,7 @@ static const uint8_t magic[8] = PITHI_STREAM_FORMAT_MAGIC;
 static uint64_t memory_bytes(const pith_plan *p) {
     if (pithi_has_residual(p))
         return p->count * sizeof(float) * (p->params.memory.momentum ? 2u : 1u);
-    return p->count * pith_dtype_bytes(p->params.base_dtype);
+    return p->count * pithi_dtype_bytes(p->params.base_dtype);
 }
 
 static const struct pithi_whole *whole_of(const pith_plan *p) { return p->params.codec->whole; }
@@ -190,12 +190,12 @@ static pith_status no_such_slot(const pith_stream *s, uint64_t slot, pith_error 
 
 uint64_t pithi_base_hash(const pith_plan *p, uint64_t sum, uint64_t count) {
     const uint32_t dtype = p->params.base_dtype;
-    return pithi_nh_finish(sum, count * pith_dtype_bytes(dtype), dtype);
+    return pithi_nh_finish(sum, count * pithi_dtype_bytes(dtype), dtype);
 }
 
 static uint64_t slot_base_hash(const pith_plan *p, const uint8_t *base, uint64_t slot) {
     if (!has_base_hash(p)) return 0;
-    const size_t element = pith_dtype_bytes(p->params.base_dtype);
+    const size_t element = pithi_dtype_bytes(p->params.base_dtype);
     const uint64_t count = pithi_slot_count(p, slot);
     const uint64_t at = pithi_slot_first(p, slot) * element;
     return pithi_base_hash(p, count ? p->kernels.nh(base + at, count * element, 0) : 0, count);
@@ -204,7 +204,7 @@ static uint64_t slot_base_hash(const pith_plan *p, const uint8_t *base, uint64_t
 /* Computes the hashes of the blocks of all slots. */
 static void sum_blocks(pith_stream *s) {
     const pith_plan *const p = s->plan;
-    const size_t element = pith_dtype_bytes(p->params.base_dtype);
+    const size_t element = pithi_dtype_bytes(p->params.base_dtype);
     const uint64_t unit = unit_of(p);
     pithi_nh_fn *const nh = pithi_stream_whole_sums(p) ? p->kernels.nh : pithi_nh_sample;
     for (uint64_t i = 0; s->sums && i < p->slots; i++) {
@@ -504,7 +504,7 @@ enum { CHUNK = 1024 };
 static void transfer(const pith_plan *p, const struct pithi_span *view, uint8_t *base,
                      uint64_t count, bool in) {
     const uint32_t dtype = p->params.base_dtype;
-    const size_t element = pith_dtype_bytes(dtype);
+    const size_t element = pithi_dtype_bytes(dtype);
     uint64_t buffer[CHUNK];
     for (uint64_t at = 0; at < count; at += CHUNK) {
         const size_t n = count - at < CHUNK ? (size_t)(count - at) : CHUNK;
@@ -565,7 +565,8 @@ static pith_status get_base(const pith_stream *s, uint64_t slot, const pith_view
     const uint64_t first = whole ? 0 : pithi_slot_first(p, slot);
     if (!span.count) return PITH_OK;
     const uint64_t before = pithi_fp_enter();
-    transfer(p, &span, s->base + first * pith_dtype_bytes(p->params.base_dtype), span.count, false);
+    transfer(p, &span, s->base + first * pithi_dtype_bytes(p->params.base_dtype), span.count,
+             false);
     pithi_fp_leave(before);
     return PITH_OK;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/checked.h"
+#include "common/dtype.h"
 #include "error.h"
 
 /* The shape and strides stay in registers: put together in memory, they would be copied in other
@@ -74,7 +75,7 @@ pith_status pithi_span_init(struct pithi_span *span, const pith_view *view, bool
     if (view->ndim > PITH_MAX_NDIM)
         return pithi_fail_numbers(error, PITH_ERR_SHAPE, "at most # dimensions, the view has #",
                                   PITH_MAX_NDIM, view->ndim);
-    span->element = pith_dtype_bytes(view->dtype);
+    span->element = pithi_dtype_bytes(view->dtype);
     if (!span->element)
         return pithi_fail(error, PITH_ERR_DTYPE, "the view has no dtype, or an unknown one");
     span->dtype = view->dtype;

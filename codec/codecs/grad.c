@@ -212,7 +212,7 @@ static void put(struct pithi_block *b, size_t at, size_t count, float *x) {
 static void encode_chunk(struct pithi_block *b, size_t at, size_t count) {
     const uint32_t dtype = b->params->dtype;
     const struct pithi_rotation r = rotation(b->params), none = {0};
-    const void *values = (const uint8_t *)b->value + at * pith_dtype_bytes(dtype);
+    const void *values = (const uint8_t *)b->value + at * pithi_dtype_bytes(dtype);
     float *const x = first_scratch(b);
     if (b->exempt_values) {
         pithi_exempt_values_take(b->exempt_values, b->first + at, count, values, dtype);
@@ -222,7 +222,7 @@ static void encode_chunk(struct pithi_block *b, size_t at, size_t count) {
     } else {
         b->kernels->rotate(&r, x, values, dtype, count, b->first + at);
     }
-    put_chunk(b, at, count, x, (const uint8_t *)values + count * pith_dtype_bytes(dtype));
+    put_chunk(b, at, count, x, (const uint8_t *)values + count * pithi_dtype_bytes(dtype));
 }
 
 /* Encodes from the values, without a copy of rotated ones, as much of the block as kernels can from
@@ -261,7 +261,7 @@ static void leave(const struct pithi_block *b, size_t at, size_t count, float *x
 }
 
 static pith_status decode(struct pithi_block *b) {
-    const size_t width = pith_dtype_bytes(b->out_dtype);
+    const size_t width = pithi_dtype_bytes(b->out_dtype);
     if (!b->params->value[ROTATE]) decode_codes(b, 0, b->count, b->out, b->out_dtype);
     for (size_t at = 0; at < b->count && b->params->value[ROTATE]; at += PITHI_CHUNK) {
         const size_t count = b->count - at < PITHI_CHUNK ? b->count - at : PITHI_CHUNK;

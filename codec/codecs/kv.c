@@ -219,7 +219,7 @@ static pith_status check(const struct pithi_params *p, const char **detail) {
 static bool fixed(const struct pithi_params *p) { return !p->value[PITHI_KV_ENTROPY]; }
 
 static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
-    if (p->key_frame) return count * pith_dtype_bytes(p->base_dtype);
+    if (p->key_frame) return count * pithi_dtype_bytes(p->base_dtype);
     struct pithi_kv k;
     kv_of(&k, p, NULL);
     return pithi_kv_places(&k, (uint32_t)(count / row_of(p))).bytes;
@@ -335,14 +335,14 @@ static uint32_t step_of(const struct pithi_block *b) {
 static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 static uint64_t hash_base(const struct pithi_block *b, size_t at, size_t count) {
-    const size_t element = pith_dtype_bytes(b->params->base_dtype);
+    const size_t element = pithi_dtype_bytes(b->params->base_dtype);
     if (!b->base) return 0;
     return b->kernels->nh((const uint8_t *)b->base + at * element, count * element,
                           (b->first + at) * element / 8);
 }
 
 static void *at_element(const void *p, uint32_t dtype, size_t i) {
-    return p ? (uint8_t *)(uintptr_t)p + i * pith_dtype_bytes(dtype) : NULL;
+    return p ? (uint8_t *)(uintptr_t)p + i * pithi_dtype_bytes(dtype) : NULL;
 }
 
 static void encode_page(struct pithi_block *b, const struct pithi_kv *k, uint8_t *page) {

@@ -22,7 +22,7 @@ static bool fixed(const struct pithi_params *params) {
 }
 
 static uint64_t block_bytes(const struct pithi_params *params, uint64_t count) {
-    return count * pith_dtype_bytes(params->dtype);
+    return count * pithi_dtype_bytes(params->dtype);
 }
 
 static size_t scratch_bytes(const struct pithi_params *params) {
@@ -31,7 +31,7 @@ static size_t scratch_bytes(const struct pithi_params *params) {
 }
 
 static pith_status encode(struct pithi_block *block) {
-    block->length = block->count * pith_dtype_bytes(block->params->dtype);
+    block->length = block->count * pithi_dtype_bytes(block->params->dtype);
     memcpy(block->bytes, block->value, block->length);
     return PITH_OK;
 }

@@ -84,7 +84,7 @@ static pith_status check(const struct pithi_params *p, const char **detail) {
 static bool fixed(const struct pithi_params *p) { return p->key_frame || !p->value[ENTROPY]; }
 
 static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
-    if (p->key_frame) return count * pith_dtype_bytes(p->base_dtype);
+    if (p->key_frame) return count * pithi_dtype_bytes(p->base_dtype);
     const struct pithi_group_setting s = setting(p);
     return pithi_group_block_bytes(&s, count);
 }
@@ -124,14 +124,14 @@ static size_t chunk_of(const struct pithi_block *b) {
 
 static uint64_t hash_base(const struct pithi_block *b, const uint8_t *base, uint64_t at,
                           size_t count) {
-    const size_t element = pith_dtype_bytes(b->params->base_dtype);
+    const size_t element = pithi_dtype_bytes(b->params->base_dtype);
     if (!base || b->params->value[BASE_HASH]) return 0;
     return b->kernels->nh(base, count * element, (b->first + at) * element / 8);
 }
 
 static void run_groups(struct pithi_block *b, bool encode, uint8_t *scales, uint8_t *codes) {
     const struct pithi_params *p = b->params;
-    const size_t chunk = chunk_of(b), element = pith_dtype_bytes(p->base_dtype);
+    const size_t chunk = chunk_of(b), element = pithi_dtype_bytes(p->base_dtype);
     struct pithi_group_job job;
     pithi_group_job_open(&job, b->random);
     job.random.shift = 0; /* ranks differ with round=antithetic only */
@@ -145,8 +145,8 @@ static void run_groups(struct pithi_block *b, bool encode, uint8_t *scales, uint
     job.nontemporal = b->nontemporal;
     for (size_t at = 0; at < b->count; at += chunk) {
         job.count = b->count - at < chunk ? b->count - at : chunk;
-        job.value = b->value ? (const uint8_t *)b->value + at * pith_dtype_bytes(p->dtype) : NULL;
-        job.out = b->out ? (uint8_t *)b->out + at * pith_dtype_bytes(b->out_dtype) : NULL;
+        job.value = b->value ? (const uint8_t *)b->value + at * pithi_dtype_bytes(p->dtype) : NULL;
+        job.out = b->out ? (uint8_t *)b->out + at * pithi_dtype_bytes(b->out_dtype) : NULL;
         job.base = b->base ? (uint8_t *)b->base + at * element : NULL;
         job.scales = scales + pithi_group_scale_bytes(&job.set, at);
         job.codes = codes + pithi_group_code_bytes(&job.set, at);

@@ -120,7 +120,8 @@ static pith_status merge_job(void *arg, uint64_t block, struct pithi_worker *w) 
     const size_t words = (size_t)(pithi_block_count(&m->c->frame, block) + 63) / 64;
     /* The block's set goes to memory that decoding does not use, since no values are decoded. */
     uint64_t *const set = (uint64_t *)(void *)w->values;
-    struct pithi_block b = pithi_block_of(m->c, block, NULL, w);
+    struct pithi_block b;
+    pithi_block_open(m->c, block, NULL, w, &b);
     b.bytes = (uint8_t *)(uintptr_t)pithi_block_at(m->c, block, &b.length, &b.plain);
     b.sparse.held = set;
     b.sparse.keep = true;
