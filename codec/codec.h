@@ -18,6 +18,7 @@
 #include "group/codebook_value.h"
 #include "group/group.h"
 #include "group/hadamard.h"
+#include "group/outliers.h"
 #include "group/trellis.h"
 #include "pith/pith.h"
 #include "predict/bitplane.h"
@@ -57,6 +58,9 @@ struct pithi_kernels {
     pithi_group_fn *trellis_encode, *trellis_decode;   /* of those with codebook=trellis */
     pithi_sum_fn *group_sum;
     pithi_channel_fn *channel_encode, *channel_decode;
+    pithi_channel_fn *levels_encode; /* of normal floats */
+    pithi_channel_fn *levels_decode; /* of any codebook */
+    pithi_outliers_fn *outliers_take;
     pithi_rotate_fn *rotate;
     pithi_unrotate_fn *unrotate;
     pithi_unrotate_fn *unrotate_nontemporal; /* `to` is large and will not be read soon */

@@ -118,6 +118,9 @@ void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->group_sum = pithi_group_sum_c;
     k->channel_encode = pithi_channel_encode_c;
     k->channel_decode = pithi_channel_decode_c;
+    k->levels_encode = pithi_channel_encode_c;
+    k->levels_decode = pithi_levels_decode_c;
+    k->outliers_take = pithi_outliers_columns_c;
     k->rotate = pithi_rotate_c;
     k->unrotate = k->unrotate_nontemporal = pithi_unrotate_c;
     k->nh = pithi_nh_c;

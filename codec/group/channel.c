@@ -3,6 +3,7 @@
 #include "group/channel.h"
 
 #include "group/group.h"
+#include "group/trellis_value.h"
 
 static size_t width(uint32_t dtype) { return dtype == PITH_F32 ? 4 : 2; }
 
@@ -66,4 +67,50 @@ static void decode_column(struct pithi_channel_job *job, size_t column) {
 void pithi_channel_decode_c(struct pithi_channel_job *job) {
     if (job->rows == 0) return;
     for (size_t c = 0; c < job->columns; c++) decode_column(job, c);
+}
+
+/* ---- Decode: codebooks -----------------------------------------------------------------------*/
+
+/* What codes mean: levels, or those of a trellis, whose columns are sequences. */
+struct levels {
+    struct pithi_codebook book;
+    struct pithi_trellis trellis;
+    bool path;
+};
+
+static unsigned next_code(const struct pithi_channel_job *job, size_t column, size_t row,
+                          size_t before) {
+    const uint8_t *const codes = job->codes + row * job->code_stride - before * job->code_stride;
+    return (unsigned)pithi_group_index(&job->set, codes, job->columns, column);
+}
+
+static void decode_levels(struct pithi_channel_job *job, const struct levels *l, size_t column) {
+    enum { WINDOW = 3 }; /* rows before it that a code of a trellis depends on */
+    const uint32_t u = pithi_scale_load(job->scales, job->set.scale_dtype, column);
+    const int64_t size = (int64_t)width(job->dtype);
+    unsigned history = 0;
+    job->poisoned += pithi_nonfinite(u);
+    for (size_t k = job->before < WINDOW ? job->before : WINDOW; l->path && k > 0; k--)
+        history = pithi_trellis_next(history, next_code(job, column, 0, k));
+    for (size_t i = 0; i < job->rows; i++) {
+        const unsigned code = next_code(job, column, i, 0);
+        const int level = l->path ? l->trellis.level[pithi_trellis_number(history, code)] : 0;
+        uint32_t x = PITHI_F32_NAN;
+        history = pithi_trellis_next(history, code);
+        if (!pithi_nonfinite(u) && l->path)
+            x = pithi_trellis_decoded(level, pithi_float(u), &job->saturated);
+        else if (!pithi_nonfinite(u))
+            x = pithi_codebook_decoded(&l->book, (int)code, pithi_float(u), &job->saturated);
+        pithi_store((uint8_t *)job->out + (int64_t)i * job->stride * size, job->dtype, column, x);
+    }
+}
+
+void pithi_levels_decode_c(struct pithi_channel_job *job) {
+    struct levels l;
+    l.path = job->set.codebook == PITHI_CODEBOOK_TRELLIS;
+    if (l.path)
+        pithi_trellis_init(&l.trellis, job->set.bits);
+    else
+        pithi_codebook_init(&l.book, &job->set);
+    for (size_t c = 0; job->rows && c < job->columns; c++) decode_levels(job, &l, c);
 }

@@ -14,15 +14,16 @@
 
 enum { PITHI_COLUMN_ROWS = 256 };
 
-/* The values of one job. Its setting is idempotent, has no codebook and is not shrunk; a group has
- * all the rows that are encoded, at most PITHI_COLUMN_ROWS. A row's values lie one after another,
- * and rows `stride` elements apart. The code of column c of a row lies at bits [c * bits, ...) of
- * its bytes, LSB first; rows of codes lie code_stride bytes apart. Unused bits of a row's last byte
- * are written 0 and ignored. Column c has scale c, and zero point c when the setting is
- * asymmetric. */
+/* The values of one job. Its setting is idempotent and not shrunk, and has a codebook only where
+ * that is said; a group has all the rows that are encoded, at most PITHI_COLUMN_ROWS. A row's
+ * values lie one after another, and rows `stride` elements apart. The code of column c of a row
+ * lies at bits [c * bits, ...) of its bytes, LSB first; rows of codes lie code_stride bytes apart.
+ * Unused bits of a row's last byte are written 0 and ignored. Column c has scale c, and zero point
+ * c when the setting is asymmetric. */
 struct pithi_channel_job {
     struct pithi_group_setting set;
     size_t rows, columns;
+    size_t before;        /* decode, trellis: rows of codes of the same groups before the job's */
     const void *value;    /* encode: values */
     const void *prefetch; /* encode: values of these columns in the next rows, as many; or NULL */
     void *out;            /* decode: values */
@@ -38,5 +39,7 @@ struct pithi_channel_job {
 
 typedef void pithi_channel_fn(struct pithi_channel_job *job);
 pithi_channel_fn pithi_channel_encode_c, pithi_channel_decode_c;
+/* Decodes jobs with a codebook. Those of normal floats are encoded by pithi_channel_encode_c. */
+pithi_channel_fn pithi_levels_decode_c;
 
 #endif

@@ -99,8 +99,12 @@ static inline void take64(v16 q[4], const uint8_t *from, const struct reading *r
 
 #include "group/codebook_tmpl.h"
 
+#include "group/codebook_channel_tmpl.h"
+
 void pithi_codebook_bind_neon(struct pithi_kernels *k);
 void pithi_codebook_bind_neon(struct pithi_kernels *k) {
     k->codebook_encode = codebook_encode;
     k->codebook_decode = codebook_decode;
+    k->levels_encode = levels_encode;
+    k->levels_decode = levels_decode;
 }

@@ -215,13 +215,17 @@ ALWAYS v16 top_of(const struct book *b, uint32_t dtype, v16 scale) {
     return round_to(dtype, f_mul(v_spread(&b->plain.level[b->plain.levels - 1]), scale));
 }
 
+/* Returns the scales with which the last level reaches 16 largest magnitudes. */
+ALWAYS v16 reach16(v16 m, const struct pithi_group_setting *s, const struct book *b) {
+    const v16 coded = v_greater(m, v_set(PITHI_CODEBOOK_TINY - 1));
+    const v16 x = f_div(m, v_spread(&b->plain.level[b->plain.levels - 1]));
+    return v_and(round_step(s->scale_dtype, x), coded);
+}
+
 /* Does pithi_codebook_reach for every group, with `unit` cells a scale; returns which groups need
  * more work. */
 ALWAYS uint32_t reach(struct strip *s, const struct book *b, uint32_t dtype, float unit) {
-    const v16 m = get16(s->largest);
-    const v16 coded = v_greater(m, v_set(PITHI_CODEBOOK_TINY - 1));
-    const v16 x = f_div(m, v_spread(&b->plain.level[b->plain.levels - 1]));
-    const v16 scale = v_and(round_step(s->set->scale_dtype, x), coded);
+    const v16 m = get16(s->largest), scale = reach16(m, s->set, b);
     set16(s->scale, scale);
     set16(s->cells, f_div(v_spread(&unit), scale));
     return v_nonfinite(m) | v_nonfinite(scale) | v_nonfinite(top_of(b, dtype, scale));

@@ -97,6 +97,24 @@ void pithi_outliers_take(const struct pithi_group_setting *set, void *values, ui
         clamp_others(set, values, dtype, count, most, exact);
 }
 
+static void take_column(const struct pithi_outliers_job *job, size_t column) {
+    const size_t width = pith_dtype_bytes(job->dtype), exact = job->most * width;
+    uint8_t values[GROUP_MOST * sizeof(float)];
+    for (size_t i = 0; i < job->rows; i++) {
+        const int64_t at = (int64_t)i * job->stride + (int64_t)column;
+        memcpy(values + i * width, (const uint8_t *)job->value + at * (int64_t)width, width);
+    }
+    pithi_outliers_take(job->set, values, job->dtype, job->rows, job->most,
+                        job->places + column * job->most, (uint8_t *)job->exact + column * exact);
+    for (size_t i = 0; i < job->rows; i++)
+        memcpy((uint8_t *)job->others + (i * job->others_stride + column) * width,
+               values + i * width, width);
+}
+
+void pithi_outliers_columns_c(const struct pithi_outliers_job *job) {
+    for (size_t c = 0; c < job->columns; c++) take_column(job, c);
+}
+
 /* Returns what clamping adds to the bound. The last code may lie further inward by one number of
  * the tensor's dtype and one of the scale's. Levels of normal floats lie so far apart that their
  * bound holds as it is, but for values below the normal numbers of f16. */

@@ -18,6 +18,23 @@
  * codebook=lloyd, the others are clamped so that they decode to less than what was taken. */
 void pithi_outliers_take(const struct pithi_group_setting *set, void *values, uint32_t dtype,
                          size_t count, size_t most, uint8_t *places, void *exact);
+/* Takes `most` values out of each column of a few rows, at least 1 and at most 256, which is a
+ * group. Column c has its places at places[c * most], and its values behind those of the columns
+ * before. What is coded of the rows goes to `others`, whose rows lie others_stride elements
+ * apart. */
+struct pithi_outliers_job {
+    const struct pithi_group_setting *set;
+    const void *value; /* of this dtype; rows lie `stride` elements apart */
+    uint32_t dtype;
+    int64_t stride;
+    size_t rows, columns, most;
+    void *others;
+    size_t others_stride;
+    uint8_t *places;
+    void *exact;
+};
+typedef void pithi_outliers_fn(const struct pithi_outliers_job *job);
+pithi_outliers_fn pithi_outliers_columns_c;
 /* Returns what clamping the others adds to the bound of a group of this scale in a tensor of
  * dtype. */
 double pithi_outliers_bound(const struct pithi_group_setting *set, uint32_t dtype, double scale);

@@ -10,7 +10,6 @@
 #include "common/decimal.h"
 #include "common/pad.h"
 #include "group/outliers.h"
-#include "kv/channel_codebook.h"
 
 /* The most columns of a rectangle: any column that is a multiple of COLUMNS begins at a whole byte
  * of codes. */
@@ -98,6 +97,7 @@ void pithi_kv_clear(const struct pithi_kv *k, uint8_t *page, uint32_t tokens) {
 
 struct work {
     float *floats;  /* values changed before coding: rows, or a group of tokens of a head */
+    void *others;   /* values of a rectangle without its outliers */
     void *columns;  /* values of a rectangle, column by column */
     uint8_t *codes; /* codes of these columns */
     uint8_t *bytes; /* these codes, one to a byte, token by token */
@@ -121,6 +121,7 @@ static struct work work_of(const struct pithi_kv *k, void *scratch, size_t *byte
     struct arena r = {scratch, 0};
     struct work w;
     w.floats = take(&r, changed ? floats * sizeof(float) : 0);
+    w.others = take(&r, k->outliers ? rect * sizeof(float) : 0);
     w.columns = take(&r, rect * sizeof(float));
     w.codes = take(&r, rect);
     w.bytes = take(&r, rect);
@@ -418,8 +419,51 @@ static void move_scales(const struct pithi_kv *k, uint8_t *rows, const uint8_t *
             memcpy(rows + z * row + j * width, pairs + j * step + z * width, width);
 }
 
-static void put_rect(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows,
-                     const struct rect *rect, const void *values, uint32_t dtype, size_t stride) {
+/* Whether kernels for channels encode the setting, and with what they make no copy before. */
+static bool by_columns(const struct pithi_kv *k) {
+    return !k->set.shrink && k->set.codebook <= PITHI_CODEBOOK_NF;
+}
+static bool plain(const struct pithi_kv *k) { return by_columns(k) && !k->order && !k->outliers; }
+
+/* Makes a job of so many heads from the rectangle's on. */
+static struct pithi_channel_job columns_job(const struct pithi_kv *k, const uint8_t *page,
+                                            uint32_t tokens, const struct rect *rect,
+                                            size_t heads) {
+    uint8_t *const scales = rect_scales(k, page, rect);
+    return (struct pithi_channel_job){.set = k->set,
+                                      .rows = rect->count,
+                                      .columns = heads * k->dim,
+                                      .codes = rect_codes(k, page, tokens, rect, 0),
+                                      .code_stride = k->heads * k->head_codes,
+                                      .scales = scales,
+                                      .zeros = scales + row_of(k) * width_of(k)};
+}
+
+static void encode_columns(const struct pithi_kv *k, struct pithi_channel_job *job) {
+    (k->set.codebook ? k->kernels->levels_encode : k->kernels->channel_encode)(job);
+}
+
+/* Takes the outliers of a rectangle's columns; what is coded of them goes to `others`. */
+static void take_rect(const struct pithi_kv *k, uint8_t *page, uint32_t tokens,
+                      const struct rect *rect, const void *values, size_t stride, void *others) {
+    const size_t group = rect_group(k, rect);
+    const struct pithi_outliers_job job = {.set = &k->set,
+                                           .value = values,
+                                           .dtype = k->dtype,
+                                           .stride = (int64_t)stride,
+                                           .rows = rect->count,
+                                           .columns = rect->columns,
+                                           .most = k->outliers,
+                                           .others = others,
+                                           .others_stride = rect->columns,
+                                           .places = places_of(k, page, tokens, group),
+                                           .exact = exact_of(k, page, tokens, group)};
+    k->kernels->outliers_take(&job);
+}
+
+/* Codes a rectangle column by column, turned. */
+static void put_turned(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows,
+                       const struct rect *rect, const void *values, uint32_t dtype, size_t stride) {
     const struct work w = open_work(k, rows->scratch);
     const size_t string = pithi_group_code_bytes(&k->set, rect->count);
     /* Whole groups are one job; a short group is a job of its own. */
@@ -427,10 +471,6 @@ static void put_rect(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_ro
     struct pithi_group_job job = {.set = k->set, .value_dtype = dtype, .count = step * rect->count};
     transpose(values, (int64_t)stride, rect->count, rect->columns, w.columns, (int64_t)rect->count,
               pith_dtype_bytes(dtype));
-    if (k->outliers)
-        for (size_t j = 0; j < rect->columns; j++)
-            take_outliers(k, page, rows->tokens, rect_group(k, rect) + j,
-                          at_element(w.columns, dtype, j * rect->count), rect->count);
     for (size_t j = 0; j < rect->columns; j += step) {
         job.value = at_element(w.columns, dtype, j * rect->count);
         job.scales = w.scales + j * entry_of(k);
@@ -444,6 +484,27 @@ static void put_rect(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_ro
     for (size_t i = 0; i < rect->count; i++)
         pack(w.bytes + i * rect->columns, 1, k->set.bits, rect->columns,
              rect_codes(k, page, rows->tokens, rect, i));
+}
+
+static void put_rect(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows,
+                     const struct rect *rect, const void *values, uint32_t dtype, size_t stride) {
+    if (k->outliers) {
+        void *const others = open_work(k, rows->scratch).others;
+        take_rect(k, page, rows->tokens, rect, values, stride, others);
+        values = others;
+        stride = rect->columns;
+    }
+    if (by_columns(k)) {
+        struct pithi_channel_job job = columns_job(k, page, rows->tokens, rect, 1);
+        job.columns = rect->columns;
+        job.value = values;
+        job.stride = (int64_t)stride;
+        job.dtype = dtype;
+        encode_columns(k, &job);
+        rows->poisoned += job.poisoned;
+    } else {
+        put_turned(k, page, rows, rect, values, dtype, stride);
+    }
 }
 
 /* Codes one head of one group of tokens. */
@@ -469,26 +530,8 @@ static void put_group(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_r
     }
 }
 
-/* Whether kernels for channels encode the setting. */
-static bool plain(const struct pithi_kv *k) {
-    return !k->order && !k->outliers && !k->set.codebook && !k->set.shrink;
-}
 /* Whether codes of heads lie without a gap. */
 static bool joined(const struct pithi_kv *k) { return (size_t)k->dim * k->set.bits % 8 == 0; }
-
-/* Makes a job of so many heads from the rectangle's on. */
-static struct pithi_channel_job columns_job(const struct pithi_kv *k, const uint8_t *page,
-                                            uint32_t tokens, const struct rect *rect,
-                                            size_t heads) {
-    uint8_t *const scales = rect_scales(k, page, rect);
-    return (struct pithi_channel_job){.set = k->set,
-                                      .rows = rect->count,
-                                      .columns = heads * k->dim,
-                                      .codes = rect_codes(k, page, tokens, rect, 0),
-                                      .code_stride = k->heads * k->head_codes,
-                                      .scales = scales,
-                                      .zeros = scales + row_of(k) * width_of(k)};
-}
 
 static void put_plain(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows,
                       const struct rect *rect, size_t heads) {
@@ -499,7 +542,7 @@ static void put_plain(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_r
     job.dtype = k->dtype;
     if (rows->more || rect->token + rect->count < (size_t)rows->first + rows->count)
         job.prefetch = at_element(job.value, k->dtype, rect->count * row_of(k));
-    k->kernels->channel_encode(&job);
+    encode_columns(k, &job);
     rows->poisoned += job.poisoned;
 }
 
@@ -545,10 +588,8 @@ static void get_rect(const struct pithi_kv *k, const uint8_t *page, struct pithi
     job.stride = k->order ? k->dim : part->token_stride;
     job.dtype = k->order ? (uint32_t)PITH_F32 : part->out_dtype;
     job.nontemporal = part->nontemporal && !k->order && !k->outliers;
-    if (k->set.codebook)
-        pithi_kv_levels(k, &job, rect->token % k->set.group);
-    else
-        k->kernels->channel_decode(&job);
+    job.before = rect->token % k->set.group;
+    (k->set.codebook ? k->kernels->levels_decode : k->kernels->channel_decode)(&job);
     put_column_outliers(k, page, part->tokens, rect, heads, &job);
     part->poisoned += job.poisoned;
     part->saturated += job.saturated;
