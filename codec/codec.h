@@ -146,8 +146,9 @@ struct pithi_key {
     bool informative; /* frames record it, but decoding does not depend on it */
 };
 
-/* A key that has no effect unless another one has a certain value, 0 standing for every one but 0,
- * and what to say of it then. */
+/* A key that has no effect unless another one has a certain value, 0 standing for every one but 0
+ * and PITHI_NEED_ZERO for 0, and what to say of it then. */
+enum { PITHI_NEED_ZERO = 255 };
 struct pithi_need {
     uint8_t key, other, value;
     const char *detail;

@@ -486,8 +486,9 @@ uint64_t pith_plan_fingerprint(const pith_plan *p) {
     for (uint32_t i = 0; i < q->codec->key_count; i++) {
         if (q->codec->keys[i].wire == PITHI_WIRE_REVISION) continue;
         const bool later = q->codec->later_keys >> i & 1;
-        if (later && q->value[i] == q->codec->keys[i].initial) continue;
-        const uint64_t value = pithi_key_matters(&q->codec->keys[i]) ? q->value[i] : 0;
+        const bool matters = pithi_key_matters(&q->codec->keys[i]);
+        if (later && (!matters || q->value[i] == q->codec->keys[i].initial)) continue;
+        const uint64_t value = matters ? q->value[i] : 0;
         hash = hash_words(&value, 1, hash);
     }
     for (size_t i = 0; i < p->exempt.count; i++) {

@@ -198,7 +198,9 @@ static const char *why_idle(const struct pithi_params *params, uint32_t key) {
     for (uint32_t i = 0; i < codec->need_count; i++) {
         const struct pithi_need *const need = &codec->needs[i];
         const uint32_t value = params->value[need->other];
-        if (need->key == key && (need->value ? value != need->value : !value)) return need->detail;
+        const bool zero = need->value == PITHI_NEED_ZERO;
+        const bool met = need->value && !zero ? value == need->value : !value == zero;
+        if (need->key == key && !met) return need->detail;
     }
     return NULL;
 }

@@ -15,7 +15,8 @@
 #include "common/endian.h"
 #include "common/pad.h"
 
-enum { EFFORT, BLOCK, BASE_HASH, KEY_EVERY, REVISION };
+enum { EFFORT, BLOCK, BASE_HASH, KEY_EVERY, REVISION, ENTROPY };
+enum { AUTO, RANS }; /* values of ENTROPY */
 
 static const struct pithi_key keys[] = {
     [EFFORT] = {"effort", PITHI_KEY_NUMBER, 3, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0,
@@ -29,6 +30,12 @@ static const struct pithi_key keys[] = {
                    false},
     [REVISION] = {"revision", PITHI_KEY_NUMBER, 2, 1, 2, 0, PITHI_WIRE_REVISION, "1,2",
                   "newest revision of frames to make: 1 is for readers without rANS", true},
+    [ENTROPY] = {"entropy", PITHI_KEY_WORD, AUTO, AUTO, RANS, 0, 2, "auto|rans",
+                 "entropy coding; auto: rANS, and zstd for what repeats", true},
+};
+
+static const struct pithi_need needs[] = {
+    {EFFORT, ENTROPY, PITHI_NEED_ZERO, "has no effect with entropy=rans"},
 };
 
 /* The first byte of a block: bits per symbol, or that symbols are tops (bytes/top_symbols.h), and
@@ -44,6 +51,10 @@ static size_t width_of(const struct pithi_params *p) { return pith_dtype_bytes(p
 static uint8_t frame_revision(const struct pithi_params *p) { return (uint8_t)p->value[REVISION]; }
 
 static pith_status check(const struct pithi_params *p, const char **detail) {
+    if (p->value[ENTROPY] == RANS && pithi_frame_revision(p) < 2) {
+        *detail = "entropy=rans is of revision 2";
+        return PITH_ERR_SPEC;
+    }
     if (p->base_dtype == PITH_NONE || p->base_dtype == p->dtype) return PITH_OK;
     *detail = "lossless takes a base of the values' dtype";
     return PITH_ERR_DTYPE;
@@ -82,6 +93,7 @@ static struct work work_of(const struct pithi_params *p, uint8_t *scratch) {
  * their default effort looks for matches. */
 static int effort(const struct pithi_params *p) {
     const int level = (int)p->value[EFFORT];
+    if (p->value[ENTROPY] == RANS) return PITHI_ENTROPY_LEVEL_RANS;
     const bool search = level == PITHI_ENTROPY_LEVEL_SEARCH - 1 && !pithi_is_ordered(p->dtype);
     return search ? PITHI_ENTROPY_LEVEL_SEARCH : level;
 }
@@ -92,7 +104,9 @@ static size_t scratch_bytes(const struct pithi_params *p) {
 }
 
 static size_t coder_bytes(const struct pithi_params *p) {
-    return pithi_entropy_bytes(p->most, p->decode_only ? PITHI_ENTROPY_LEVEL_NONE : effort(p));
+    /* A frame that is read may have strings of zstd, whatever the setting. */
+    const bool reads = p->decode_only || p->value[ENTROPY] == RANS;
+    return pithi_entropy_bytes(p->most, reads ? PITHI_ENTROPY_LEVEL_NONE : effort(p));
 }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
@@ -403,6 +417,8 @@ const struct pithi_codec pithi_codec_lossless = {
     .dtypes = 0xFFFEu,
     .keys = keys,
     .key_count = sizeof keys / sizeof keys[0],
+    .needs = needs,
+    .need_count = sizeof needs / sizeof needs[0],
     .stream_keys = 1u << KEY_EVERY,
     .check = check,
     .fixed = fixed,
@@ -412,4 +428,5 @@ const struct pithi_codec pithi_codec_lossless = {
     .encode = encode,
     .decode = decode,
     .remember = remember,
+    .later_keys = 1u << ENTROPY,
 };

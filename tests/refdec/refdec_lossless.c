@@ -238,7 +238,8 @@ static enum ref_status decode(const struct ref_block *b) {
 
 static enum ref_status check(const struct ref_frame *f) {
     const uint8_t *p = f->parameter;
-    REJECT_IF(p[0] < 1 || p[0] > 22 || p[1] > 1 || !ref_zeros(p, 2, 16));
+    REJECT_IF(p[0] < 1 || p[0] > 22 || p[1] > 1 || !ref_zeros(p, 3, 16));
+    REJECT_IF(p[2] > (f->revision >= 2));
     REJECT_IF(f->base_dtype && f->base_dtype != f->dtype);
     return REF_OK;
 }

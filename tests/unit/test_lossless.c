@@ -438,6 +438,36 @@ static void test_odd_addresses(void **state) {
     }
 }
 
+/* entropy=rans keeps zstd out of frames that are made, not of frames that are read. */
+static void test_only_rans(void **state) {
+    (void)state;
+    enum { COUNT = 20000 };
+    static const char *const specs[] = {"lossless", "lossless:entropy=rans"};
+    const pith_layout layout = flat_layout(PITH_U8, PITH_NONE, COUNT);
+    uint8_t value[COUNT], out[COUNT];
+    const pith_view from = pith_view_flat(value, PITH_U8, COUNT);
+    const pith_view to = pith_view_flat(out, PITH_U8, COUNT);
+    struct stream s[2];
+    struct frame f[2];
+    gen_fill(GEN_TEXT, 1, PITH_U8, value, COUNT);
+    for (int i = 0; i < 2; i++) {
+        stream_open(&s[i], specs[i], &layout, NULL);
+        f[i] = stream_encode(&s[i], &from, 0, false);
+    }
+    CHECK(f[0].length < f[1].length && f[1].length < COUNT * 3 / 4);
+    for (int i = 0; i < 4; i++) {
+        struct stream *const reader = &s[i % 2];
+        const struct frame *const frame = &f[i / 2];
+        memset(out, 0, COUNT);
+        CHECK_OK(decode_one(reader->work, reader->stream, 0, frame->bytes, frame->length, &to, 0));
+        CHECK(memcmp(out, value, COUNT) == 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        free(f[i].bytes);
+        stream_close(&s[i]);
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
     test_directory = argv[1];
@@ -446,7 +476,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_patterns),      cmocka_unit_test(test_steps),
         cmocka_unit_test(test_checkpoints),   cmocka_unit_test(test_symbol_limits),
         cmocka_unit_test(test_update_limit),  cmocka_unit_test(test_updates_or_values),
-        cmocka_unit_test(test_odd_addresses),
+        cmocka_unit_test(test_odd_addresses), cmocka_unit_test(test_only_rans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

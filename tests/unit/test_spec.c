@@ -220,6 +220,9 @@ static void test_keys_without_effect(void **state) {
     refuses("embed:start=3", 6);
     refuses("embed:steps=3", 6);
     refuses("embed:decay=log", 6);
+    refuses("lossless:entropy=rans,effort=9", 22);
+    accepts("lossless:entropy=rans,effort=3", "lossless:entropy=rans");
+    accepts("lossless:entropy=auto,effort=9", "lossless:effort=9");
     accepts("kv:block=1048576,effort=1", "kv");
     accepts("kv:entropy=zstd,block=64,effort=2", "kv:entropy=zstd,effort=2,block=64");
     accepts("kv:entropy=rans,block=64", "kv:entropy=rans,block=64");
@@ -256,7 +259,8 @@ static void test_rules_across_keys(void **state) {
     static const char *const bounds[] = {
         "eb:abs=1,rel=1",        "eb:pwrel=0.1,psnr=3", "eb:pwrel=1",
         "eb:nmse=1e-5,abs=1",    "eb:range=1,abs=1",    "eb:nmse=0.1,range=2",
-        "act:pwrel=0.5,range=2", "embed:abs=1,rel=1",   "embed:start=0.5"};
+        "act:pwrel=0.5,range=2", "embed:abs=1,rel=1",   "embed:start=0.5",
+        "lossless:entropy=rans,revision=1"};
     for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
         context("spec %s", bounds[i]);
         error = (pith_error){.size = sizeof error};
