@@ -4,9 +4,8 @@
 
 #include <string.h>
 
+#include "bytes/top_choice.h"
 #include "common/endian.h"
-#include "common/log2.h"
-#include "pith/pith.h"
 
 /* Of words that are cut and joined together, so that they stay in the first-level cache. */
 enum { CHUNK = 1024 };
@@ -23,18 +22,6 @@ enum { CHUNK = 1024 };
 
 /* ---- Choice ----------------------------------------------------------------------------------*/
 
-enum { SAMPLE_RUN = 64, SAMPLE_RUNS = 128, TOPS_LOG2 = 12, SYMBOL_TOPS = 254, KIND_BITS = 5 };
-
-static unsigned exponent_bits(uint32_t dtype) {
-    switch (dtype) {
-    case PITH_F16: return 5;
-    case PITH_BF16:
-    case PITH_F32: return 8;
-    case PITH_F64: return 11;
-    default: return 0;
-    }
-}
-
 static uint64_t word_at(const void *words, unsigned width, size_t i) {
     switch (width) {
     case 2: return ((const uint16_t *)words)[i];
@@ -46,93 +33,74 @@ static uint64_t word_at(const void *words, unsigned width, size_t i) {
 /* What is counted of a sample: its tops of `bits` bits, and the second byte of words. */
 struct sample {
     unsigned bits;
-    uint32_t total, log,
-        kind; /* kind: the cost of a symbol in a table, for this part of the words */
-    uint32_t top[1 << TOPS_LOG2], second[256];
+    struct pithi_top_costs costs;
+    uint32_t top[1 << PITHI_TOPS_LOG2], second[256];
 };
 
 static void take_sample(struct sample *s, const void *words, unsigned width, size_t count) {
-    const size_t step = count > SAMPLE_RUN * SAMPLE_RUNS ? count / SAMPLE_RUNS : SAMPLE_RUN;
+    const size_t step = (size_t)pithi_top_step(count);
+    uint32_t total = 0;
     memset(s->top, 0, sizeof *s->top << s->bits);
     memset(s->second, 0, sizeof s->second);
-    s->total = 0;
     for (size_t at = 0; at < count; at += step)
-        for (size_t i = at; i < at + SAMPLE_RUN && i < count; i++, s->total++) {
+        for (size_t i = at; i < at + PITHI_TOP_RUN && i < count; i++, total++) {
             const uint64_t word = word_at(words, width, i);
             s->top[word >> (8 * width - s->bits)]++;
             s->second[word >> (8 * width - 16) & 0xFF]++;
         }
-    s->log = pithi_log2_256(s->total);
-    s->kind = (uint32_t)((uint64_t)s->total * KIND_BITS * 256 / count);
+    s->costs = pithi_top_costs_of(total, count);
 }
 
-/* Returns the cost of n symbols of one kind, in 1/256 bit. */
-static uint64_t cost_of(uint32_t n, const struct sample *s) {
-    return n ? (uint64_t)n * (s->log - pithi_log2_256(n)) + s->kind : 0;
-}
-
-/* Returns the cost of the sample as bytes: that of the first two of every word. */
+/* Returns the cost of the sample as bytes. */
 static uint64_t bytes_cost(const struct sample *s) {
     uint64_t cost = 0, second = 0;
     const unsigned group = 1u << (s->bits - 8);
     for (unsigned t = 0; t < 1u << s->bits; t += group) {
         uint32_t n = 0;
         for (unsigned k = 0; k < group; k++) n += s->top[t + k];
-        cost += cost_of(n, s);
+        cost += pithi_top_cost_of(n, &s->costs);
     }
-    for (unsigned b = 0; b < 256; b++) second += cost_of(s->second[b], s);
-    const uint64_t noise = (uint64_t)s->total * 8 << 8;
-    return cost + (second < noise ? second : noise);
+    for (unsigned b = 0; b < 256; b++) second += pithi_top_cost_of(s->second[b], &s->costs);
+    return pithi_top_bytes_cost(cost, second, &s->costs);
 }
 
-/* Returns the cost of the first 16 bits of every word with tops of `bits` bits, and the base: the
- * largest top but for one in 256 is the last that a symbol stands for. */
+/* Returns the cost of the sample with tops of `bits` bits, and the base. */
 static uint64_t top_cost(const struct sample *s, unsigned bits, uint32_t *base) {
     const unsigned group = 1u << (s->bits - bits), tops = 1u << bits;
-    uint32_t above = 0, escapes = s->total;
+    uint32_t above = 0, escapes = s->costs.total;
     unsigned last = tops;
     while (last-- > 1) {
         for (unsigned k = 0; k < group; k++) above += s->top[last * group + k];
-        if (above > s->total / 256) break;
+        if (above > s->costs.total / 256) break;
     }
-    *base = last > SYMBOL_TOPS ? last - SYMBOL_TOPS : 0;
+    *base = pithi_top_base(last);
     uint64_t cost = 0;
     for (unsigned t = 0; t < tops; t++) {
-        if (t && (t <= *base || t > *base + SYMBOL_TOPS)) continue;
+        if (!pithi_top_has_symbol(t, *base)) continue;
         uint32_t n = 0;
         for (unsigned k = 0; k < group; k++) n += s->top[t * group + k];
-        cost += cost_of(n, s);
+        cost += pithi_top_cost_of(n, &s->costs);
         escapes -= n;
     }
-    return cost + cost_of(escapes, s) + ((uint64_t)escapes * 16 << 8) +
-           ((uint64_t)s->total * (16 - bits) << 8);
+    return pithi_top_cut_cost(cost, escapes, bits, &s->costs);
 }
 
-/* Fewer bits in a symbol are faster, and any are faster than bytes of which two are coded: the
- * fewest within 1/512 of the least cost. */
 bool pithi_top_choose(struct pithi_top *top, const void *words, uint32_t dtype, size_t count) {
-    enum { COUNT_LEAST = 1024, MANTISSA_MOST = 3 };
-    const unsigned exponent = exponent_bits(dtype);
-    if (!exponent || count < COUNT_LEAST) return false;
-    struct sample s = {.bits = exponent + MANTISSA_MOST};
-    if (s.bits > TOPS_LOG2) s.bits = TOPS_LOG2;
+    const unsigned exponent = pithi_top_exponent_bits(dtype);
+    if (!exponent || count < PITHI_TOP_COUNT_LEAST) return false;
+    struct sample s = {.bits = pithi_top_most_bits(exponent)};
     top->width = (unsigned)pith_dtype_bytes(dtype);
     take_sample(&s, words, top->width, count);
-    const uint64_t bytes = bytes_cost(&s);
-    uint64_t least = bytes, cost[TOPS_LOG2 + 1] = {0};
-    uint32_t base[TOPS_LOG2 + 1] = {0};
-    for (unsigned bits = exponent; bits <= s.bits; bits++) {
-        cost[bits] = top_cost(&s, bits, &base[bits]);
-        if (cost[bits] < least) least = cost[bits];
-    }
-    const uint64_t near = least + ((uint64_t)s.total * 8 * top->width << 8) / 512;
-    for (unsigned bits = exponent; bits <= s.bits; bits++) {
-        if (cost[bits] > near) continue;
-        top->low = 8 * top->width - bits;
-        top->base = base[bits];
-        return true;
-    }
-    return false;
+    uint64_t cost[PITHI_TOPS_LOG2 + 1] = {0};
+    uint32_t base[PITHI_TOPS_LOG2 + 1] = {0};
+    for (unsigned bits = exponent; bits <= s.bits; bits++)
+        cost[bits - exponent] = top_cost(&s, bits, &base[bits - exponent]);
+    const unsigned bits =
+        pithi_top_bits(cost, bytes_cost(&s), exponent, s.bits, top->width, &s.costs);
+    if (!bits) return false;
+    top->low = 8 * top->width - bits;
+    top->base = base[bits - exponent];
+    return true;
 }
 
 /* ---- Cut and join ----------------------------------------------------------------------------*/

@@ -5,30 +5,13 @@
 #include <string.h>
 
 #include "bytes/byte_planes.h"
+#include "bytes/word_value.h"
 #include "common/endian.h"
-#include "pith/pith.h"
-
-enum kind { UNSIGNED, SIGNED, FLOATS };
 
 /* The escape of symbols of 8 bits: so few are that it is better to look for them. */
 enum { FEW = 255 };
 
 enum { CHUNK = 1024 };
-
-static enum kind kind_of(uint32_t dtype) {
-    switch (dtype) {
-    case PITH_U8:
-    case PITH_U16:
-    case PITH_U32:
-    case PITH_U64:
-    case PITH_BOOL: return UNSIGNED;
-    case PITH_I8:
-    case PITH_I16:
-    case PITH_I32:
-    case PITH_I64: return SIGNED;
-    default: return FLOATS;
-    }
-}
 
 #define WORD uint8_t
 #define BITS 8
@@ -48,40 +31,39 @@ static enum kind kind_of(uint32_t dtype) {
 #include "bytes/update_word.h"
 
 static const struct {
-    void (*from)(void *words, const void *values, const void *base, enum kind kind, size_t count);
-    void (*to)(void *values, const void *words, const void *base, enum kind kind, size_t count);
+    void (*from)(void *words, const void *values, const void *base, enum pithi_word_kind kind,
+                 size_t count);
+    void (*to)(void *values, const void *words, const void *base, enum pithi_word_kind kind,
+               size_t count);
 } maps[] = {{from8, to8}, {from16, to16}, {from32, to32}, {from64, to64}};
 
-bool pithi_is_ordered(uint32_t dtype) { return kind_of(dtype) == FLOATS; }
+bool pithi_is_ordered(uint32_t dtype) { return pithi_word_kind_of(dtype) == PITHI_WORD_FLOATS; }
 
 static size_t log2_of(size_t width) { return width == 1 ? 0 : width == 2 ? 1 : width == 4 ? 2 : 3; }
 
 void pithi_words_from(void *words, const void *values, const void *base, uint32_t dtype,
                       size_t count) {
-    maps[log2_of(pith_dtype_bytes(dtype))].from(words, values, base, kind_of(dtype), count);
+    maps[log2_of(pith_dtype_bytes(dtype))].from(words, values, base, pithi_word_kind_of(dtype),
+                                                count);
 }
 
 void pithi_words_to(void *values, const void *words, const void *base, uint32_t dtype,
                     size_t count) {
-    maps[log2_of(pith_dtype_bytes(dtype))].to(values, words, base, kind_of(dtype), count);
+    maps[log2_of(pith_dtype_bytes(dtype))].to(values, words, base, pithi_word_kind_of(dtype),
+                                              count);
 }
 
 /* ---- Symbols ---------------------------------------------------------------------------------*/
 
 unsigned pithi_symbol_choose(const void *words, size_t width, size_t count) {
-    size_t escapes[4] = {0};
+    uint64_t escapes[4] = {0};
     switch (width) {
     case 1: tally8(escapes, words, count); break;
     case 2: tally16(escapes, words, count); break;
     case 4: tally32(escapes, words, count); break;
     default: tally64(escapes, words, count); break;
     }
-    /* These are the points where the measured sizes of neighbouring choices cross, on weights at
-     * many step sizes. */
-    if (escapes[0] <= count / 8) return 1;
-    if (escapes[1] <= count / 4) return 2;
-    if (escapes[2] <= count / 8) return 4;
-    return width > 1 && escapes[3] <= count / 4 ? 8 : 0;
+    return pithi_symbol_bits(escapes, (unsigned)width, count);
 }
 
 /* Symbols lie one to a byte in a word; copies of the word shifted by 8 - bits per symbol bring them

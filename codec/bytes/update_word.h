@@ -31,33 +31,34 @@ static inline WORD NAME(unorder)(WORD o) {
     return (WORD)(o ^ ((WORD)((WORD)(o >> (BITS - 1)) - (WORD)1) | TOP));
 }
 
-static void NAME(from_value)(WORD *words, const uint8_t *v, enum kind kind, size_t count) {
-    if (kind == FLOATS)
+static void NAME(from_value)(WORD *words, const uint8_t *v, enum pithi_word_kind kind,
+                             size_t count) {
+    if (kind == PITHI_WORD_FLOATS)
         for (size_t i = 0; i < count; i++) {
             const WORD u = NAME(load)(v, i);
             words[i] = (WORD)((WORD)(u << 1) | (WORD)(u >> (BITS - 1)));
         }
-    else if (kind == SIGNED)
+    else if (kind == PITHI_WORD_SIGNED)
         for (size_t i = 0; i < count; i++) words[i] = NAME(zigzag)(NAME(load)(v, i));
     else
         memcpy(words, v, count * sizeof *words);
 }
 
-static void NAME(to_value)(uint8_t *v, const WORD *words, enum kind kind, size_t count) {
-    if (kind == FLOATS)
+static void NAME(to_value)(uint8_t *v, const WORD *words, enum pithi_word_kind kind, size_t count) {
+    if (kind == PITHI_WORD_FLOATS)
         for (size_t i = 0; i < count; i++) {
             const WORD z = words[i];
             NAME(store)(v, i, (WORD)((WORD)(z >> 1) | (WORD)(z << (BITS - 1))));
         }
-    else if (kind == SIGNED)
+    else if (kind == PITHI_WORD_SIGNED)
         for (size_t i = 0; i < count; i++) NAME(store)(v, i, NAME(unzigzag)(words[i]));
     else
         memcpy(v, words, count * sizeof *words);
 }
 
-static void NAME(from_update)(WORD *words, const uint8_t *v, const uint8_t *b, enum kind kind,
-                              size_t count) {
-    if (kind == FLOATS)
+static void NAME(from_update)(WORD *words, const uint8_t *v, const uint8_t *b,
+                              enum pithi_word_kind kind, size_t count) {
+    if (kind == PITHI_WORD_FLOATS)
         for (size_t i = 0; i < count; i++) {
             const WORD x = NAME(order)(NAME(load)(v, i)), y = NAME(order)(NAME(load)(b, i));
             words[i] = NAME(zigzag)((WORD)(x - y));
@@ -67,9 +68,9 @@ static void NAME(from_update)(WORD *words, const uint8_t *v, const uint8_t *b, e
             words[i] = NAME(zigzag)((WORD)(NAME(load)(v, i) - NAME(load)(b, i)));
 }
 
-static void NAME(to_update)(uint8_t *v, const WORD *words, const uint8_t *b, enum kind kind,
-                            size_t count) {
-    if (kind == FLOATS)
+static void NAME(to_update)(uint8_t *v, const WORD *words, const uint8_t *b,
+                            enum pithi_word_kind kind, size_t count) {
+    if (kind == PITHI_WORD_FLOATS)
         for (size_t i = 0; i < count; i++) {
             const WORD y = NAME(order)(NAME(load)(b, i));
             NAME(store)(v, i, NAME(unorder)((WORD)(y + NAME(unzigzag)(words[i]))));
@@ -79,7 +80,7 @@ static void NAME(to_update)(uint8_t *v, const WORD *words, const uint8_t *b, enu
             NAME(store)(v, i, (WORD)(NAME(load)(b, i) + NAME(unzigzag)(words[i])));
 }
 
-static void NAME(from)(void *words, const void *values, const void *base, enum kind kind,
+static void NAME(from)(void *words, const void *values, const void *base, enum pithi_word_kind kind,
                        size_t count) {
     if (base)
         NAME(from_update)(words, values, base, kind, count);
@@ -87,7 +88,7 @@ static void NAME(from)(void *words, const void *values, const void *base, enum k
         NAME(from_value)(words, values, kind, count);
 }
 
-static void NAME(to)(void *values, const void *words, const void *base, enum kind kind,
+static void NAME(to)(void *values, const void *words, const void *base, enum pithi_word_kind kind,
                      size_t count) {
     if (base)
         NAME(to_update)(values, words, base, kind, count);
@@ -96,7 +97,7 @@ static void NAME(to)(void *values, const void *words, const void *base, enum kin
 }
 
 /* Counts the words that are escapes with symbols of 1, 2, 4 and 8 bits. */
-static void NAME(tally)(size_t escapes[4], const void *words, size_t count) {
+static void NAME(tally)(uint64_t escapes[4], const void *words, size_t count) {
     const WORD *w = words;
     for (size_t at = 0; at < count; at += CHUNK) {
         const size_t end = count - at < CHUNK ? count : at + CHUNK;
@@ -160,7 +161,7 @@ static void NAME(take_values)(const struct pithi_update *u, WORD *words, const u
                               size_t at, size_t n) {
     const uint8_t *const b = (const uint8_t *)u->base + at * sizeof(WORD);
     v += at * sizeof(WORD);
-    NAME(from_update)(words, v, b, u->ordered ? FLOATS : UNSIGNED, n);
+    NAME(from_update)(words, v, b, u->ordered ? PITHI_WORD_FLOATS : PITHI_WORD_UNSIGNED, n);
 }
 
 /* The inverse. */
@@ -168,7 +169,7 @@ static void NAME(put_values)(const struct pithi_update *u, const WORD *words, ui
                              size_t n) {
     const uint8_t *const b = (const uint8_t *)u->base + at * sizeof(WORD);
     v += at * sizeof(WORD);
-    NAME(to_update)(v, words, b, u->ordered ? FLOATS : UNSIGNED, n);
+    NAME(to_update)(v, words, b, u->ordered ? PITHI_WORD_FLOATS : PITHI_WORD_UNSIGNED, n);
 }
 
 static size_t NAME(cut)(const struct pithi_update *u, const uint8_t *v, size_t most,

@@ -1,0 +1,56 @@
+/* word_value.h - what words of lossless are made of: the kinds of dtypes, and one word.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The source that every backend shares: update.c, and the CUDA kernels. */
+#ifndef PITHI_BYTES_WORD_VALUE_H
+#define PITHI_BYTES_WORD_VALUE_H
+
+#include <stdint.h>
+
+#include "common/inline.h"
+#include "pith/pith.h"
+
+/* FLOATS have a sign and a magnitude. */
+enum pithi_word_kind { PITHI_WORD_UNSIGNED, PITHI_WORD_SIGNED, PITHI_WORD_FLOATS };
+
+PITHI_INLINE enum pithi_word_kind pithi_word_kind_of(uint32_t dtype) {
+    switch (dtype) {
+    case PITH_U8:
+    case PITH_U16:
+    case PITH_U32:
+    case PITH_U64:
+    case PITH_BOOL: return PITHI_WORD_UNSIGNED;
+    case PITH_I8:
+    case PITH_I16:
+    case PITH_I32:
+    case PITH_I64: return PITHI_WORD_SIGNED;
+    default: return PITHI_WORD_FLOATS;
+    }
+}
+
+/* Return the word of a value of so many bits without a base, and the value of a word; neither has
+ * bits above. */
+PITHI_INLINE uint64_t pithi_word_from_value(uint64_t value, enum pithi_word_kind kind, unsigned bits) {
+    const uint64_t all = ~UINT64_C(0) >> (64 - bits), top = value >> (bits - 1);
+    if (kind == PITHI_WORD_UNSIGNED) return value;
+    if (kind == PITHI_WORD_SIGNED) return (value << 1 ^ (0 - top)) & all;
+    return (value << 1 | top) & all;
+}
+PITHI_INLINE uint64_t pithi_word_to_value(uint64_t word, enum pithi_word_kind kind, unsigned bits) {
+    const uint64_t all = ~UINT64_C(0) >> (64 - bits), low = word & 1;
+    if (kind == PITHI_WORD_UNSIGNED) return word;
+    if (kind == PITHI_WORD_SIGNED) return (word >> 1 ^ (0 - low)) & all;
+    return word >> 1 | low << (bits - 1);
+}
+
+/* Which symbols words have: the bits of one, as measured sizes of neighbouring choices cross on
+ * weights at many step sizes; 0: none. escapes: of `count` words those that are escapes with
+ * symbols of 1, 2, 4 and 8 bits. */
+PITHI_INLINE unsigned pithi_symbol_bits(const uint64_t escapes[4], unsigned width, uint64_t count) {
+    if (escapes[0] <= count / 8) return 1;
+    if (escapes[1] <= count / 4) return 2;
+    if (escapes[2] <= count / 8) return 4;
+    return width > 1 && escapes[3] <= count / 4 ? 8 : 0;
+}
+
+#endif
