@@ -1,10 +1,11 @@
-"""Exact compression of floats beside other programs: sizes, and speeds on one thread.
+"""Floats beside other programs, exact and within a bound: sizes, and speeds on one thread.
 
 SPDX-License-Identifier: Apache-2.0
 
-./dev peers installs them and runs this; --write makes doc/PEERS.md. Candidates take turns, every
-result is compared with what went in, and speeds are medians of a run, in GB of values a second. A
-checkpoint is worked tensor by tensor, memory given back included.
+./dev peers installs them and runs this; --write makes doc/PEERS.md and its pictures. Candidates
+take turns, every result is compared with what went in, and speeds are medians of a run, in GB of
+values a second. A checkpoint is worked tensor by tensor, memory given back included. Values within
+a bound are in peers_bounded.py.
 """
 import argparse
 import importlib.metadata
@@ -22,17 +23,27 @@ import numpy
 import zipnn
 import zstandard
 
+import peers_bounded
+import peers_picture
 import pith
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
-PAGE = TOP / "doc" / "PEERS.md"
+DOC = TOP / "doc"
+PAGE = DOC / "PEERS.md"
 DATA = TOP / "tests" / "data"
 DTYPES = {"BF16": ml_dtypes.bfloat16, "F16": numpy.float16, "F32": numpy.float32}
 PAGE_HEAD = """# Beside other programs
 
-Exact compression of floats, one thread, made by `./dev peers`: what is left in percent, and GB
-of values a second, in and out. Candidates took turns on one machine, so that figures compare
-within a table. Every result was compared with what went in.
+Made by `./dev peers --write`: floats [exactly](#exactly) and
+[within a bound](#values-within-a-bound), on one thread, GB of values a second in and out.
+Candidates took turns on one machine, so that figures compare within a table. Every result was
+compared with what went in.
+"""
+EXACT_HEAD = """## Exactly
+
+Codec `lossless`: what is left in percent.
+
+![ratio against speed, exactly](peers_lossless.svg)
 """
 ROW = "| {} | {:.2f} | {:.2f} | {:.2f} |\n"
 TABLE = "| | percent | in, GB/s | out, GB/s |\n|---|---|---|---|\n"
@@ -164,20 +175,33 @@ def sets(more):
         yield os.path.basename(path), arrays, {}
 
 
+def exactly(more, rounds):
+    """The text of the page's part, and for the picture the figures by set and program."""
+    text, pictured = EXACT_HEAD, {}
+    for title, arrays, bases in sets(more):
+        text += f"\n**{title[0].upper() + title[1:]}**\n\n{TABLE}"
+        pictured[title.split(";")[0].split(" in ")[0]] = points = {}
+        for name, (percent, *speeds) in measure(arrays, bases, rounds).items():
+            text += ROW.format(name, percent, *speeds)
+            points[name] = [(100 / percent, *speeds)]
+    return text, pictured
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="write doc/PEERS.md")
+    parser.add_argument("--write", action="store_true", help="write doc/PEERS.md, doc/peers_*.svg")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("files", nargs="*", help="more .safetensors files of floats")
     args = parser.parse_args()
-    text = f"{PAGE_HEAD}\nOf {processor()}, pith {pith.__version__}.\n"
-    for title, arrays, bases in sets(args.files):
-        text += f"\n**{title[0].upper() + title[1:]}**\n\n{TABLE}"
-        for name, figures in measure(arrays, bases, args.rounds).items():
-            text += ROW.format(name, *figures)
+    (field,) = tensors(DATA / "field64.safetensors").values()
+    exact, exact_pictured = exactly(args.files, args.rounds)
+    bounded, bounded_pictured = peers_bounded.page(field.reshape(64, 64, 64), args.rounds)
+    text = f"{PAGE_HEAD}\nOf {processor()}, pith {pith.__version__}.\n\n{exact}\n{bounded}"
     print(text)
     if args.write:
-        PAGE.write_text(text)
+        PAGE.write_text(text, encoding="ascii")
+        peers_picture.draw(DOC / "peers_lossless.svg", exact_pictured)
+        peers_picture.draw(DOC / "peers_bounded.svg", bounded_pictured)
 
 
 if __name__ == "__main__":

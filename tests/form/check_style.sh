@@ -74,6 +74,12 @@ expect_none 'a kernel includes more than codec.h, cpu.h, common/ and its own fol
             grep -vE ":\"(codec\.h|cpu\.h|common/.*|$place/.*)$"
     done)
 
+# ---- Commands ------------------------------------------------------------------------------------
+expect_none 'a command of ./dev help that ./dev has not' < <(
+    sed -n "/^usage: /,/^END/s/^  \\([a-z]\\+\\) .*/\\1/p" dev | sort -u | while read -r command; do
+        [ "$command" = help ] || grep -q "^cmd_$command()" dev || echo "$command"
+    done)
+
 # ---- What the library must not do ----------------------------------------------------------------
 calls='getenv|[a-z]*printf|f?puts|_?exit|abort|assert|malloc|calloc|realloc|alloca'
 expect_none 'the library must not print, exit, assert, allocate or read the environment' < <(
