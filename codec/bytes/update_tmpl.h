@@ -18,6 +18,10 @@
  *                 perhaps other bytes up to the end of a vector; returns how many they are
  *   vec NAME(add_escapes)(vec symbols, const uint8_t **): adds the next words to the symbols 255,
  *                 of which it may read a vector
+ * and, if INTERLEAVES is defined, instead of what this file makes of narrow and widen:
+ *   void NAME(put_planes)(uint8_t *const *, size_t i, vec): stores the bytes of each lane, from
+ *                 number i on, in planes
+ *   vec NAME(take_planes)(const uint8_t *const *, size_t i): the inverse
  * for all words: vec v_or(vec, vec), v_xor(vec, vec), v_and(vec, vec).
  *
  * Words behind the last whole vector are left to scalar C: base and values may be the same memory,
@@ -43,6 +47,21 @@ static inline void NAME(put_value)(bool ordered, uint8_t *v, const uint8_t *b, v
     const vec d = v_xor(NAME(down)(word, 1), odd), y = NAME(load)(b);
     NAME(store)(v, ordered ? NAME(unorder)(NAME(add)(NAME(order)(y), d)) : NAME(add)(y, d));
 }
+
+#ifndef INTERLEAVES
+static inline void NAME(put_planes)(uint8_t *const *planes, size_t i, vec word) {
+    NAME(narrow)(planes[0] + i, word);
+    for (unsigned k = 1; k < sizeof(WORD); k++)
+        NAME(narrow)(planes[k] + i, NAME(down)(word, 8 * k));
+}
+
+static inline vec NAME(take_planes)(const uint8_t *const *planes, size_t i) {
+    vec word = NAME(widen)(planes[0] + i);
+    for (unsigned k = 1; k < sizeof(WORD); k++)
+        word = v_or(word, NAME(up)(NAME(widen)(planes[k] + i), 8 * k));
+    return word;
+}
+#endif
 
 /* What is left of an update from value i on. */
 static inline struct pithi_update NAME(rest)(const struct pithi_update *u, size_t i) {
@@ -86,9 +105,7 @@ static inline void NAME(split)(const struct pithi_update *u, bool ordered, const
     size_t i = 0;
     for (; i + LANES <= u->count; i += LANES) {
         const vec word = NAME(word_of)(ordered, v + i * sizeof(WORD), b + i * sizeof(WORD));
-        NAME(narrow)(planes[0] + i, word);
-        for (unsigned k = 1; k < sizeof(WORD); k++)
-            NAME(narrow)(planes[k] + i, NAME(down)(word, 8 * k));
+        NAME(put_planes)(planes, i, word);
     }
     for (unsigned k = 0; k < sizeof(WORD); k++) behind[k] = planes[k] + i;
     const struct pithi_update rest = NAME(rest)(u, i);
@@ -101,9 +118,7 @@ static inline void NAME(merge)(const struct pithi_update *u, bool ordered, uint8
     const uint8_t *behind[sizeof(WORD)];
     size_t i = 0;
     for (; i + LANES <= u->count; i += LANES) {
-        vec word = NAME(widen)(planes[0] + i);
-        for (unsigned k = 1; k < sizeof(WORD); k++)
-            word = v_or(word, NAME(up)(NAME(widen)(planes[k] + i), 8 * k));
+        const vec word = NAME(take_planes)(planes, i);
         NAME(put_value)(ordered, v + i * sizeof(WORD), b + i * sizeof(WORD), word);
     }
     for (unsigned k = 0; k < sizeof(WORD); k++) behind[k] = planes[k] + i;
