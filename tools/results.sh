@@ -48,6 +48,8 @@ keys=$("$python" "$root/tools/kv_quality.py" "$build/codec/libpith.so" "$root/te
 trellis=$("$python" "$root/tools/trellis_quality.py" "$build/codec/libpith.so" "$root/tests/data")
 entropy=$("$python" "$root/tools/entropy_quality.py" "$build/codec/libpith.so" "$root/tests/data")
 
+instructions=$("$python" "$root/tools/instructions.py" "$build")
+
 isa=$("$build/cli/pith" bench --quick --json -C raw |
     python3 -c 'import json, sys; print(json.load(sys.stdin)["results"][0]["isa"])')
 
@@ -204,6 +206,19 @@ read-only sum and of the best fill, and how much of AVX-512's share AVX2 reaches
 Coders of symbols look tables up by permutations that AVX2 does not have: half is what they reach.
 
 $("$python" "$root/tools/levels.py" "$build/cli/pith")
+
+## Instructions
+
+Instructions for a value of each call, counted and not timed, so that a busy machine does not change
+them: what does is the code, the compiler or the data (\`tools/instructions.py\`). x86-64: under
+callgrind, which knows no AVX-512. aarch64: the same program, compiled with
+\`aarch64-linux-gnu-gcc\`, under qemu-user with a plugin that counts. One thread; 2^18 near normal
+values (2^15 where a call takes long, and of sums, whose values are those of the result), each call
+the second of its kind, with what it costs beside its values. zstd's own instructions are left out,
+and on aarch64 there is no zstd: cells are empty where it has a part in the frame. An instruction is
+not a time: a division of a vector is one, and so is a load that waits for memory.
+
+$instructions
 
 ## Speed of sums, out of cache, one thread
 
