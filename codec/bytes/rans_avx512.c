@@ -264,11 +264,16 @@ static const uint8_t *decode(const struct pithi_rans_decoder *t, uint32_t *state
 
 enum { BLOCK = 16, BLOCKS = PITHI_RANS_SLOTS / BLOCK, RARE = PITHI_RANS_SLOTS };
 
-/* By symbol: F, its first P or RARE + its first slot, and the halves of 1 / f. In 16-bit lanes for
- * symbols that differ mod 64, else in bytes. By block of P: its bits, and how many there are
- * before. By number of rare symbols: their slots. */
+/* Symbols whose tables are of 16-bit lanes, by symbol mod 64: all of them where they differ mod 64;
+ * else those of a window of 64, where most rows of symbols lie in it, or none. */
+enum lanes { ALL, WINDOW, NONE };
+
+/* By symbol: F, its first P or RARE + its first slot, and the halves of 1 / f, in 16-bit lanes and
+ * in bytes. By block of P: its bits, and how many there are before. By number of rare symbols:
+ * their slots. */
 struct symbols {
-    bool few;
+    enum lanes lanes;
+    uint8_t window; /* the upper two bits of its symbols */
     __m512i factor[2], first[2];
     __m512i inverse[2][2];
     struct bytes factors[2], firsts[2], inverses[4];
@@ -283,19 +288,40 @@ static uint32_t inverse_of(unsigned f) {
         _mm_castps_si128(_mm_div_round_ss(_mm_set_ss(1.0f), divisor, DOWN)));
 }
 
-static void symbols_of(struct symbols *t, const struct pithi_rans_encoder *from) {
+/* Returns the symbols that are not in a window. */
+static inline __mmask64 outside_of(uint8_t window, __m512i symbols) {
+    return _mm512_test_epi8_mask(_mm512_xor_si512(symbols, _mm512_set1_epi8((char)window)),
+                                 _mm512_set1_epi8((char)0xC0));
+}
+
+/* Whether most of a sample of rows, each of 64 symbols, lie in a window. */
+static bool lie_within(uint8_t window, const uint8_t *src, size_t n) {
+    enum { ROW = 64, ROWS = 32, COUNT_LEAST = ROW * ROWS };
+    unsigned inside = 0;
+    if (n < COUNT_LEAST) return false;
+    for (size_t i = 0; i < ROWS; i++) inside += !outside_of(window, load(src + n / ROWS * i));
+    return inside >= ROWS - ROWS / 4;
+}
+
+static void symbols_of(struct symbols *t, const struct pithi_rans_encoder *from, const uint8_t *src,
+                       size_t n) {
     uint16_t factor[64] = {0}, first[64] = {0}, inverse[2][64] = {{0}}, bits[BLOCKS] = {0};
     uint8_t inverses[4][256];
     uint8_t factors[2][256], firsts[2][256], block[2][BLOCKS], before[BLOCKS], passed[2][256];
-    unsigned kinds = 0, main = 0, rares = 0, slots = 0;
+    unsigned kinds = 0, main = 0, rares = 0, slots = 0, share[4] = {0}, most = 0;
     uint64_t lanes = 0;
-    t->few = true;
+    t->lanes = ALL;
     for (unsigned s = 0; s < 256; s++) {
         if (!from->frequency[s]) continue;
         kinds++;
-        if (lanes >> s % 64 & 1) t->few = false;
+        share[s / 64] += from->frequency[s];
+        if (lanes >> s % 64 & 1) t->lanes = WINDOW;
         lanes |= UINT64_C(1) << s % 64;
     }
+    for (unsigned k = 1; k < 4; k++)
+        if (share[k] > share[most]) most = k;
+    t->window = (uint8_t)(64 * most);
+    if (t->lanes == WINDOW && !lie_within(t->window, src, n)) t->lanes = NONE;
     unsigned width = PITHI_RANS_SLOTS / 32;
     while (kinds > PITHI_RANS_SLOTS / width) width /= 2;
     passed[0][0] = passed[1][0] = 0;
@@ -319,7 +345,7 @@ static void symbols_of(struct symbols *t, const struct pithi_rans_encoder *from)
         firsts[1][s] = (uint8_t)(at >> 8);
         const uint32_t inverted = inverse_of(f);
         for (unsigned k = 0; k < 4; k++) inverses[k][s] = (uint8_t)(inverted >> 8 * k);
-        if (!f) continue;
+        if (!f || (t->lanes != ALL && s / 64 != most)) continue;
         inverse[0][s % 64] = (uint16_t)inverted;
         inverse[1][s % 64] = (uint16_t)(inverted >> 16);
         factor[s % 64] = (uint16_t)(f << F_SHIFT);
@@ -348,10 +374,10 @@ static void symbols_of(struct symbols *t, const struct pithi_rans_encoder *from)
 }
 
 /* Looks up F, the first P, and the low and high halves of 1 / f, of the symbols of 64 states. */
-static inline void find_64(const struct symbols *t, bool few, unsigned vectors, __mmask32 used,
-                           const uint8_t *src, __m512i factor[2], __m512i first[2], __m512i low[2],
-                           __m512i high[2]) {
-    if (few) {
+static inline void find_64(const struct symbols *t, enum lanes lanes, unsigned vectors,
+                           __mmask32 used, const uint8_t *src, __m512i factor[2], __m512i first[2],
+                           __m512i low[2], __m512i high[2]) {
+    if (lanes == ALL || (lanes == WINDOW && !outside_of(t->window, load(src)))) {
         for (unsigned h = 0; h < vectors; h++) {
             const __m512i s = _mm512_cvtepu8_epi16(_mm256_maskz_loadu_epi8(used, src + LANES * h));
             factor[h] = _mm512_permutex2var_epi16(t->factor[0], s, t->factor[1]);
@@ -441,13 +467,13 @@ static inline void slots_of(const struct symbols *t, unsigned passed, __m512i p[
 
 /* Encodes a row, one symbol of each state, in passes whose operations do not wait for each other.
  */
-static inline uint8_t *encode_row(const struct symbols *t, bool few, unsigned passed,
+static inline uint8_t *encode_row(const struct symbols *t, enum lanes lanes, unsigned passed,
                                   unsigned vectors, __mmask32 used, struct states *x,
                                   const uint8_t *src, uint8_t *end) {
     __m512i factor[VECTORS_MOST], first[VECTORS_MOST], p[VECTORS_MOST];
     __m512i inverse[2][VECTORS_MOST];
     for (unsigned v = 0; v < vectors; v += 2)
-        find_64(t, few, vectors < 2 ? 1 : 2, used, src + LANES * v, factor + v, first + v,
+        find_64(t, lanes, vectors < 2 ? 1 : 2, used, src + LANES * v, factor + v, first + v,
                 inverse[0] + v, inverse[1] + v);
     for (unsigned v = vectors; v--;) {
         const __mmask32 full = _mm512_mask_cmpge_epu16_mask(used, x->high[v], factor[v]);
@@ -469,13 +495,13 @@ static inline uint8_t *encode_row(const struct symbols *t, bool few, unsigned pa
 
 /* Rows of symbols, the last first, while there is space for a word of each. Returns how many
  * symbols are left. */
-static inline size_t encode_rows(const struct symbols *t, bool few, unsigned passed,
+static inline size_t encode_rows(const struct symbols *t, enum lanes lanes, unsigned passed,
                                  unsigned vectors, unsigned row, struct states *x,
                                  const uint8_t *src, size_t n, uint8_t *begin, uint8_t **end) {
     const __mmask32 used = row < LANES ? (1u << row) - 1 : UINT32_MAX;
     const size_t space_least = 2 * LANES * (size_t)vectors;
     for (; n >= row && (size_t)(*end - begin) >= space_least; n -= row)
-        *end = encode_row(t, few, passed, vectors, used, x, src + n - row, *end);
+        *end = encode_row(t, lanes, passed, vectors, used, x, src + n - row, *end);
     return n;
 }
 
@@ -489,18 +515,22 @@ static uint8_t *encode(const struct pithi_rans_encoder *from, const uint8_t *src
         end = pithi_rans_encode_c(from, src + n - last, last, log2_states, state, begin, end);
         if (!end) return NULL;
         n -= last;
-        symbols_of(&t, from);
+        symbols_of(&t, from, src, n);
         states_load(&x, state, row);
-        if (row == 64 && t.few)
-            n = encode_rows(&t, true, 64, 2, 64, &x, src, n, begin, &end);
+        if (row == 64 && t.lanes == ALL)
+            n = encode_rows(&t, ALL, 64, 2, 64, &x, src, n, begin, &end);
+        else if (row == 64 && t.lanes == WINDOW)
+            n = encode_rows(&t, WINDOW, 256, 2, 64, &x, src, n, begin, &end);
         else if (row == 64)
-            n = encode_rows(&t, false, 256, 2, 64, &x, src, n, begin, &end);
-        else if (row == 128 && t.few)
-            n = encode_rows(&t, true, 64, 4, 128, &x, src, n, begin, &end);
+            n = encode_rows(&t, NONE, 256, 2, 64, &x, src, n, begin, &end);
+        else if (row == 128 && t.lanes == ALL)
+            n = encode_rows(&t, ALL, 64, 4, 128, &x, src, n, begin, &end);
+        else if (row == 128 && t.lanes == WINDOW)
+            n = encode_rows(&t, WINDOW, 256, 4, 128, &x, src, n, begin, &end);
         else if (row == 128)
-            n = encode_rows(&t, false, 256, 4, 128, &x, src, n, begin, &end);
+            n = encode_rows(&t, NONE, 256, 4, 128, &x, src, n, begin, &end);
         else
-            n = encode_rows(&t, false, 256, 1, row, &x, src, n, begin, &end);
+            n = encode_rows(&t, NONE, 256, 1, row, &x, src, n, begin, &end);
         states_store(&x, state, row);
     }
     return pithi_rans_encode_c(from, src, n, log2_states, state, begin, end);
