@@ -180,15 +180,24 @@ void pithi_symbol_count_c(uint32_t table[PITHI_RANS_TABLES][SYMBOLS], const uint
         for (unsigned s = 0; s < SYMBOLS; s++) table[0][s] += table[k][s];
 }
 
+/* The symbols that occur, and what they have of the slots before and after rounding. */
+struct shares {
+    unsigned kinds;
+    uint8_t symbol[SYMBOLS];
+    uint16_t exact[SYMBOLS], rounded[SYMBOLS];
+};
+
 /* Rounds all shares with this precision. False where the most frequent symbol, whose share is
  * `share`, gets too much or too little. */
-static bool round_shares(struct pithi_rans_rounding *r, const uint32_t counts[SYMBOLS],
-                         const uint16_t exact[SYMBOLS], int share, uint16_t frequency[SYMBOLS]) {
+static bool round_shares(struct shares *t, const struct pithi_rans_rounding *r, int share,
+                         uint16_t frequency[SYMBOLS]) {
     int left = SLOTS;
-    for (unsigned s = 0; s < SYMBOLS; s++) {
-        frequency[s] = counts[s] ? (uint16_t)pithi_rans_rounded(exact[s], r->precision) : 0;
-        if (s != r->rest) left -= frequency[s];
+    for (unsigned k = 0; k < t->kinds; k++) {
+        t->rounded[k] = (uint16_t)pithi_rans_rounded(t->exact[k], r->precision);
+        left -= t->rounded[k];
     }
+    for (unsigned k = 0; k < t->kinds; k++) frequency[t->symbol[k]] = t->rounded[k];
+    left += frequency[r->rest];
     frequency[r->rest] = (uint16_t)(left > 0 ? left : 1);
     return pithi_rans_fair(left, share);
 }
@@ -213,20 +222,39 @@ static void take_back(uint16_t frequency[SYMBOLS]) {
 static struct pithi_rans_rounding frequencies_of(const uint32_t counts[SYMBOLS], size_t n,
                                                  uint16_t frequency[SYMBOLS]) {
     struct pithi_rans_rounding r = {.precision = pithi_rans_precision(n)};
-    uint16_t exact[SYMBOLS] = {0};
+    struct shares t = {0};
+    memset(frequency, 0, SYMBOLS * sizeof *frequency);
     for (unsigned s = 0; s < SYMBOLS; s++) {
         if (!counts[s]) continue;
-        r.kinds++;
-        exact[s] = (uint16_t)pithi_rans_exact(counts[s], n);
+        t.exact[t.kinds] = (uint16_t)pithi_rans_exact(counts[s], n);
+        t.symbol[t.kinds++] = (uint8_t)s;
         if (counts[s] > counts[r.rest]) r.rest = s;
     }
+    r.kinds = t.kinds;
     if (r.kinds < 2) return r;
     const int share = (int)((uint64_t)counts[r.rest] * SLOTS / n);
     for (const unsigned end = r.precision + PITHI_RANS_PRECISIONS; r.precision < end; r.precision++)
-        if (round_shares(&r, counts, exact, share, frequency)) return r;
+        if (round_shares(&t, &r, share, frequency)) return r;
     r.precision = PITHI_RANS_PRECISION_ALL;
-    if (!round_shares(&r, counts, exact, share, frequency)) take_back(frequency);
+    if (!round_shares(&t, &r, share, frequency)) take_back(frequency);
     return r;
+}
+
+/* Finds what symbols cost. A logarithm takes a while: where there are many kinds, those of small
+ * numbers, which most frequencies or their significant bits are, are found once. */
+static void costs_of(const uint16_t frequency[SYMBOLS], unsigned kinds, uint16_t cost[SYMBOLS]) {
+    enum { SMALL_BITS = 5, SMALL = 1 << SMALL_BITS };
+    uint16_t log[SMALL] = {0};
+    for (unsigned k = 1; k < SMALL && kinds > SMALL; k++) log[k] = (uint16_t)pithi_log2_256(k);
+    for (unsigned s = 0; s < SYMBOLS; s++) {
+        const unsigned f = frequency[s], length = pithi_bit_length(f);
+        const unsigned dropped = length > SMALL_BITS ? length - SMALL_BITS : 0;
+        const bool found = kinds > SMALL && f >> dropped << dropped == f;
+        cost[s] = 0;
+        if (!f) continue;
+        const uint32_t log_f = found ? log[f >> dropped] + 256 * dropped : pithi_log2_256(f);
+        cost[s] = (uint16_t)(256 * LOG2_SLOTS - log_f);
+    }
 }
 
 /* ---- Strings ---------------------------------------------------------------------------------*/
@@ -236,20 +264,20 @@ size_t pithi_rans_plan(struct pithi_rans *m, pithi_symbol_count_fn *count, const
     (count ? count : pithi_symbol_count_c)(m->count, src, n);
     const struct pithi_rans_rounding r = frequencies_of(m->count[0], n, m->frequency);
     if (r.kinds < 2) return SIZE_MAX;
+    costs_of(m->frequency, r.kinds, m->cost);
     uint64_t bits = 0; /* in 1/256 */
-    for (unsigned s = 0; s < SYMBOLS; s++)
-        if (m->frequency[s])
-            bits += m->count[0][s] * (uint64_t)(256 * LOG2_SLOTS - pithi_log2_256(m->frequency[s]));
+    for (unsigned s = 0; s < SYMBOLS; s++) bits += (uint64_t)m->count[0][s] * m->cost[s];
+    m->rest = r.rest;
+    m->precision = r.precision;
     m->log2_states = pithi_rans_log2_states(n, bits >> 11);
-    m->table_bytes =
-        (size_t)(pithi_rans_put_table(m->table, &r, m->log2_states, m->frequency, SYMBOLS) -
-                 m->table);
+    m->table_bytes = pithi_rans_table_bytes(&r, m->frequency, SYMBOLS);
     return m->table_bytes + ((size_t)4 << m->log2_states) + (size_t)(bits >> 11);
 }
 
 size_t pithi_rans_pack(struct pithi_rans *m, pithi_rans_encode_fn *encode, const uint8_t *src,
                        size_t n, uint8_t *dst, size_t cap) {
     const size_t states = (size_t)1 << m->log2_states, head = m->table_bytes + 4 * states;
+    const struct pithi_rans_rounding r = {.rest = m->rest, .precision = m->precision};
     if (cap < head) return 0;
     pithi_rans_encoder_of(&m->tables.encoder, m->frequency);
     for (size_t j = 0; j < states; j++) m->state[j] = PITHI_RANS_LOW;
@@ -257,7 +285,7 @@ size_t pithi_rans_pack(struct pithi_rans *m, pithi_rans_encode_fn *encode, const
     const uint8_t *const words =
         encode(&m->tables.encoder, src, n, m->log2_states, m->state, dst + head, end);
     if (!words) return 0;
-    memcpy(dst, m->table, m->table_bytes);
+    pithi_rans_put_table(dst, &r, m->log2_states, m->frequency, SYMBOLS);
     for (size_t j = 0; j < states; j++) pithi_put32(dst + m->table_bytes + 4 * j, m->state[j]);
     memmove(dst + head, words, (size_t)(end - words));
     return head + (size_t)(end - words);

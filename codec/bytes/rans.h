@@ -65,7 +65,8 @@ pithi_symbol_count_fn pithi_symbol_count_c;
 struct pithi_rans {
     uint32_t count[PITHI_RANS_TABLES][256];
     uint16_t frequency[256];
-    uint8_t table[PITHI_RANS_TABLE_MOST];
+    uint16_t cost[256];       /* of each symbol that occurs, in 1/256 bit */
+    unsigned rest, precision; /* of the table of frequencies */
     size_t table_bytes;
     unsigned log2_states;
     uint32_t state[PITHI_RANS_STATES_MOST];
