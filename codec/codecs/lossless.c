@@ -249,6 +249,23 @@ static uint64_t hash_base(const struct pithi_block *b) {
     return b->kernels->nh(b->base, b->count * width, b->first * width / 8);
 }
 
+/* Makes the values the base, where that is wanted, and adds the base's hash: each part of it while
+ * it is in the first-level cache. */
+static void renew_base(struct pithi_block *b, size_t raw) {
+    enum { PART = 8192 };
+    if (!b->base || !b->update) {
+        b->hash += hash_base(b);
+        return;
+    }
+    for (size_t at = 0, n; at < raw; at += n) {
+        uint8_t *const part = (uint8_t *)b->base + at;
+        n = raw - at < PART ? raw - at : PART;
+        memcpy(part, (const uint8_t *)b->value + at, n);
+        if (!b->params->value[BASE_HASH])
+            b->hash += b->kernels->nh(part, n, (b->first * width_of(b->params) + at) / 8);
+    }
+}
+
 static pith_status encode(struct pithi_block *b) {
     const size_t raw = b->count * width_of(b->params);
     b->length = code_best(b, raw);
@@ -257,8 +274,7 @@ static pith_status encode(struct pithi_block *b) {
         memcpy(b->bytes, b->value, raw);
         b->length = raw;
     }
-    if (b->base && b->update) memcpy(b->base, b->value, raw);
-    b->hash += hash_base(b);
+    renew_base(b, raw);
     return PITH_OK;
 }
 
