@@ -48,7 +48,8 @@ static pith_status count(const struct step *s, double *elements) {
 
 static pith_status prop(struct step *s) {
     if (s->before->threshold == 0) return exact(s);
-    return use(s, value(s->before->threshold) * pithi_control_prop(ratio(s)));
+    s->extra = s->before->extra;
+    return use(s, value(s->before->threshold) * pithi_control_prop(ratio(s), &s->extra));
 }
 
 static bool refreshes(const struct step *s) {

@@ -15,11 +15,11 @@
 #include "sparse/select.h"
 
 enum pithi_control_kind {
-    PITHI_CONTROL_PROP,   /* thr *= clamp((k' / k)^0.05, 1/2, 2); begins with the exact k-th */
-    PITHI_CONTROL_EXACT,  /* the k-th largest magnitude, every step */
-    PITHI_CONTROL_EVERY,  /* the same every so many steps, kept in between (DCT) */
-    PITHI_CONTROL_OKTOPK, /* the same, with corrections in between (Ok-Topk) */
-    PITHI_CONTROL_MICRO,  /* MiCRO and ExDyna as their code has it */
+    PITHI_CONTROL_PROP,            /* in proportion to k' / k, from the exact k-th on */
+    PITHI_CONTROL_EXACT,           /* the k-th largest magnitude, every step */
+    PITHI_CONTROL_EVERY,           /* the same every so many steps, kept in between (DCT) */
+    PITHI_CONTROL_OKTOPK,          /* the same, with corrections in between (Ok-Topk) */
+    PITHI_CONTROL_MICRO,           /* MiCRO and ExDyna as their code has it */
     PITHI_CONTROL_MICRO_SYMMETRIC, /* as they evidently mean it */
     PITHI_CONTROL_SAGE,
     PITHI_CONTROL_DGC,     /* from a sample, then corrected by counting */
@@ -44,7 +44,8 @@ struct pithi_control_state {
     uint64_t steps;     /* that were selected with it */
     uint64_t selected;  /* in the last step: by all ranks, where the caller said so */
     uint32_t threshold; /* bits of the last one to go on from; 0: the rule begins */
-    uint32_t extra;     /* SAGE: bits of the f32 mean of the last sample */
+    /* SAGE: bits of the f32 mean of the last sample. PROP: of the factor of each step; 0: 1 */
+    uint32_t extra;
 };
 
 /* How a controller looks at the accumulators of this step. Each returns a status other than PITH_OK

@@ -24,10 +24,24 @@ PITHI_INLINE uint32_t pithi_control_kept(uint32_t t) {
 /* In the rules below `ratio` is how many times k elements the last step selected; they return the
  * factor of the threshold. */
 
-PITHI_INLINE double pithi_control_prop(double ratio) {
-    if (ratio < 0x1p-20) ratio = 0x1p-20;
-    if (ratio > 0x1p20) ratio = 0x1p20;
-    return pithi_root20(ratio);
+/* *trend is the bits of a factor that all steps have of late, 0 for 1, and becomes that of the next
+ * one. Far from k a power of the ratio brings the threshold back. Near k a count differs by its
+ * root from what the threshold stands for, which a smaller step follows less; and where values
+ * become smaller from step to step, a power alone would lag behind. */
+PITHI_INLINE double pithi_control_prop(double ratio, uint32_t *trend) {
+    double factor, every = *trend ? (double)pithi_float(*trend) : 1;
+    if (ratio > 0.85 && ratio < 1.15) {
+        factor = 1 + 0.035 * (ratio - 1);
+        every *= 1 + 0.0005 * (ratio - 1);
+    } else {
+        if (ratio < 0x1p-20) ratio = 0x1p-20;
+        if (ratio > 0x1p20) ratio = 0x1p20;
+        factor = pithi_root20(ratio);
+    }
+    if (every < 0.98) every = 0.98;
+    if (every > 1.02) every = 1.02;
+    *trend = pithi_bits((float)every);
+    return factor * (double)pithi_float(*trend);
 }
 
 /* MiCRO and SAGE begin with a number that knows nothing of the values. */

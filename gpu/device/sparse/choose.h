@@ -89,7 +89,10 @@ PITHI_DEVICE void pithi_choose_threshold(const struct pithi_device_plan *p,
         return;
     }
     double t = last;
-    if (kind == PITHI_CONTROL_PROP) t = last * pithi_control_prop(ratio);
+    if (kind == PITHI_CONTROL_PROP) {
+        f->control.extra = before->extra;
+        t = last * pithi_control_prop(ratio, &f->control.extra);
+    }
     if (kind == PITHI_CONTROL_MICRO || symmetric)
         t = begins ? pithi_control_guess((double)k) : last * pithi_control_micro(symmetric, ratio);
     f->threshold = pithi_control_nearest(t);
