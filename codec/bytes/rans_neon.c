@@ -291,15 +291,12 @@ static inline void look_up(const struct symbols *t, bool few, const uint8_t *src
     }
 }
 
-/* Returns x / f and sets *rest to x % f, for x < 2^20 f, f < 2^12. The quotient, below 2^20, is
- * made smaller by 2^-21 of itself, more than three roundings add in any mode, by 2^-23 each, and
- * less than 1 together with what they take: it is right or one too small. */
-static inline uint32x4_t divide(uint32x4_t x, uint32x4_t f, uint32x4_t *rest) {
+/* Returns x / f, or 1 less, for x < 2^20 f, f < 2^12. The quotient, below 2^20, is made smaller by
+ * 2^-21 of itself, more than three roundings add in any mode, by 2^-23 each, and less than 1
+ * together with what they take. */
+static inline uint32x4_t divide(uint32x4_t x, uint32x4_t f) {
     const float32x4_t less = vmulq_f32(vcvtq_f32_u32(x), vdupq_n_f32(1.0f - 0x1p-21f));
-    const uint32x4_t q = vcvtq_u32_f32(vdivq_f32(less, vcvtq_f32_u32(f)));
-    const uint32x4_t r = vmlsq_u32(x, q, f);
-    *rest = vminq_u32(r, vsubq_u32(r, f));
-    return vsubq_u32(q, vcgeq_u32(r, f));
+    return vcvtq_u32_f32(vdivq_f32(less, vcvtq_f32_u32(f)));
 }
 
 static inline uint16x8_t slots_at(const uint16_t *slot, uint16x8_t at) {
@@ -319,14 +316,19 @@ static inline uint8_t *encode_8(const uint16_t *slot, uint16_t *low, uint16_t *h
     vst1q_u8(end - 2 * LANES, vqtbl1q_u8(bytes(l), vreinterpretq_u8_u64(vld1q_u64(packed[mask]))));
     l = vbslq_u16(full, h, l);
     h = vbicq_u16(h, full);
-    uint32x4_t rest[2];
+    const uint32x4_t q[2] = {
+        divide(vreinterpretq_u32_u16(vzip1q_u16(l, h)), vmovl_u16(vget_low_u16(f))),
+        divide(vreinterpretq_u32_u16(vzip2q_u16(l, h)), vmovl_high_u16(f))};
+    /* What is left of a state is below 2 f; where it is not below f, a quotient lacks 1. */
+    const uint16x8_t left = vmlsq_u16(l, vuzp1q_u16(halves(q[0]), halves(q[1])), f);
+    const int16x8_t lacks = vreinterpretq_s16_u16(vcgeq_u16(left, f));
+    const uint16x8_t at = vaddq_u16(start, vminq_u16(left, vsubq_u16(left, f)));
     const uint16x8_t a = halves(vshlq_n_u32(
-        divide(vreinterpretq_u32_u16(vzip1q_u16(l, h)), vmovl_u16(vget_low_u16(f)), &rest[0]),
+        vreinterpretq_u32_s32(vsubw_s16(vreinterpretq_s32_u32(q[0]), vget_low_s16(lacks))),
         PITHI_RANS_LOG2_SLOTS));
     const uint16x8_t b = halves(
-        vshlq_n_u32(divide(vreinterpretq_u32_u16(vzip2q_u16(l, h)), vmovl_high_u16(f), &rest[1]),
+        vshlq_n_u32(vreinterpretq_u32_s32(vsubw_high_s16(vreinterpretq_s32_u32(q[1]), lacks)),
                     PITHI_RANS_LOG2_SLOTS));
-    const uint16x8_t at = vaddq_u16(start, vuzp1q_u16(halves(rest[0]), halves(rest[1])));
     vst1q_u16(low, vorrq_u16(vuzp1q_u16(a, b), slots_at(slot, at)));
     vst1q_u16(high, vuzp2q_u16(a, b));
     return end - 2 * (size_t)counts[mask];
