@@ -1,4 +1,4 @@
-/* sparse.c - the table of doc/RESULTS.md, Sparse frames: choosing, coding and adding chosen values.
+/* sparse.c - the tables of doc/RESULTS.md, Sparse frames: choosing, coding and adding chosen values.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Gradients are normal deviates, another tensor every step, so that nothing is warm. Every row is
@@ -150,6 +150,59 @@ static void add_row(const char *spec) {
     end_close(&e);
 }
 
+/* ---- Indices ---------------------------------------------------------------------------------*/
+
+/* Bits of an index as Roaring's format of files has a set, its runs optimised: 8 bytes, and for each
+ * 65536 numbers 8 of its head and the shortest of an array, a map and runs. */
+static double roaring_bits(const float *x) {
+    enum { CONTAINER = 65536, HEAD = 8, MAP = CONTAINER / 8 };
+    size_t bytes = HEAD, all = 0;
+    for (size_t from = 0; from < count; from += CONTAINER) {
+        const size_t end = count - from < CONTAINER ? count : from + CONTAINER;
+        size_t members = 0, runs = 0;
+        for (size_t i = from; i < end; i++) {
+            members += x[i] != 0;
+            runs += x[i] != 0 && (i == from || x[i - 1] == 0);
+        }
+        if (!members) continue;
+        size_t best = 2 * members < MAP ? 2 * members : MAP;
+        if (2 + 4 * runs < best) best = 2 + 4 * runs;
+        bytes += HEAD + best;
+        all += members;
+    }
+    return 8.0 * (double)bytes / (double)all;
+}
+
+/* Returns the bits an index takes in whole frames that have nothing else, and leaves the set in
+ * `scratch`. */
+static double index_bits(double density, const char *index) {
+    char spec[64];
+    size_t length, kept = 0;
+    struct end e;
+    const pith_layout layout = {
+        .size = sizeof layout, .dtype = PITH_F32, .ndim = 1, .shape = {count}};
+    snprintf(spec, sizeof spec, "topk:density=%g,values=none,index=%s", density, index);
+    if (end_open(&e, spec, &layout, NULL, NULL)) exit(1);
+    void *const frame = runs_allocate((size_t)e.sizes.slot_bytes);
+    const pith_view from = pith_view_flat(tensor, PITH_F32, count),
+                    to = pith_view_flat(scratch, PITH_F32, count);
+    if (end_encode(&e, &from, frame, (size_t)e.sizes.slot_bytes, &length) ||
+        end_decode(&e, frame, length, &to))
+        exit(1);
+    for (size_t i = 0; i < count; i++) kept += scratch[i] != 0;
+    free(frame);
+    end_close(&e);
+    return 8.0 * (double)length / (double)kept;
+}
+
+static void index_row(double density) {
+    const double entropy = (-density * log2(density) - (1 - density) * log2(1 - density)) / density;
+    const double fast = index_bits(density, "fast"), small = index_bits(density, "small");
+    printf("| %g | %.2f | %.2f | %.2f | %.2f | 32 |\n", density, entropy, small, fast,
+           roaring_bits(scratch));
+    fflush(stdout);
+}
+
 int main(void) {
     count = roofline_bytes(8) / sizeof *tensor;
     tensor = runs_allocate((count + SHIFTS) * sizeof *tensor);
@@ -169,6 +222,10 @@ int main(void) {
     encode_row("topk:density=0.001,values=int8", 0);
     add_row("topk:density=0.001");
     add_row("topk:density=0.01");
+    printf(
+        "\n| share of the values | entropy | `index=small` | `fast` | Roaring | raw |\n"
+        "|---|---|---|---|---|---|\n");
+    for (double density = 1e-4; density < 0.2; density *= 10) index_row(density);
     free(tensor), free(other), free(scratch);
     return 0;
 }

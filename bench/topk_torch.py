@@ -5,7 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 
     build-torch/bin/python bench/topk_torch.py [ELEMENTS] [SHARE]
 
-The last row of doc/RESULTS.md, Sparse frames. Each round takes another tensor of normal deviates;
+Each round takes another tensor of normal deviates;
 torch.topk is given magnitudes, whose making is not counted, and pith makes whole frames. ./dev need
 torch, and a wheel of ./dev python, come first.
 """

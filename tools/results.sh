@@ -230,6 +230,17 @@ their own takes so many times as long.
 
 $("$build/bench/sums")
 
+## Sparse frames
+
+Codec \`topk\` on one thread, out of cache, on normal deviates, another tensor in every round. With
+error feedback beside the fastest copy that reads 8 bytes a value and writes 4, without it beside a
+read-only sum, decoding with \`PITH_ADD\` beside a loop that adds the same values at indices that
+it has; goals are 0.9, of \`control=exact\` 0.2, of adding 0.7. Bits: whole frames, for each value
+that is sent; published reducers take 96. The second table: bits of an index, headers and all, beside
+the entropy of the set and the size that Roaring's format gives it.
+
+$("$build/bench/sparse")
+
 ## Looking at external bases
 
 Encode against an external base looks whether others have changed it: at a sample of every block by
