@@ -7,6 +7,7 @@
 
 #include "bytes/entropy.h"
 #include "common/endian.h"
+#include "common/log2.h"
 
 enum { PLAIN = 0, CONSTANT = 1, CODED = 2, SPARSE = 3, RANS = 4 };
 /* A sparse piece has SPARSE_MIN bytes at least, so that bitmaps of bitmaps end: 2^24 / 8^7 < 64.
@@ -93,14 +94,16 @@ static size_t worthwhile(size_t bytes) { return bytes - bytes / 64; }
 enum { SAMPLE = PITHI_RANS_SAMPLE };
 enum verdict { NOISE, FREQUENCIES, REPEATS };
 
-/* Returns the symbol that occurs in about one of 256 places, or somewhat more often; -1 where none
- * does. `count` has those of a sample. */
-static int anchor_of(const uint32_t count[256]) {
-    enum { LEAST = SAMPLE / 512, MOST = SAMPLE / 24, WANTED = SAMPLE / 256 };
+/* Returns the symbol that occurs in about one of 256 places or, in long strings, in about PLACES in
+ * all, or somewhat more often; -1 where none does. `count` has those of a sample. */
+static int anchor_of(const uint32_t count[256], size_t n) {
+    enum { PLACES = 192, LEAST = 6, MOST = SAMPLE / 24, WANTED = SAMPLE / 256 };
+    const size_t share = (size_t)PLACES * SAMPLE / n;
+    const int wanted = share < LEAST ? LEAST : share < WANTED ? (int)share : WANTED;
     int anchor = -1;
     for (int s = 0; s < 256; s++) {
-        if (count[s] < LEAST || count[s] > MOST) continue;
-        if (anchor < 0 || abs((int)count[s] - WANTED) < abs((int)count[anchor] - WANTED))
+        if ((int)count[s] < wanted / 2 || count[s] > MOST) continue;
+        if (anchor < 0 || abs((int)count[s] - wanted) < abs((int)count[anchor] - wanted))
             anchor = s;
     }
     return anchor;
@@ -111,7 +114,7 @@ static int anchor_of(const uint32_t count[256]) {
 static bool repeats_far(struct pithi_rans *m, const uint8_t *src, size_t n) {
     enum { LOG2_PLACES = 11, SAME = 16 };
     uint32_t *const last = m->tables.places; /* by a hash of the bytes: the place after it */
-    const int anchor = anchor_of(m->count[0]);
+    const int anchor = anchor_of(m->count[0], n);
     size_t places = 0, same = 0;
     if (anchor < 0) return false;
     memset(last, 0, sizeof *last << LOG2_PLACES);
@@ -126,15 +129,68 @@ static bool repeats_far(struct pithi_rans *m, const uint8_t *src, size_t n) {
     return same > places / 8;
 }
 
-/* Copies runs from all over a string. */
+/* Copies runs from all over a string, of which every other one comes first. */
 static void take_sample(uint8_t *to, const uint8_t *src, size_t n) {
-    enum { RUN = 256 };
-    for (size_t at = 0; at < SAMPLE; at += RUN)
-        memcpy(to + at, src + (n - RUN) / (SAMPLE / RUN) * (at / RUN), RUN);
+    enum { RUN = 256, RUNS = SAMPLE / RUN };
+    for (size_t k = 0; k < RUNS; k++)
+        memcpy(to + RUN * k, src + (n - RUN) / RUNS * (2 * k % RUNS + 2 * k / RUNS), RUN);
+}
+
+/* Returns, in 1/256 bit, what matches of zstd may save in the first n bytes of the sample, which was
+ * planned last, against the costs of these one by one: matches that it finds, of seven bytes and
+ * more or of four as far back as the one before, less what telling them takes. */
+static uint64_t saved_by_matches(struct pithi_rans *m, size_t n) {
+    enum { LOG2_PLACES = 11, LEAST = 7, TOLD = 6 * 256, AGAIN = 6 * 256 };
+    /* By a hash of the bytes: the place after it. The memory is free once symbols are counted. */
+    uint16_t *const last = (uint16_t *)(void *)m->count[1];
+    const uint8_t *const src = m->tables.sample;
+    uint64_t saved = 0;
+    size_t distance = 1, begun = 0; /* where the last match ended */
+    memset(last, 0, sizeof *last << LOG2_PLACES);
+    for (size_t i = 1; i + 8 <= n;) {
+        const uint64_t bytes = pithi_get64(src + i) << 8;
+        const size_t hash = (size_t)(bytes * UINT64_C(0x9E3779B97F4A7C15) >> (64 - LOG2_PLACES));
+        const size_t place = last[hash];
+        size_t length;
+        uint32_t told, cost = 0;
+        last[hash] = (uint16_t)(i + 1);
+        if (pithi_get32(src + i) == pithi_get32(src + i - distance)) {
+            length = 4;
+            told = AGAIN;
+        } else if (place && pithi_get64(src + place - 1) << 8 == bytes) {
+            length = LEAST;
+            distance = i - (place - 1);
+            told = TOLD + 256 * pithi_bit_length((uint32_t)distance);
+        } else {
+            i +=
+                1 + (i - begun) / 1024; /* the longer there is no match the less it is looked for */
+            continue;
+        }
+        while (i + length < n && src[i + length] == src[i + length - distance]) length++;
+        for (begun = i + length; i < begun; i++) cost += m->cost[src[i]];
+        saved += cost > told ? cost - told : 0;
+    }
+    return saved;
+}
+
+/* Whether zstd may code a sample, which was planned last at so many bytes, in a 64th less than that:
+ * whether matches may save half of it. Symbols that say little have many matches, and half of the
+ * sample is enough. */
+static bool matches_may_pay(struct pithi_rans *m, size_t planned) {
+    const size_t n = planned < SAMPLE / 2 ? SAMPLE / 2 : SAMPLE;
+    return saved_by_matches(m, n) * (SAMPLE / n) >> 11 >= planned / 128;
+}
+
+/* Whether the table of a part, which was planned last at so many bytes, may decide about a string
+ * of n bytes: whether it makes noise of the part, or is much of a string that is not long. */
+static bool table_may_decide(const struct pithi_rans *m, size_t planned, size_t n) {
+    const size_t most = worthwhile(SAMPLE), head = m->table_bytes + ((size_t)4 << m->log2_states);
+    return planned - head <= most && (planned > most || (n < 8 * SAMPLE && head > planned / 32));
 }
 
 /* Says what is to be found in bytes: repeats, for zstd, in short strings always, which cost little
- * time; else as a part from the middle says, and places far apart. */
+ * time; else as a part from the middle says, and places far apart. zstd is tried on the part where
+ * a sample does not say that it would be in vain. */
 static enum verdict verdict_of(struct pithi_pen *pen, const uint8_t *src, size_t n, uint8_t *to,
                                size_t cap) {
     if ((pen->level & ~PITHI_ENTROPY_BARE) >= PITHI_ENTROPY_LEVEL_SEARCH || n <= SAMPLE)
@@ -143,12 +199,15 @@ static enum verdict verdict_of(struct pithi_pen *pen, const uint8_t *src, size_t
     const uint8_t *const middle = src + (n - SAMPLE) / 2;
     const size_t part = pithi_rans_plan(m, pen->count, middle, SAMPLE);
     if (part == SIZE_MAX) return REPEATS;
-    const size_t wanted = worthwhile(part < SAMPLE ? part : SAMPLE);
-    if (pithi_entropy_pack(pen->coder, pen->level, middle, SAMPLE, to, wanted < cap ? wanted : cap))
-        return REPEATS;
+    const bool unsure = table_may_decide(m, part, n);
     take_sample(m->tables.sample, src, n);
     const size_t spread = pithi_rans_plan(m, pen->count, m->tables.sample, SAMPLE);
-    if (spread == SIZE_MAX || repeats_far(m, src, n)) return REPEATS;
+    if (spread == SIZE_MAX) return REPEATS;
+    const size_t wanted = worthwhile(part < SAMPLE ? part : SAMPLE);
+    if ((unsure || matches_may_pay(m, spread)) &&
+        pithi_entropy_pack(pen->coder, pen->level, middle, SAMPLE, to, wanted < cap ? wanted : cap))
+        return REPEATS;
+    if (repeats_far(m, src, n)) return REPEATS;
     const bool noise = part > worthwhile(SAMPLE);
     if (noise != (spread > worthwhile(SAMPLE))) return REPEATS; /* no part stands for the others */
     return noise ? NOISE : FREQUENCIES;
