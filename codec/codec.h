@@ -7,6 +7,7 @@
 
 #include "bytes/rans.h"
 #include "bytes/symbols.h"
+#include "bytes/top_shift.h"
 #include "bytes/top_symbols.h"
 #include "bytes/update.h"
 #include "common/dtype.h"
@@ -96,6 +97,7 @@ struct pithi_kernels {
     pithi_symbol_count_fn *symbol_count;
     pithi_top_cut_fn *top_cut;
     pithi_top_join_fn *top_join;
+    pithi_top_shift_fn *top_shift;
     pithi_update_cut_fn *update_cut;
     pithi_update_join_fn *update_join;
     pithi_update_split_fn *update_split;
@@ -143,7 +145,8 @@ struct pithi_key {
     int wire;
     const char *words; /* WORD: the values; NUMBER and POW2: the values, as errors tell them */
     const char *summary;
-    bool informative; /* frames record it, but decoding does not depend on it */
+    /* Frames record it, but decoding does not depend on that of a receiver's plan. */
+    bool informative;
 };
 
 /* A key that has no effect unless another one has a certain value, 0 standing for every one but 0

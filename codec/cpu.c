@@ -155,6 +155,7 @@ void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->symbol_count = pithi_symbol_count_c;
     k->top_cut = pithi_top_cut_c;
     k->top_join = pithi_top_join_c;
+    k->top_shift = pithi_top_shift_c;
     k->update_cut = pithi_update_cut_c;
     k->update_join = pithi_update_join_c;
     k->update_split = pithi_update_split_c;

@@ -77,16 +77,29 @@ PITHI_INLINE uint64_t pithi_top_cut_cost(uint64_t symbols, uint32_t escapes, uns
            ((uint64_t)c->total * (16 - bits) << 8);
 }
 
-/* Returns the bits of tops, from costs of `exponent` to `most` bits, which begin at cost[0]; 0:
- * bytes are expected to take as little. Fewer bits in a symbol are faster, and any are faster than
- * bytes of which two are coded: the fewest within 1/512 of the least cost. */
-PITHI_INLINE unsigned pithi_top_bits(const uint64_t *cost, uint64_t bytes, unsigned exponent,
-                                     unsigned most, unsigned width,
-                                     const struct pithi_top_costs *c) {
+/* Returns the least of the costs of `exponent` to `most` bits, which begin at cost[0], and of
+ * bytes. */
+PITHI_INLINE uint64_t pithi_top_least(const uint64_t *cost, uint64_t bytes, unsigned exponent,
+                                      unsigned most) {
     uint64_t least = bytes;
     for (unsigned bits = exponent; bits <= most; bits++)
         if (cost[bits - exponent] < least) least = cost[bits - exponent];
-    const uint64_t near = least + ((uint64_t)c->total * 8 * width << 8) / 512;
+    return least;
+}
+/* Returns up to what a cost is as good as the least: a 512th of all bits more. */
+PITHI_INLINE uint64_t pithi_top_near(uint64_t least, unsigned width,
+                                     const struct pithi_top_costs *c) {
+    return least + ((uint64_t)c->total * 8 * width << 8) / 512;
+}
+
+/* Returns the bits of tops; 0: bytes are expected to take as little. Fewer bits in a symbol are
+ * faster, and any are faster than bytes of which two are coded: the fewest that are as good as the
+ * least cost. */
+PITHI_INLINE unsigned pithi_top_bits(const uint64_t *cost, uint64_t bytes, unsigned exponent,
+                                     unsigned most, unsigned width,
+                                     const struct pithi_top_costs *c) {
+    const uint64_t least = pithi_top_least(cost, bytes, exponent, most);
+    const uint64_t near = pithi_top_near(least, width, c);
     for (unsigned bits = exponent; bits <= most; bits++)
         if (cost[bits - exponent] <= near) return bits;
     return 0;

@@ -85,21 +85,30 @@ static uint64_t top_cost(const struct sample *s, unsigned bits, uint32_t *base) 
     return pithi_top_cut_cost(cost, escapes, bits, &s->costs);
 }
 
-bool pithi_top_choose(struct pithi_top *top, const void *words, uint32_t dtype, size_t count) {
+bool pithi_top_choose(struct pithi_top_choice *choice, const void *words, uint32_t dtype,
+                      size_t count) {
     const unsigned exponent = pithi_top_exponent_bits(dtype);
+    const unsigned width = (unsigned)pith_dtype_bytes(dtype);
     if (!exponent || count < PITHI_TOP_COUNT_LEAST) return false;
     struct sample s = {.bits = pithi_top_most_bits(exponent)};
-    top->width = (unsigned)pith_dtype_bytes(dtype);
-    take_sample(&s, words, top->width, count);
+    take_sample(&s, words, width, count);
     uint64_t cost[PITHI_TOPS_LOG2 + 1] = {0};
     uint32_t base[PITHI_TOPS_LOG2 + 1] = {0};
     for (unsigned bits = exponent; bits <= s.bits; bits++)
         cost[bits - exponent] = top_cost(&s, bits, &base[bits - exponent]);
-    const unsigned bits =
-        pithi_top_bits(cost, bytes_cost(&s), exponent, s.bits, top->width, &s.costs);
-    if (!bits) return false;
-    top->low = 8 * top->width - bits;
-    top->base = base[bits - exponent];
+    const uint64_t bytes = bytes_cost(&s);
+    const uint64_t least = pithi_top_least(cost, bytes, exponent, s.bits);
+    const uint64_t near = pithi_top_near(least, width, &s.costs);
+    const unsigned chosen = pithi_top_bits(cost, bytes, exponent, s.bits, width, &s.costs);
+    choice->pays = chosen;
+    choice->top = (struct pithi_top){width, 8 * width - (chosen ? chosen : exponent),
+                                     base[chosen ? chosen - exponent : 0]};
+    unsigned finer = exponent + 1;
+    for (unsigned bits = finer; bits <= s.bits; bits++)
+        if (cost[bits - exponent] < cost[finer - exponent] && cost[finer - exponent] > near)
+            finer = bits;
+    choice->finer = (struct pithi_top){width, 8 * width - finer, base[finer - exponent]};
+    choice->finer_loss = (cost[finer - exponent] - least) * count / s.costs.total;
     return true;
 }
 

@@ -18,9 +18,18 @@ struct pithi_top {
     uint32_t base;
 };
 
-/* Chooses a cut for words of this dtype from a sample of them. False where whole bytes are
- * expected to take as little, or the dtype has no exponent. */
-bool pithi_top_choose(struct pithi_top *top, const void *words, uint32_t dtype, size_t count);
+/* A choice of a cut: `top`, where `pays` says that whole bytes are expected to take more, and
+ * `finer`, whose tops have a bit of the mantissa at least. finer_loss is what this one is expected
+ * to take more than the shortest way, in 1/256 bit. */
+struct pithi_top_choice {
+    struct pithi_top top, finer;
+    bool pays;
+    uint64_t finer_loss;
+};
+/* Chooses cuts for words of this dtype from a sample of them. False where they are too few, or the
+ * dtype has no exponent. */
+bool pithi_top_choose(struct pithi_top_choice *choice, const void *words, uint32_t dtype,
+                      size_t count);
 /* Cuts words: `symbols` gets a byte for each; `planes` low / 8 strings of count bytes, the lower
  * bits, least significant first; `bits` the other low % 8 bits, one number to a byte, filled up
  * with 0 to a multiple of 8; `escapes` the tops of symbols ESCAPE. Returns how many these are. */

@@ -9,13 +9,15 @@
 #include "bytes/byte_planes.h"
 #include "bytes/entropy.h"
 #include "bytes/piece.h"
+#include "bytes/top_shift.h"
 #include "bytes/top_symbols.h"
 #include "bytes/update.h"
 #include "codec.h"
 #include "common/endian.h"
 #include "common/pad.h"
 
-enum { EFFORT, BLOCK, BASE_HASH, KEY_EVERY, REVISION, ENTROPY };
+enum { EFFORT, BLOCK, BASE_HASH, KEY_EVERY, DIM, REVISION, ENTROPY };
+enum { AT_ENTROPY = 2, AT_DIM = 4 };
 enum { AUTO, RANS }; /* values of ENTROPY */
 
 static const struct pithi_key keys[] = {
@@ -28,19 +30,23 @@ static const struct pithi_key keys[] = {
     [KEY_EVERY] = {"key_every", PITHI_KEY_NUMBER, 0, 0, UINT32_MAX, 0, PITHI_WIRE_NONE,
                    "0..4294967295", "make every step divisible by this a key frame; 0: none",
                    false},
-    [REVISION] = {"revision", PITHI_KEY_NUMBER, 2, 1, 2, 0, PITHI_WIRE_REVISION, "1,2",
-                  "newest revision of frames to make: 1 is for readers without rANS", true},
-    [ENTROPY] = {"entropy", PITHI_KEY_WORD, AUTO, AUTO, RANS, 0, 2, "auto|rans",
+    [DIM] = {"dim", PITHI_KEY_NUMBER, 0, 0, 1u << PITHI_BLOCK_LOG2_MAX, 0, AT_DIM, "0..16777216",
+             "floats without a base: elements of a row; 0: the last dimension", true},
+    [REVISION] =
+        {"revision", PITHI_KEY_NUMBER, 3, 1, 3, 0, PITHI_WIRE_REVISION, "1,2,3",
+         "newest revision of frames to make: 1 is for readers without rANS, 2 without rows", true},
+    [ENTROPY] = {"entropy", PITHI_KEY_WORD, AUTO, AUTO, RANS, 0, AT_ENTROPY, "auto|rans",
                  "entropy coding; auto: rANS, and zstd for what repeats", true},
 };
 
 static const struct pithi_need needs[] = {
     {EFFORT, ENTROPY, PITHI_NEED_ZERO, "has no effect with entropy=rans"},
+    {DIM, REVISION, 3, "has no effect before revision 3"},
 };
 
-/* The first byte of a block: bits per symbol, or that symbols are tops (bytes/top_symbols.h), and
- * whether the words are updates. */
-enum { HEAD_BITS = 0x0F, HEAD_TOPS = 9, HEAD_UPDATE = 0x10 };
+/* The first byte of a block: bits per symbol, or that symbols are tops (bytes/top_symbols.h), these
+ * perhaps shifted (bytes/top_shift.h), and whether the words are updates. */
+enum { HEAD_BITS = 0x0F, HEAD_TOPS = 9, HEAD_SHIFTED = 10, HEAD_UPDATE = 0x10 };
 /* After HEAD_TOPS: the lower bits of a word, and the base. */
 enum { TOPS_HEAD = 3 };
 
@@ -48,16 +54,38 @@ static size_t width_of(const struct pithi_params *p) { return pith_dtype_bytes(p
 
 /* ---- Sizes -----------------------------------------------------------------------------------*/
 
-static uint8_t frame_revision(const struct pithi_params *p) { return (uint8_t)p->value[REVISION]; }
+/* Revision 3 is for rows. */
+static uint8_t frame_revision(const struct pithi_params *p) {
+    const uint32_t most = p->value[DIM] ? 3 : 2;
+    return (uint8_t)(p->value[REVISION] < most ? p->value[REVISION] : most);
+}
 
 static pith_status check(const struct pithi_params *p, const char **detail) {
-    if (p->value[ENTROPY] == RANS && pithi_frame_revision(p) < 2) {
+    if (p->value[ENTROPY] == RANS && frame_revision(p) < 2) {
         *detail = "entropy=rans is of revision 2";
         return PITH_ERR_SPEC;
     }
-    if (p->base_dtype == PITH_NONE || p->base_dtype == p->dtype) return PITH_OK;
     *detail = "lossless takes a base of the values' dtype";
-    return PITH_ERR_DTYPE;
+    if (p->base_dtype != PITH_NONE && p->base_dtype != p->dtype) return PITH_ERR_DTYPE;
+    *detail = "dim is for revision 3, and values without a base";
+    return p->value[DIM] && (frame_revision(p) < 3 || p->base_dtype != PITH_NONE) ? PITH_ERR_SPEC
+                                                                                  : PITH_OK;
+}
+
+/* Frames have rows where offsets may pay: the tensor and its blocks have enough elements to be cut,
+ * and rows are not too short to have a mean, nor too long for a block to have some of them. */
+static void resolve(struct pithi_params *p, uint32_t ndim, const uint64_t *shape) {
+    enum { ROW_LEAST = 8, ROW_WANTED = 16, ROWS_LEAST = 4, COUNT_LEAST = 1024 };
+    if (p->value[DIM] || p->value[REVISION] < 3 || p->decode_only || p->base_dtype != PITH_NONE ||
+        !pithi_is_ordered(p->dtype) || pith_dtype_bytes(p->dtype) < 2)
+        return;
+    uint64_t row = 1, rows = 1;
+    uint32_t d = ndim;
+    while (d > 1 && row < ROW_WANTED && row <= p->block) row *= shape[--d];
+    while (d > 0 && row && rows < COUNT_LEAST) rows *= shape[--d];
+    if (row >= ROW_LEAST && row <= p->block / ROWS_LEAST && rows >= ROWS_LEAST &&
+        row * rows >= COUNT_LEAST && p->block >= COUNT_LEAST)
+        p->value[DIM] = (uint32_t)row;
 }
 
 static bool fixed(const struct pithi_params *p) {
@@ -120,31 +148,101 @@ static bool put_planes(struct pithi_pen *pen, const struct work *w, const uint8_
     return true;
 }
 
+static size_t column_of(const struct pithi_block *b) {
+    const uint32_t dim = b->params->value[DIM];
+    return dim ? (size_t)(b->first % dim) : 0;
+}
+
+/* Words that are cut: into symbols, which may be shifted, and lower bits. */
+struct cut {
+    struct pithi_top top;
+    size_t escapes;
+    const uint8_t *symbols;
+    bool shifted;
+    struct pithi_top_shift shift;
+};
+
 /* Writes words as symbols of their tops and lower bits. */
-static bool put_tops(struct pithi_pen *pen, const struct work *w, const struct pithi_top *top,
-                     size_t count, size_t escapes) {
+static bool put_tops(struct pithi_pen *pen, const struct work *w, const struct cut *c,
+                     size_t count) {
+    const struct pithi_top *const top = &c->top;
+    const struct pithi_top_shift *const shift = &c->shift;
     const unsigned planes = top->low / 8, width = top->low % 8;
-    const uint8_t head[TOPS_HEAD] = {(uint8_t)top->low, (uint8_t)top->base,
-                                     (uint8_t)(top->base >> 8)};
+    const uint8_t head[1 + TOPS_HEAD] = {c->shifted ? HEAD_SHIFTED : HEAD_TOPS, (uint8_t)top->low,
+                                         (uint8_t)top->base, (uint8_t)(top->base >> 8)};
     uint8_t *const string = w->planes + planes * count;
-    if (!pithi_pen_put(pen, head, sizeof head) || !pithi_piece_put(pen, w->most, w->symbols, count))
-        return false;
+    if (!pithi_pen_put(pen, head, sizeof head)) return false;
+    if (c->shifted) {
+        const size_t rows = pithi_top_shift_rows(shift->width, shift->first, count);
+        const int level = pen->level;
+        pen->level = PITHI_ENTROPY_LEVEL_RANS; /* offsets hardly repeat, and zstd takes its time */
+        if (!pithi_piece_put(pen, w->most, shift->rows, rows) ||
+            !pithi_piece_put(pen, w->most, shift->columns, shift->width))
+            return false;
+        pen->level = level;
+    }
+    if (!pithi_piece_put(pen, w->most, c->symbols, count)) return false;
     for (unsigned k = 0; k < planes; k++)
         if (!pithi_piece_put(pen, w->most, w->planes + k * count, count)) return false;
     if (width) pithi_top_pack(string, w->spread, width, count);
     return pithi_pen_put(pen, string, pithi_top_bits_bytes(top, count)) &&
-           pithi_pen_put(pen, (const uint8_t *)w->escapes, escapes * sizeof *w->escapes);
+           pithi_pen_put(pen, (const uint8_t *)w->escapes, c->escapes * sizeof *w->escapes);
+}
+
+static size_t cut_words(const struct pithi_block *b, const struct work *w,
+                        const struct pithi_top *top) {
+    return b->kernels->top_cut(top, w->words, b->count, w->symbols, w->planes, w->spread,
+                               w->escapes);
+}
+
+static size_t escapes_most(const struct pithi_block *b) { return b->count / 16; }
+
+/* Cuts words as finer tops and shifts their symbols, to w->more: symbols, then offsets of rows and
+ * of columns. False where that does not pay; the words are as they were. A shift by whole octaves
+ * is a poor one, hence the finer tops. */
+static bool cut_shifted(const struct pithi_block *b, const struct work *w,
+                        const struct pithi_top_choice *choice, struct cut *c) {
+    /* Less than one byte in 1024 is not worth the time. */
+    const size_t count = b->count, bytes = width_of(b->params), least = bytes * 8 * 256 / 1024;
+    const size_t width = b->params->value[DIM], first = column_of(b);
+    if (b->base || pithi_frame_revision(b->params) < 3) return false;
+    const struct pithi_top_shift_sample sample =
+        pithi_top_shift_sample(w->more, w->words, bytes, count, width, first);
+    if (!sample.taken) return false;
+    b->kernels->top_cut(&choice->finer, w->more, sample.taken * sample.columns, w->symbols,
+                        w->planes, w->spread, w->escapes);
+    const struct pithi_top_shift_verdict worth =
+        pithi_top_shift_estimate(&sample, w->symbols, width, least + choice->finer_loss / count);
+    if (!worth.rows && !worth.columns) return false;
+    c->top = choice->finer;
+    c->escapes = cut_words(b, w, &c->top);
+    if (c->escapes > escapes_most(b)) return false;
+    uint8_t *const to = w->more, *const rows = to + count;
+    uint8_t *const columns = rows + pithi_top_shift_rows(width, first, count);
+    pithi_top_shift_find(w->symbols, count, width, first, worth, rows, columns);
+    c->shift = (struct pithi_top_shift){rows, columns, width, first};
+    b->kernels->top_shift(&c->shift, to, w->symbols, count);
+    c->shifted =
+        pithi_top_shift_pays(&c->shift, w->symbols, to, count, least * count + choice->finer_loss);
+    if (!c->shifted) return false;
+    c->symbols = to;
+    pithi_top_shift_invert(rows, (size_t)(columns - rows));
+    pithi_top_shift_invert(columns, width);
+    return true;
 }
 
 /* Cuts words into symbols and lower bits where that pays. */
-static bool cut_tops(const struct pithi_block *b, const struct work *w, struct pithi_top *top,
-                     size_t *escapes) {
+static bool cut_tops(const struct pithi_block *b, const struct work *w, struct cut *c) {
+    struct pithi_top_choice choice;
+    *c = (struct cut){.symbols = w->symbols};
     if (pithi_frame_revision(b->params) < 2 ||
-        !pithi_top_choose(top, w->words, b->params->dtype, b->count))
+        !pithi_top_choose(&choice, w->words, b->params->dtype, b->count))
         return false;
-    *escapes =
-        b->kernels->top_cut(top, w->words, b->count, w->symbols, w->planes, w->spread, w->escapes);
-    return *escapes <= b->count / 16;
+    if (cut_shifted(b, w, &choice, c)) return true;
+    if (!choice.pays) return false;
+    c->top = choice.top;
+    c->escapes = cut_words(b, w, &c->top);
+    return c->escapes <= escapes_most(b);
 }
 
 /* Returns the bits of symbols. From revision 2 on they are bytes, since rANS takes no more for
@@ -196,16 +294,12 @@ static size_t code(const struct pithi_block *b, bool update, uint8_t *dst, size_
     if (update && pithi_frame_revision(b->params) >= 2)
         return put_update(&pen, b, &w) ? (size_t)(pen.at - dst) : 0;
     pithi_words_from(w.words, b->value, update ? b->base : NULL, b->params->dtype, b->count);
-    struct pithi_top top;
-    size_t escapes;
-    if (!update && cut_tops(b, &w, &top, &escapes))
-        return pithi_pen_put(&pen, (const uint8_t[]){HEAD_TOPS}, 1) &&
-                       put_tops(&pen, &w, &top, b->count, escapes)
-                   ? (size_t)(pen.at - dst)
-                   : 0;
+    struct cut c;
+    if (!update && cut_tops(b, &w, &c))
+        return put_tops(&pen, &w, &c, b->count) ? (size_t)(pen.at - dst) : 0;
     const unsigned bits = symbol_bits(b, &w);
     const uint8_t head = (uint8_t)(bits | (update ? HEAD_UPDATE : 0u));
-    escapes = b->count;
+    size_t escapes = b->count;
     if (!pithi_pen_put(&pen, &head, 1)) return 0;
     if (bits) {
         escapes = pithi_symbols_from(w.symbols, w.words, w.words, width, bits, b->count, w.spread);
@@ -321,18 +415,41 @@ static const char *take_symbols(struct pithi_reader *r, const struct work *w, si
     return NULL;
 }
 
-static const char *take_tops(struct pithi_reader *r, const struct work *w, uint32_t dtype,
-                             size_t count, struct content *c) {
+/* Reads offsets, to the memory of words, which tops have no need of. */
+static const char *take_offsets(struct pithi_reader *r, const struct pithi_block *b,
+                                const struct work *w, struct pithi_top_shift *shift) {
+    const size_t width = b->params->value[DIM], first = column_of(b);
+    if (width > b->count) return "a block with less than a row";
+    shift->width = width;
+    shift->first = first;
+    const size_t rows = pithi_top_shift_rows(width, first, b->count);
+    shift->rows = pithi_piece_take(r, rows, w->words);
+    if (!shift->rows) return "the offsets of rows are damaged";
+    shift->columns = pithi_piece_take(r, width, w->words + b->count);
+    return shift->columns ? NULL : "the offsets of columns are damaged";
+}
+
+static const char *take_tops(struct pithi_reader *r, const struct pithi_block *b,
+                             const struct work *w, bool shifted, struct content *c) {
+    const size_t count = b->count;
+    const uint32_t dtype = b->params->dtype;
     const uint8_t *const head = pithi_reader_take(r, TOPS_HEAD);
     const unsigned bytes = (unsigned)pith_dtype_bytes(dtype);
+    struct pithi_top_shift shift;
     if (!head) return "a block of tops is cut";
     const struct pithi_top top = {bytes, head[0], pithi_get16(head + 1)};
     if (!pithi_is_ordered(dtype) || bytes < 2 || top.low >= 8 * bytes || top.low + 16 < 8 * bytes)
         return "tops that the dtype cannot have";
     c->form = TOPS;
     c->top = top;
+    const char *const fault = shifted ? take_offsets(r, b, w, &shift) : NULL;
+    if (fault) return fault;
     c->symbols = pithi_piece_take(r, count, w->symbols);
     if (!c->symbols) return "the symbols are damaged";
+    if (shifted) {
+        b->kernels->top_shift(&shift, w->spread, c->symbols, count);
+        c->symbols = w->spread;
+    }
     if (!take_planes(r, w, c->planes, top.low / 8, count)) return "a byte plane is damaged";
     c->bits = pithi_reader_take(r, pithi_top_bits_bytes(&top, count));
     if (!c->bits) return "the lower bits are cut";
@@ -349,7 +466,8 @@ static const char *take_content(const struct pithi_block *b, const struct work *
     if (!head) return "the block is empty";
     const unsigned bits = *head & HEAD_BITS;
     *c = (struct content){.form = WORDS, .update = *head & HEAD_UPDATE};
-    const bool tops = *head == HEAD_TOPS && pithi_frame_revision(b->params) >= 2;
+    const bool shifted = *head == HEAD_SHIFTED && pithi_frame_revision(b->params) >= 3;
+    const bool tops = shifted || (*head == HEAD_TOPS && pithi_frame_revision(b->params) >= 2);
     if (!tops && (*head & ~(HEAD_BITS | HEAD_UPDATE) || bits > 8 || bits & (bits - 1)))
         return "unknown coding of a block";
     if (c->update && (b->params->base_dtype == PITH_NONE || b->params->key_frame))
@@ -357,7 +475,7 @@ static const char *take_content(const struct pithi_block *b, const struct work *
     const size_t width = width_of(b->params);
     const char *fault = NULL;
     if (tops)
-        fault = take_tops(&r, w, b->params->dtype, b->count, c);
+        fault = take_tops(&r, b, w, shifted, c);
     else if (bits)
         fault = take_symbols(&r, w, width, bits, b->count, c);
     else if (!take_planes(&r, w, c->planes, width, b->count))
@@ -425,7 +543,7 @@ static struct pithi_memory remember(const struct pithi_params *p) {
 
 const struct pithi_codec pithi_codec_lossless = {
     .id = 2,
-    .revision = 2,
+    .revision = 3,
     .frame_revision = frame_revision,
     .name = "lossless",
     .summary = "exact: values, or updates of a base, by rANS and zstd",
@@ -435,6 +553,8 @@ const struct pithi_codec pithi_codec_lossless = {
     .key_count = sizeof keys / sizeof keys[0],
     .needs = needs,
     .need_count = sizeof needs / sizeof needs[0],
+    .later_keys = 1u << DIM | 1u << ENTROPY,
+    .resolve = resolve,
     .stream_keys = 1u << KEY_EVERY,
     .check = check,
     .fixed = fixed,
@@ -444,5 +564,4 @@ const struct pithi_codec pithi_codec_lossless = {
     .encode = encode,
     .decode = decode,
     .remember = remember,
-    .later_keys = 1u << ENTROPY,
 };

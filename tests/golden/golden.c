@@ -3,6 +3,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "golden.h"
 
+#include <math.h>
+
 /* ---- The table -------------------------------------------------------------------------------*/
 
 static const struct golden table[] = {
@@ -29,6 +31,17 @@ static void sum_up(const struct golden *g, float *x, size_t count) {
     for (size_t i = 0; i < count; i++) x[i] += g->offset;
 }
 
+/* Multiplies f32 by a power of two for each row and each column of the last dimension. Some are 0,
+ * and few infinite. */
+static void scale_matrix(const struct golden *g, float *x, size_t count) {
+    const size_t width = (size_t)g->shape[g->ndim - 1];
+    for (size_t i = 0; i < count; i++) {
+        x[i] *= (float)(1u << i / width * 5 % 7) * (float)(1u << i % width * 3 % 11);
+        if (i % 61 == 0) x[i] = 0;
+        if (i % 997 == 500) x[i] = INFINITY;
+    }
+}
+
 static void fill(const struct golden *g, struct golden_made *m, pith_view *view) {
     const size_t element = pith_dtype_bytes(g->dtype);
     *view = pith_view_dense(m->value, g->dtype, g->ndim, g->shape);
@@ -47,6 +60,7 @@ static void fill(const struct golden *g, struct golden_made *m, pith_view *view)
     else
         gen_fill(g->kind, 23, g->dtype, m->value, m->count);
     if (g->walk > 0 || g->offset != 0) sum_up(g, m->value, m->count);
+    if (g->scaled) scale_matrix(g, m->value, m->count);
 }
 
 /* The frame that follows the first with the same set: of values 1, 2, 3 ... */

@@ -18,6 +18,7 @@ struct golden {
     const void *value, *base; /* or: literal elements */
     int walk;                 /* the last so many dimensions are summed: data without jumps */
     float offset;             /* added to f32 */
+    bool scaled;              /* f32 of rows and columns of different scales */
     uint32_t flags;
     uint64_t step;
     bool same_set;            /* also the frame that follows it with the same set */

@@ -14,7 +14,9 @@ static uint8_t symbols[MOST], planes[PLANES * MOST], bits[MOST + 8], string[MOST
 static uint16_t escapes[MOST];
 
 bool bound_top_symbols(const struct level *level) {
-    return level->kernels.top_cut != pithi_top_cut_c && level->kernels.top_join != pithi_top_join_c;
+    return level->kernels.top_cut != pithi_top_cut_c &&
+           level->kernels.top_join != pithi_top_join_c &&
+           level->kernels.top_shift != pithi_top_shift_c;
 }
 
 static size_t any_place(size_t step) {
@@ -97,9 +99,65 @@ static void check_one(const struct level *level, unsigned width, unsigned low, s
     check_end();
 }
 
+/* ---- Offsets ---------------------------------------------------------------------------------*/
+
+static void draw_bytes(uint8_t *to, size_t count) {
+    static const uint8_t ends[] = {0, 1, 2, 126, 127, 128, 252, 253, 254, 255};
+    for (size_t i = 0; i < count; i++)
+        to[i] = check_below(2) ? (uint8_t)check_random() : ends[check_below(sizeof ends)];
+}
+
+static void check_shift(const struct level *level, size_t width, size_t count) {
+    const size_t first = check_below(3) ? check_below(width) : 0;
+    const size_t rows = pithi_top_shift_rows(width, first, count);
+    check_begin("top_shift %s: %zu symbols from column %zu of %zu", level->isa, count, first,
+                width);
+    draw_bytes(symbols, count);
+    draw_bytes(string, rows);
+    draw_bytes(planes, width);
+    const struct pithi_top_shift s = {string, planes, width, first};
+    pithi_top_shift_c(&s, bits, symbols, count);
+    const struct pithi_top_shift placed = {guarded_place(&area[0], any_place(1), string, rows),
+                                           guarded_place(&area[1], any_place(1), planes, width),
+                                           width, first};
+    const uint8_t *const from = guarded_place(&area[2], any_place(1), symbols, count);
+    uint8_t *const to = guarded_place(&area[3], any_place(1), words, count);
+    level->kernels.top_shift(&placed, to, from, count);
+    check_that(!memcmp(to, bits, count), "shifted symbols differ");
+    for (int i = 0; i < 4; i++) check_that(guarded_intact(&area[i]), "a byte outside changed");
+    pithi_top_shift_invert(string, rows);
+    pithi_top_shift_invert(planes, width);
+    pithi_top_shift_c(&s, (uint8_t *)back, bits, count);
+    check_that(!memcmp(back, symbols, count), "the inverse is none");
+    check_end();
+}
+
+/* Every symbol with every offset of rows, and many of columns. */
+static void check_shifts(const struct level *level) {
+    for (size_t width = 1; width < 140; width++)
+        for (size_t k = 0; k < 12; k++)
+            check_shift(level, width, 1 + check_below(k < 10 ? 4 * width : MOST));
+    for (size_t k = 0; k < 50; k++)
+        check_shift(level, 1 + check_below(2000), 1 + check_below(MOST));
+    static uint8_t every[256], row[1];
+    for (unsigned r = 0; r < 256; r++)
+        for (unsigned c = 0; c < 256; c++) {
+            check_begin("top_shift %s: offsets %u and %u", level->isa, r, c);
+            for (unsigned i = 0; i < 256; i++) symbols[i] = (uint8_t)i;
+            memset(every, (int)c, sizeof every);
+            row[0] = (uint8_t)r;
+            const struct pithi_top_shift s = {row, every, 256, 0};
+            pithi_top_shift_c(&s, planes, symbols, 256);
+            level->kernels.top_shift(&s, bits, symbols, 256);
+            check_that(!memcmp(bits, planes, 256), "shifted symbols differ");
+            check_end();
+        }
+}
+
 void check_top_symbols(const struct level *level) {
     for (int i = 0; i < 5; i++)
         if (!area[i].pages) area[i] = guarded_new(CAPACITY);
+    check_shifts(level);
     for (unsigned width = 2; width <= 8; width *= 2)
         for (unsigned low = 8 * width - 16; low < 8 * width; low++)
             for (size_t n = 1; n < 160; n++)
@@ -144,7 +202,30 @@ static void one_width(const struct level *level, const struct pithi_top *top) {
         giga / best[1][1], best[1][0] / best[1][1]);
 }
 
+static void one_shift(const struct level *level, size_t width) {
+    static uint8_t src[LARGE], to[LARGE], rows[LARGE], columns[LARGE];
+    struct pithi_kernels scalar;
+    double best[2] = {1e9, 1e9};
+    const struct pithi_top_shift s = {rows, columns, width, 0};
+    pithi_kernels_bind(&scalar, 0);
+    draw_bytes(src, LARGE);
+    draw_bytes(rows, LARGE);
+    draw_bytes(columns, LARGE);
+    for (int run = 0; run < 20; run++)
+        for (int k = 0; k < 2; k++) {
+            const struct pithi_kernels *const at = k ? &level->kernels : &scalar;
+            double t = roofline_clock();
+            at->top_shift(&s, to, src, LARGE);
+            t = roofline_clock() - t;
+            if (t < best[k]) best[k] = t;
+        }
+    printf("top_shift %-7s rows of %4zu  %5.2f GB/s x%4.1f\n", level->isa, width,
+           1e-9 * LARGE / best[1], best[0] / best[1]);
+}
+
 void bench_top_symbols(const struct level *level) {
+    static const size_t widths[] = {8, 16, 32, 192, 4096};
+    for (size_t k = 0; k < sizeof widths / sizeof *widths; k++) one_shift(level, widths[k]);
     static const struct pithi_top tops[] = {{2, 8, 100}, {2, 7, 200},  {2, 10, 5},
                                             {4, 24, 0},  {4, 22, 400}, {8, 52, 3800}};
     for (size_t k = 0; k < sizeof tops / sizeof *tops; k++) one_width(level, &tops[k]);

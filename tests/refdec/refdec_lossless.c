@@ -174,16 +174,39 @@ static bool read_words(struct ref_reader *r, struct words *x) {
     return r->left == 0;
 }
 
+/* Offsets of rows, then of columns, in memory for two numbers for each element of the block. */
+static bool read_offsets(struct ref_reader *r, const struct ref_block *b, uint8_t *offsets) {
+    const uint64_t dim = ref_le(b->frame->parameter + 4, 4);
+    if (dim > b->count) return false;
+    const uint64_t rows = (b->first % dim + b->count + dim - 1) / dim;
+    if (!piece(r, rows, true, offsets)) return false;
+    return piece(r, dim, true, offsets + rows);
+}
+
+/* The symbol of element i without its offsets. */
+static uint8_t unshifted(const struct ref_block *b, const uint8_t *offsets, size_t i,
+                         unsigned symbol) {
+    const uint64_t dim = ref_le(b->frame->parameter + 4, 4), before = b->first % dim;
+    const uint8_t *const columns = offsets + (before + b->count + dim - 1) / dim;
+    if (symbol == 0 || symbol == 255) return (uint8_t)symbol;
+    symbol += offsets[(before + i) / dim] + (unsigned)columns[(before + i) % dim];
+    return (uint8_t)(1 + (symbol - 1) % 254);
+}
+
 /* Words as tops and lower bits, straight to values. */
-static bool read_tops(struct ref_reader *r, const struct ref_block *b) {
+static bool read_tops(struct ref_reader *r, const struct ref_block *b, bool shifted) {
     const unsigned bytes = ref_dtype_bytes(b->frame->dtype), w = 8 * bytes;
     const uint8_t *head, *rest, *tops;
     if (!ref_take(r, 3, &head)) return false;
     const unsigned v = head[0];
     if (!is_float(b->frame->dtype) || bytes == 1 || v >= w || w - v > 16) return false;
-    uint8_t *const symbols = malloc(b->count), *const planes = malloc(b->count * 8);
+    uint8_t *const symbols = malloc(b->count), *const planes = malloc(b->count * 8),
+                   *const offsets = malloc(b->count * 2);
     size_t e = 0;
-    bool good = symbols && planes && piece(r, b->count, true, symbols);
+    bool good = symbols && planes && offsets && (!shifted || read_offsets(r, b, offsets)) &&
+                piece(r, b->count, true, symbols);
+    for (size_t i = 0; good && shifted && i < b->count; i++)
+        symbols[i] = unshifted(b, offsets, i, symbols[i]);
     for (unsigned k = 0; good && k < v / 8; k++)
         good = piece(r, b->count, true, planes + k * b->count);
     for (size_t i = 0; good && i < b->count; i++) e += symbols[i] == 255;
@@ -204,6 +227,7 @@ static bool read_tops(struct ref_reader *r, const struct ref_block *b) {
     if (good) REF_CASE("lossless bytes of words with tops", 0x114, bytes);
     free(symbols);
     free(planes);
+    free(offsets);
     return good && r->left == 0;
 }
 
@@ -213,7 +237,9 @@ static enum ref_status decode_words(const struct ref_block *b) {
     struct ref_reader r = {b->bytes, b->length,
                            b->frame->revision >= 2 ? REF_ZSTD_AND_RANS : REF_ZSTD};
     if (!ref_take(&r, 1, &head)) return REF_CORRUPT;
-    if (*head == 9 && r.coders == REF_ZSTD_AND_RANS) return read_tops(&r, b) ? REF_OK : REF_CORRUPT;
+    if (*head == 10 && b->frame->revision < 3) return REF_CORRUPT;
+    if (*head == 10 || (*head == 9 && r.coders == REF_ZSTD_AND_RANS))
+        return read_tops(&r, b, *head == 10) ? REF_OK : REF_CORRUPT;
     const bool update = *head & 16;
     struct words x = {.c = b->count, .e = b->count, .k = *head & 15, .bytes = bytes};
     if (*head >> 5 || (x.k != 0 && x.k != 1 && x.k != 2 && x.k != 4 && x.k != 8))
@@ -238,9 +264,11 @@ static enum ref_status decode(const struct ref_block *b) {
 
 static enum ref_status check(const struct ref_frame *f) {
     const uint8_t *p = f->parameter;
-    REJECT_IF(p[0] < 1 || p[0] > 22 || p[1] > 1 || !ref_zeros(p, 3, 16));
+    REJECT_IF(p[0] < 1 || p[0] > 22 || p[1] > 1 || p[3] || !ref_zeros(p, 8, 16));
     REJECT_IF(p[2] > (f->revision >= 2));
     REJECT_IF(f->base_dtype && f->base_dtype != f->dtype);
+    const uint64_t dim = ref_le(p + 4, 4);
+    REJECT_IF(dim > 16777216 || (dim && f->base_dtype) || (dim != 0) != (f->revision == 3));
     return REF_OK;
 }
 
@@ -248,7 +276,7 @@ static bool base_hash(const struct ref_frame *f) { return !f->parameter[1]; }
 
 const struct ref_codec ref_codec_lossless = {
     .name = "lossless",
-    .revision = 2,
+    .revision = 3,
     .dtypes = 0xFFFE,
     .bases = 0xFFFF,
     .check = check,

@@ -468,6 +468,219 @@ static void test_only_rans(void **state) {
     }
 }
 
+/* ---- Rows and columns ------------------------------------------------------------------------*/
+
+static uint32_t key_of(const struct pithi_params *p, const char *name) {
+    uint32_t k = 0;
+    while (strcmp(p->codec->keys[k].name, name) != 0) k++;
+    return k;
+}
+
+/* Eight elements from column 1 on of rows of three, with offsets of every kind. */
+enum { OFFSETS_COUNT = 8 };
+static const uint8_t offsets_block[] = {
+    10,   8,    0x40, 0,        /* 8 lower bits, the base is 0x40 */
+    0,    253,  254,  255,      /* offsets of rows */
+    0,    0,    1,    255,      /* of columns */
+    0,    0,    1,    254, 255, /* symbols */
+    2,    3,    100,  200,      /* of the last four elements */
+    0,    1,    2,    3,   4,   /* lower bits */
+    5,    6,    7,    8,        /* of the last four elements */
+    0xC7, 0x00,                 /* the top of symbol 255 */
+};
+
+static pith_status decode_offsets(const uint8_t *block, size_t length, uint32_t revision,
+                                  uint32_t dim, size_t count, uint16_t *out) {
+    struct pithi_params p = params_of(PITH_BF16, false, 128);
+    p.value[key_of(&p, "dim")] = dim;
+    p.value[key_of(&p, "revision")] = revision;
+    uint8_t *const bytes = copy_of(block, length);
+    struct pithi_kernels kernels;
+    pithi_kernels_bind(&kernels, 0);
+    void *const scratch = scratch_of(&p);
+    struct pithi_entropy *const coder = coder_of(&p);
+    struct pithi_block b = {.params = &p,
+                            .kernels = &kernels,
+                            .first = 4,
+                            .count = count,
+                            .out = out,
+                            .out_dtype = PITH_BF16,
+                            .bytes = bytes,
+                            .length = length,
+                            .scratch = scratch,
+                            .coder = coder};
+    const pith_status status = p.codec->decode(&b);
+    free(bytes);
+    free(scratch);
+    free(coder);
+    return status;
+}
+
+static void test_offsets(void **state) {
+    (void)state;
+    /* Symbols 0, 1, 254, 255, 3, 4, 102 and 202, by hand. */
+    static const uint8_t tops[OFFSETS_COUNT] = {0, 0x41, 0x3E, 0xC7, 0x43, 0x44, 0xA6, 0x0A};
+    uint16_t out[OFFSETS_COUNT];
+    const size_t length = sizeof offsets_block;
+    context("offsets by hand");
+    CHECK_OK(decode_offsets(offsets_block, length, 3, 3, OFFSETS_COUNT, out));
+    for (unsigned i = 0; i < OFFSETS_COUNT; i++) {
+        const unsigned word = (unsigned)tops[i] << 8 | (i + 1);
+        CHECK(out[i] == (uint16_t)(word >> 1 | word << 15));
+    }
+    CHECK_STATUS(PITH_ERR_CORRUPT, decode_offsets(offsets_block, length, 2, 0, OFFSETS_COUNT, out));
+    CHECK_STATUS(PITH_ERR_CORRUPT, decode_offsets(offsets_block, length, 3, 9, OFFSETS_COUNT, out));
+    CHECK_STATUS(PITH_ERR_CORRUPT,
+                 decode_offsets(offsets_block, length, 3, 1u << 24, OFFSETS_COUNT, out));
+    for (size_t cut = 0; cut < length; cut++)
+        CHECK_STATUS(PITH_ERR_CORRUPT,
+                     decode_offsets(offsets_block, cut, 3, 3, OFFSETS_COUNT, out));
+    uint8_t update[sizeof offsets_block];
+    memcpy(update, offsets_block, sizeof update);
+    update[0] = 0x1A;
+    CHECK_STATUS(PITH_ERR_CORRUPT, decode_offsets(update, length, 3, 3, OFFSETS_COUNT, out));
+}
+
+enum matrix { SCALED, ALIKE, CONSTANT, ZEROS, MISSING, NOTHING_FINITE, MATRICES };
+static const char *const matrix_names[MATRICES] = {"scaled", "alike",        "constant",
+                                                   "zeros",  "missing rows", "not finite"};
+
+/* Values of rows and columns that differ by many octaves, of one scale, all the same, all 0, some
+ * rows 0 and some values not finite, or none finite. */
+static void fill_matrix(enum matrix kind, uint32_t dtype, void *to, size_t rows, size_t width) {
+    uint64_t seed = 5;
+    for (size_t r = 0; r < rows; r++) {
+        const double scale = ldexp(1, (int)(r * 7 % 11) - 5);
+        for (size_t c = 0; c < width; c++) {
+            const size_t i = r * width + c;
+            double x = 0.01 * gen_normal(&seed);
+            if (kind == SCALED || kind == MISSING) x *= scale * ldexp(1, (int)(c * 5 % 9) - 4);
+            if (kind == CONSTANT) x = 1.5;
+            if (kind == ZEROS || (kind == MISSING && r % 3 == 0)) x = 0;
+            if (kind == NOTHING_FINITE || (kind == MISSING && i % 97 == 0))
+                x = i % 2 ? NAN : -INFINITY;
+            if (dtype == PITH_F64)
+                memcpy((uint8_t *)to + i * sizeof x, &x, sizeof x);
+            else
+                store_float(to, dtype, i, bits_of((float)x));
+        }
+    }
+}
+
+/* Encodes and decodes; returns the bytes of the frame, whose revision is checked. */
+static size_t round_trip(const char *spec, const pith_view *view, uint32_t revision) {
+    const size_t bytes = (size_t)pith_view_count(view) * pith_dtype_bytes(view->dtype);
+    uint8_t *const back = allocate(bytes);
+    struct frame f = compress(spec, view, NULL, 0);
+    pith_info info = {.size = sizeof info};
+    const pith_view to = pith_view_flat(back, view->dtype, pith_view_count(view));
+    CHECK_OK(pith_inspect(f.bytes, f.length, &info, NULL));
+    CHECK(info.revision == revision);
+    CHECK_OK(pith_decompress(f.bytes, f.length, NULL, NULL, &to, NULL));
+    CHECK(memcmp(back, view->data, bytes) == 0);
+    const size_t length = f.length;
+    free(back);
+    free(f.bytes);
+    return length;
+}
+
+static void one_matrix(enum matrix kind, uint32_t dtype, uint64_t rows, uint64_t width) {
+    const size_t count = (size_t)(rows * width);
+    void *const values = allocate(count * pith_dtype_bytes(dtype));
+    const uint64_t shape[2] = {rows, width};
+    const pith_view view = pith_view_dense(values, dtype, 2, shape);
+    const bool has_rows = rows >= 4 && width >= 8 && count >= 1024 && width <= 131072 / 4;
+    fill_matrix(kind, dtype, values, (size_t)rows, (size_t)width);
+    context("%s %s, %u x %u", matrix_names[kind], pith_dtype_name(dtype), (unsigned)rows,
+            (unsigned)width);
+    const size_t former = round_trip("lossless:revision=2", &view, 2);
+    const size_t now = round_trip("lossless", &view, has_rows ? 3 : 2);
+    /* What does not pay takes no byte. */
+    CHECK(now <= former + former / 256);
+    if (kind == SCALED && count >= 100000) CHECK(now < former - former / 64);
+    free(values);
+}
+
+static void test_matrices(void **state) {
+    (void)state;
+    static const uint32_t dtypes[] = {PITH_BF16, PITH_F16, PITH_F32, PITH_F64};
+    static const uint64_t shapes[][2] = {{0, 64},   {1, 5000},  {5000, 1},  {4, 256}, {129, 8},
+                                         {300, 17}, {683, 192}, {90, 4000}, {64, 64}, {3, 2000}};
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
+        for (size_t t = 0; t < sizeof dtypes / sizeof dtypes[0]; t++)
+            for (int kind = 0; kind < MATRICES; kind++)
+                if (shapes[s][0] * shapes[s][1] < 100000 || (dtypes[t] < PITH_F16 && kind < 2))
+                    one_matrix((enum matrix)kind, dtypes[t], shapes[s][0], shapes[s][1]);
+}
+
+/* Rows of a block are more than 16 bits count, and blocks begin in the middle of a row. */
+static void test_many_rows(void **state) {
+    (void)state;
+    enum { ROWS = 70000, WIDTH = 9 };
+    uint16_t *const values = allocate(2 * ROWS * WIDTH);
+    const uint64_t shape[2] = {ROWS, WIDTH};
+    const pith_view view = pith_view_dense(values, PITH_BF16, 2, shape),
+                    flat = pith_view_flat(values, PITH_BF16, (uint64_t)ROWS * WIDTH);
+    fill_matrix(SCALED, PITH_BF16, values, ROWS, WIDTH);
+    context("many rows");
+    const size_t former = round_trip("lossless:revision=2", &view, 2);
+    CHECK(round_trip("lossless:block=1048576", &view, 3) < former - former / 64);
+    CHECK(round_trip("lossless:block=4096", &view, 3) < former - former / 64);
+    /* One that was flattened has rows where the spec says so. */
+    CHECK(round_trip("lossless", &flat, 2) == former);
+    CHECK(round_trip("lossless:dim=9", &flat, 3) < former - former / 64);
+    CHECK(round_trip("lossless:dim=1", &flat, 3) == former);
+    CHECK(round_trip("lossless:dim=16777216", &flat, 3) == former);
+    struct frame f = compress("lossless:block=4096", &view, NULL, 0);
+    uint16_t *const part = allocate(2 * 10000);
+    const pith_view to = pith_view_flat(part, PITH_BF16, 10000);
+    CHECK_OK(pith_decode_range(f.bytes, f.length, NULL, 4001, NULL, &to, NULL));
+    CHECK(memcmp(part, values + 4001, 2 * 10000) == 0);
+    free(f.bytes);
+    free(part);
+    free(values);
+}
+
+/* A frame decodes in a plan of another shape, and rows of slots begin with the slot. */
+static void test_slots_of_rows(void **state) {
+    (void)state;
+    enum { ROWS = 200, WIDTH = 64, COUNT = ROWS * WIDTH, SLOTS = 3 };
+    uint32_t *const values = allocate(4 * COUNT), *const back = allocate(4 * COUNT);
+    pith_layout layout = {.size = sizeof layout,
+                          .dtype = PITH_F32,
+                          .ndim = 2,
+                          .shape = {ROWS, WIDTH},
+                          .slots = SLOTS};
+    struct stream s, other;
+    context("rows in slots");
+    fill_matrix(SCALED, PITH_F32, values, ROWS, WIDTH);
+    stream_open(&s, "lossless", &layout, NULL);
+    layout.ndim = 1;
+    layout.shape[0] = COUNT;
+    layout.shape[1] = 0;
+    stream_open(&other, "lossless", &layout, NULL);
+    for (uint64_t slot = 0; slot < SLOTS; slot++) {
+        uint64_t first, count;
+        CHECK_OK(pith_plan_slot(s.plan, slot, &first, &count));
+        const pith_view from = pith_view_flat(values + first, PITH_F32, count),
+                        to = pith_view_flat(back + first, PITH_F32, count);
+        struct frame f = stream_encode(&s, &from, slot, false), g;
+        pith_info info = {.size = sizeof info};
+        CHECK_OK(pith_inspect(f.bytes, f.length, &info, NULL));
+        CHECK(info.revision == 3);
+        g = stream_encode(&other, &from, slot, false);
+        CHECK(f.length < g.length);
+        CHECK_OK(decode_one(other.work, other.stream, slot, f.bytes, f.length, &to, 0));
+        free(f.bytes);
+        free(g.bytes);
+    }
+    CHECK(memcmp(values, back, 4 * COUNT) == 0);
+    stream_close(&s);
+    stream_close(&other);
+    free(values);
+    free(back);
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
     test_directory = argv[1];
@@ -477,6 +690,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_checkpoints),   cmocka_unit_test(test_symbol_limits),
         cmocka_unit_test(test_update_limit),  cmocka_unit_test(test_updates_or_values),
         cmocka_unit_test(test_odd_addresses), cmocka_unit_test(test_only_rans),
+        cmocka_unit_test(test_offsets),       cmocka_unit_test(test_matrices),
+        cmocka_unit_test(test_many_rows),     cmocka_unit_test(test_slots_of_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,18 +72,20 @@ static void bells_are_cut(void **state) {
     enum { COUNT = 20000 };
     static float values[COUNT];
     static uint32_t words[COUNT];
-    struct pithi_top top;
+    struct pithi_top_choice choice;
     (void)state;
     for (size_t i = 0; i < COUNT; i++) values[i] = (float)(0.02 * normal());
     pithi_words_from(words, values, NULL, PITH_F32, COUNT);
-    CHECK(pithi_top_choose(&top, words, PITH_F32, COUNT));
-    context("%u lower bits, base %u", top.low, top.base);
-    CHECK(top.width == 4 && top.low >= 21 && top.low <= 24);
-    CHECK(!pithi_top_choose(&top, words, PITH_F32, 100));
-    CHECK(!pithi_top_choose(&top, words, PITH_U32, COUNT));
+    CHECK(pithi_top_choose(&choice, words, PITH_F32, COUNT) && choice.pays);
+    context("%u lower bits, base %u, or %u", choice.top.low, choice.top.base, choice.finer.low);
+    CHECK(choice.top.width == 4 && choice.top.low >= 21 && choice.top.low <= 24);
+    CHECK(choice.finer.width == 4 && choice.finer.low >= 21 && choice.finer.low <= 23);
+    CHECK(choice.finer_loss < COUNT * 256 / 16);
+    CHECK(!pithi_top_choose(&choice, words, PITH_F32, 100));
+    CHECK(!pithi_top_choose(&choice, words, PITH_U32, COUNT));
     for (size_t i = 0; i < COUNT; i++) values[i] = (float)(random_word() % 40);
     pithi_words_from(words, values, NULL, PITH_F32, COUNT);
-    CHECK(!pithi_top_choose(&top, words, PITH_F32, COUNT));
+    CHECK(pithi_top_choose(&choice, words, PITH_F32, COUNT) && !choice.pays);
 }
 
 int main(void) {
