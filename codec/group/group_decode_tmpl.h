@@ -307,13 +307,19 @@ static void decode_any(struct decoder *d, struct pithi_group_job *job, size_t i,
         decode_batches(d, job, i, r, nontemporal, false);
 }
 
-/* Decodes 64 values of one group to f32, in four lines. */
+/* Decodes 64 values of one group, in four lines or, of 16 bits, in two. */
 ALWAYS void put_unit_nontemporal(const struct packing *pack, const uint8_t *codes, size_t capacity,
-                                 const float *scale, const float *zero, uint8_t *out) {
+                                 const float *scale, const float *zero, uint8_t *out, uint32_t ot) {
     const float *const scales[4] = {scale, scale, scale, scale};
     const float *const zeros[4] = {zero, zero, zero, zero};
     v16 x[4];
     __builtin_prefetch(codes + PREFETCH_NONTEMPORAL, 0, 2);
+    if (ot != PITH_F32) {
+        halves(x, ot, codes, pack, scale, zero);
+        v_stream_line(out, x[0]);
+        v_stream_line(out + 64, x[1]);
+        return;
+    }
     products(x, codes, capacity, pack, scales, zeros);
     v_stream_line(out, x[0]);
     v_stream_line(out + 64, x[1]);
@@ -323,26 +329,41 @@ ALWAYS void put_unit_nontemporal(const struct packing *pack, const uint8_t *code
 
 /* Decodes a batch of either half from element i on, a unit of each in turn. */
 ALWAYS void decode_two(const struct packing *packing, const struct batch b[2], size_t i,
-                       bool asymmetric) {
+                       bool asymmetric, uint32_t ot) {
     struct packing pack = *packing; /* a copy that no store can alias */
     pack.bits = 4;
     const size_t count = b->count, capacity[2] = {b[0].capacity - i / 2, b[1].capacity - i / 2};
+    const size_t size = width(ot);
     const uint8_t *const codes[2] = {b[0].codes + i / 2, b[1].codes + i / 2};
-    uint8_t *const out[2] = {b[0].out + 4 * i, b[1].out + 4 * i};
+    uint8_t *const out[2] = {b[0].out + size * i, b[1].out + size * i};
     const uint32_t shift = b->shift;
     for (size_t k = 0; k < count; k += UNIT) {
         const size_t g = k >> shift, at = k / 2;
         put_unit_nontemporal(&pack, codes[0] + at, capacity[0] - at, &b[0].scale[g],
-                             asymmetric ? &b[0].zero[g] : NULL, out[0] + 4 * k);
+                             asymmetric ? &b[0].zero[g] : NULL, out[0] + size * k, ot);
         put_unit_nontemporal(&pack, codes[1] + at, capacity[1] - at, &b[1].scale[g],
-                             asymmetric ? &b[1].zero[g] : NULL, out[1] + 4 * k);
+                             asymmetric ? &b[1].zero[g] : NULL, out[1] + size * k, ot);
     }
+}
+
+static void decode_two_any(const struct packing *pack, const struct batch b[2], size_t i,
+                           bool asymmetric, uint32_t ot) {
+    if (ot == PITH_F32 && asymmetric)
+        decode_two(pack, b, i, true, PITH_F32);
+    else if (ot == PITH_F32)
+        decode_two(pack, b, i, false, PITH_F32);
+    else if (ot == PITH_BF16 && asymmetric)
+        decode_two(pack, b, i, true, PITH_BF16);
+    else if (ot == PITH_F16 && asymmetric)
+        decode_two(pack, b, i, true, PITH_F16);
+    else
+        decode_two(pack, b, i, asymmetric, ot);
 }
 
 /* Whether halves go by non-temporal stores: they begin at whole lines, and units have one group. */
 static bool halves_nontemporal(const struct pithi_group_job *job, struct variant r, size_t step) {
     const size_t least = step > HALF ? step : HALF;
-    return r.vt == PITH_F32 && r.bt == PITH_NONE && job->set.bits == 4 && job->set.group >= UNIT &&
+    return r.bt == PITH_NONE && job->set.bits == 4 && job->set.group >= UNIT &&
            job->count >= 2 * least && (uintptr_t)job->out % 64 == 0;
 }
 
@@ -360,10 +381,8 @@ static size_t decode_halved(const struct decoder *d, struct pithi_group_job *job
         if (!get_scales(&job->set, &b[1]) || !good) {
             scalar_part(job, i, step, pithi_group_decode_c);
             scalar_part(job, half + i, step, pithi_group_decode_c);
-        } else if (job->set.asymmetric) {
-            decode_two(&d->pack, b, i, true);
         } else {
-            decode_two(&d->pack, b, i, false);
+            decode_two_any(&d->pack, b, i, job->set.asymmetric, job->out_dtype);
         }
         __builtin_prefetch(b[0].scales += scales);
         __builtin_prefetch(b[1].scales += scales);
