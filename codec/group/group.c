@@ -169,8 +169,19 @@ static void try_part(struct pithi_shrink *s, const uint8_t *t, struct pithi_part
     pithi_shrink_judge(s, &m);
 }
 
+static int32_t losses(const struct pithi_group_job *job, const struct group *g, uint32_t dtype,
+                      const struct pithi_shrink *s, const struct pithi_grid *r) {
+    int32_t sum = 0;
+    for (size_t i = 0; i < g->count; i++) {
+        const float x = difference(job, g->first + i);
+        const int loss = pithi_shrink_loss(&job->set, s, dtype, r, x);
+        sum += loss * loss;
+    }
+    return sum;
+}
+
 /* Finds the part of the range that loses least; the whole one stays where it loses nothing, as of
- * values that such a group decoded to. */
+ * values that such a group decoded to, or less where zero points are coarse. */
 static void shrink(const struct pithi_group_job *job, const struct group *g, uint32_t dtype,
                    float lo, float hi, struct pithi_grid *best) {
     uint8_t t[PITHI_SHRINK_GROUP];
@@ -192,7 +203,11 @@ static void shrink(const struct pithi_group_job *job, const struct group *g, uin
     if (!pithi_shrink_ends(&s, dtype, hi, &low, &high)) return;
     struct pithi_grid r = pithi_grid_of(&job->set, dtype, low, high);
     pithi_idempotent_scale(&job->set, dtype, lo, hi, &r);
-    if (r.reciprocal != 0) *best = r;
+    if (r.reciprocal == 0) return;
+    if (job->set.asymmetric && pithi_shrink_is_coarse(&r, low) &&
+        losses(job, g, dtype, &s, &r) >= losses(job, g, dtype, &s, best))
+        return;
+    *best = r;
 }
 
 static void find_idempotent(const struct pithi_group_job *job, struct group *g) {

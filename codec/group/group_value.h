@@ -268,6 +268,8 @@ enum {
     PITHI_SHRINK_LEAST = 32, /* the shortest part: the range is an eighth of the whole or more */
     PITHI_SHRINK_BITS = 6,   /* wider codes see no less than t does */
     PITHI_SHRINK_GROUP = 256,
+    PITHI_SHRINK_LOSS = 2047,
+    PITHI_SHRINK_COARSE = 8,
 };
 struct pithi_shrink {
     bool asymmetric;
@@ -371,6 +373,22 @@ PITHI_INLINE bool pithi_shrink_ends(const struct pithi_shrink *s, uint32_t dtype
     *low = pithi_round_to(dtype, s->lo + s->low * unit);
     *high = pithi_round_to(dtype, hi - ((float)s->top - s->high) * unit);
     return s->high - s->low >= PITHI_SHRINK_LEAST;
+}
+
+/* Where zero points are so coarse that this one is not near the part's end, what the part loses is
+ * not what the search saw. */
+PITHI_INLINE bool pithi_shrink_is_coarse(const struct pithi_grid *part, float low) {
+    const float off = part->zero - low;
+    return pithi_float(pithi_magnitude(pithi_bits(off))) * PITHI_SHRINK_COARSE > part->scale;
+}
+/* Returns what coding x with a grid of the group's loses, in 8ths of a unit of t: then squares of a
+ * group are numbers of 31 bits. */
+PITHI_INLINE int pithi_shrink_loss(const struct pithi_group_setting *set,
+                                   const struct pithi_shrink *s, uint32_t dtype,
+                                   const struct pithi_grid *r, float x) {
+    const float most = PITHI_SHRINK_LOSS;
+    const float loss = pithi_grid_value(dtype, r, pithi_grid_code(set, r, r->most, x)) - x;
+    return pithi_round_even(pithi_within(loss * s->factor * 8, -most, most));
 }
 
 /* ---- Search for a scale ----------------------------------------------------------------------*/

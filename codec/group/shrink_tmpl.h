@@ -185,14 +185,62 @@ ALWAYS void search_spans(struct shrink_lanes *s, bool asymmetric) {
 
 /* ---- Groups that coding does not change -------------------------------------------------------*/
 
-/* Of x in its lane. */
-ALWAYS v16 changes(const struct shrinking *h, v16 x, v16 scale, v16 zero, v16 reciprocal,
-                   v16 most) {
+/* Returns what x is once coded. */
+ALWAYS v16 coded_value(const struct shrinking *h, v16 x, v16 scale, v16 zero, v16 reciprocal,
+                       v16 most) {
     const v16 least = h->set->asymmetric ? v_set(0) : v_xor(most, v_set(0x80000000u));
     v16 q = f_mul(f_sub(x, zero), reciprocal);
     q = f_from_i(f_round_to_i(f_min(f_max(q, least), most)));
-    const v16 value = round_to(h->dtype, f_add(f_mul(q, scale), zero));
-    return v_and(f_sub(x, value), v_set(0x7FFFFFFFu));
+    return round_to(h->dtype, f_add(f_mul(q, scale), zero));
+}
+/* Of x in its lane. */
+ALWAYS v16 changes(const struct shrinking *h, v16 x, v16 scale, v16 zero, v16 reciprocal,
+                   v16 most) {
+    return v_and(f_sub(x, coded_value(h, x, scale, zero, reciprocal, most)), v_set(0x7FFFFFFFu));
+}
+
+/* Does pithi_shrink_loss, and squares it. */
+ALWAYS v16 losses16(const struct shrinking *h, v16 x, const struct idempotent *s, size_t g,
+                    const float *factor) {
+    const v16 most = f_of((float)PITHI_SHRINK_LOSS), least = f_of(-(float)PITHI_SHRINK_LOSS);
+    const v16 value = coded_value(h, x, v_spread(&s->scale[g]), v_spread(&s->zero[g]),
+                                  v_spread(&s->reciprocal[g]), v_spread(&s->most[g]));
+    const v16 loss = f_mul(f_mul(f_sub(value, x), v_spread(factor)), f_of(8));
+    const v16 i = f_round_to_i(f_min(f_max(loss, least), most));
+    return v_mul(i, i);
+}
+
+/* Whether a part of the range of group g loses no less than the whole. */
+static __attribute__((noinline)) bool loses(const struct shrinking *h,
+                                            const struct idempotent *part,
+                                            const struct idempotent *whole, size_t g,
+                                            const float *factor) {
+    const uint8_t *const value = h->value + g * h->group * width(h->dtype);
+    v16 of_part = v_set(0), of_whole = v_set(0);
+    uint32_t more[16];
+    int32_t sum = 0;
+    for (size_t i = 0; i < h->group; i += 16) {
+        const v16 x = load(h->dtype, value, i);
+        of_part = v_add(of_part, losses16(h, x, part, g, factor));
+        of_whole = v_add(of_whole, losses16(h, x, whole, g, factor));
+    }
+    v_store((uint8_t *)more, v_sub(of_part, of_whole));
+    for (size_t i = 0; i < 16; i++) sum += (int32_t)more[i];
+    return sum >= 0;
+}
+
+/* Clears lanes of groups whose zero points are coarse and whose parts lose no less than the whole
+ * range. */
+static __attribute__((noinline)) v16 without_losers(const struct shrinking *h, v16 better,
+                                                    v16 coarse, const struct idempotent *part,
+                                                    const struct idempotent *whole,
+                                                    const float *factor) {
+    uint32_t lane[16], look[16];
+    v_store((uint8_t *)lane, better);
+    v_store((uint8_t *)look, coarse);
+    for (size_t g = 0; g < h->groups; g++)
+        if (lane[g] && look[g] && loses(h, part, whole, g, &factor[g])) lane[g] = 0;
+    return v_load((const uint8_t *)lane);
 }
 
 static __attribute__((noinline)) bool keeps_all(const struct shrinking *h,
@@ -243,7 +291,7 @@ ALWAYS void keep(float *best, const float *tried, v16 better) {
 
 /* Takes the grids of the parts that were found. */
 static __attribute__((noinline)) void shrink_grids(const struct shrink_lanes *s,
-                                                   struct idempotent *best) {
+                                                   struct idempotent *best, const float *factor) {
     const struct shrinking *const h = s->of;
     const v16 top = f_of((float)s->top), unit = f_div(s->range, top);
     const v16 length = f_sub(s->to, s->from);
@@ -257,7 +305,13 @@ static __attribute__((noinline)) void shrink_grids(const struct shrink_lanes *s,
                            : idempotent_magnitudes(&tried, h->set, h->dtype, hi, false))
         idempotent_cuts_slow_path(&tried, best, h);
     const v16 coded = v_greater(lanes_of(tried.reciprocal), v_set(0));
-    const v16 better = v_and(enough, coded);
+    const v16 off = v_and(f_sub(lanes_of(tried.zero), low), v_set(0x7FFFFFFFu));
+    const v16 coarse =
+        v_and(v_greater(f_mul(off, f_of((float)PITHI_SHRINK_COARSE)), lanes_of(tried.scale)),
+              v_and(enough, coded));
+    v16 better = v_and(enough, coded);
+    if (h->set->asymmetric && v_any(coarse))
+        better = without_losers(h, better, coarse, &tried, best, factor);
     keep(best->scale, tried.scale, better);
     keep(best->zero, tried.zero, better);
     keep(best->reciprocal, tried.reciprocal, better);
@@ -313,5 +367,5 @@ static __attribute__((noinline)) void shrink_idempotent(struct idempotent *best,
         shrink_asymmetric(&s, best->low, factor);
     else
         shrink_symmetric(&s, best->low, factor);
-    shrink_grids(&s, best);
+    shrink_grids(&s, best, factor);
 }

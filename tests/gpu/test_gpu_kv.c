@@ -49,6 +49,7 @@ static const char *const searching[] = {
     "kv:preset=q4,group=16,page=16,scale_dtype=bf16",
     "kv:search=mse,bits=3,group=16,page=16,axis=channel,scale_dtype=f32",
     "kv:search=mse,bits=8,group=256,page=256,axis=channel,symmetric=on",
+    "kv:search=mse,bits=6,group=32,page=32,axis=channel,scale_dtype=bf16",
     "kv:search=mse,bits=2,group=128,order=heads,page=16,scale_dtype=f32",
     "kv:search=mse,bits=3,group=256,outliers=0.125,page=16",
     "kv:codebook=lloyd,group=256,page=256,axis=channel,outliers=0.125",

@@ -310,6 +310,23 @@ static void check_short_zeros(const struct level *level) {
     }
 }
 
+/* Parts of ranges with zero points so coarse that the whole range may be better. */
+static void check_coarse_zeros(const struct level *level) {
+    static const uint32_t dtypes[3] = {PITH_F32, PITH_BF16, PITH_F16};
+    for (size_t c = 0; c < 8 * 3 * 3 * 8; c++) {
+        struct shape s = random_shape(7 + c % 8);
+        s.value = dtypes[c / 8 % 3];
+        s.set.scale_dtype = (uint8_t)dtypes[c / 24 % 3];
+        s.value_fill = FILL_OFFSET;
+        s.set.shrink = true;
+        s.set.stochastic = s.set.search = s.set.short_zero = false;
+        s.base = PITH_NONE;
+        s.set.group = 16u << check_below(5);
+        s.count = s.set.group * (1 + check_below(40)) + (c % 3 ? 0 : check_below(s.set.group));
+        check_both(level, &s);
+    }
+}
+
 static void check_lengths(const struct level *level) {
     for (size_t n = 0; n <= 210; n++) {
         for (size_t f = 0; f < FORMATS; f++) {
@@ -429,6 +446,7 @@ void check_group(const struct level *level) {
     check_searched(level);
     check_idempotent(level);
     check_short_zeros(level);
+    check_coarse_zeros(level);
     free(expected);
     free(value);
     free(base);

@@ -348,6 +348,44 @@ static void test_bounds_that_blocks_state(void **state) {
     free(tokens);
 }
 
+/* Returns the sum of squared errors of tokens through a setting. */
+static double squares(const char *spec, const float *tokens, uint64_t count) {
+    float *const out = allocate((size_t)count * ROW * sizeof *out);
+    const pith_view from = view_of(tokens, count), to = view_of(out, count);
+    struct frame f = compress(spec, &from, NULL, 0);
+    double sum = 0;
+    CHECK_OK(pith_decompress(f.bytes, f.length, NULL, NULL, &to, NULL));
+    for (size_t i = 0; i < count * ROW; i++)
+        sum += ((double)out[i] - (double)tokens[i]) * ((double)out[i] - (double)tokens[i]);
+    free(f.bytes);
+    free(out);
+    return sum;
+}
+
+/* search=mse took a part of the range where coarse zero points made that lose more than all of
+ * it. */
+static void test_search_far_from_zero(void **state) {
+    (void)state;
+    enum { TOKENS = 256 };
+    static const char *const bits[] = {"2", "3", "4", "6"};
+    for (size_t k = 0; k < 4 * 2 * 11; k++) {
+        char plain[64], searched[100];
+        float *const tokens = tokens_of(TOKENS, 1);
+        double mean = 0, spread = 0;
+        for (size_t i = 0; i < TOKENS * ROW; i++) mean += (double)tokens[i] / (TOKENS * ROW);
+        for (size_t i = 0; i < TOKENS * ROW; i++)
+            spread += fabs((double)tokens[i] - mean) / (TOKENS * ROW);
+        const double up = ldexp(1.37 * spread, (int)(k / 8));
+        for (size_t i = 0; i < TOKENS * ROW; i++) tokens[i] = (float)((double)tokens[i] + up);
+        snprintf(plain, sizeof plain, "kv:page=16,group=16,bits=%s,scale_dtype=%s", bits[k % 4],
+                 k / 4 % 2 ? "bf16" : "f16");
+        snprintf(searched, sizeof searched, "%s,search=mse", plain);
+        context("%s, %g", searched, up);
+        CHECK(squares(searched, tokens, TOKENS) <= 1.005 * squares(plain, tokens, TOKENS));
+        free(tokens);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_silent_nan),
@@ -359,6 +397,7 @@ int main(void) {
         cmocka_unit_test(test_share_of_outliers),
         cmocka_unit_test(test_exceptions_of_a_batch),
         cmocka_unit_test(test_bounds_that_blocks_state),
+        cmocka_unit_test(test_search_far_from_zero),
     };
     return cmocka_run_group_tests_name("regressions_kv", tests, NULL, NULL);
 }

@@ -374,6 +374,21 @@ PITHI_LOCAL(pithi_shrink_compare, uint32_t tile) {
     if (t->kv.sought.more && t->kv.part.reciprocal) pithi_shrink_judge(&t->kv.shrink, &sums);
 }
 
+/* What coding the thread's group with a grid loses. */
+PITHI_DEVICE int32_t pithi_shrink_losses(const struct pithi_gpu_call *a,
+                                         const struct pithi_gpu_shared *s,
+                                         const struct pithi_gpu_thread *t,
+                                         const struct pithi_grid *grid) {
+    const uint32_t dtype = pithi_page_dtype(&a->to.plan);
+    int32_t sum = 0;
+    for (uint32_t i = 0; i < t->kv.sought.count; i++) {
+        const int loss = pithi_shrink_loss(&a->to.plan.device.set, &t->kv.shrink, dtype, grid,
+                                           s->paged.values[t->kv.sought.at + i]);
+        sum += loss * loss;
+    }
+    return sum;
+}
+
 PITHI_PHASE(pithi_shrink_close, uint32_t tile) {
     const struct pithi_group_setting *const set = &a->to.plan.device.set;
     const uint32_t i = t->kv.sought.index, dtype = pithi_page_dtype(&a->to.plan);
@@ -384,7 +399,12 @@ PITHI_PHASE(pithi_shrink_close, uint32_t tile) {
     if (!pithi_shrink_ends(&t->kv.shrink, dtype, ends.hi, &low, &high)) return;
     struct pithi_grid grid = pithi_grid_of(set, dtype, low, high);
     pithi_idempotent_scale(set, dtype, ends.lo, ends.hi, &grid);
-    if (grid.reciprocal != 0) s->paged.grid[i] = grid;
+    if (grid.reciprocal == 0) return;
+    if (set->asymmetric && pithi_shrink_is_coarse(&grid, low)) {
+        const struct pithi_grid whole = s->paged.grid[i];
+        if (pithi_shrink_losses(a, s, t, &grid) >= pithi_shrink_losses(a, s, t, &whole)) return;
+    }
+    s->paged.grid[i] = grid;
 }
 
 /* ---- Lloyd-Max codes -------------------------------------------------------------------------*/
