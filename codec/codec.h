@@ -379,6 +379,7 @@ struct pithi_codec {
     /* Fills in what kernels of a device backend need of the setting, in a struct that is otherwise
      * 0; false when they cannot code with it. NULL: no device has kernels for the codec. */
     bool (*describe)(const struct pithi_params *params, struct pithi_device *device);
+    const char *described; /* which settings they can code with, for errors; NULL: doc/CUDA.md */
     /* Bit k: key k came later than the codec. Plans in which it has its initial value have the
      * fingerprint that they had before. */
     uint32_t later_keys;

@@ -198,6 +198,12 @@ static bool list_free_keys(const struct pithi_params *q, struct pithi_free_keys 
     for (uint32_t i = 0; i < q->codec->key_count; i++) {
         const struct pithi_key *const key = &q->codec->keys[i];
         if (!is_free(q->codec, i)) continue;
+        if (key->kind == PITHI_KEY_NUMBER && key->wire >= 0 && key->max <= 255 && !f->number) {
+            f->number = key_at(key);
+            f->least = key->min;
+            f->most = key->max;
+            continue;
+        }
         const bool small = key->kind == PITHI_KEY_WORD || key->wire == PITHI_WIRE_REVISION;
         if (f->count == 2 || !small || key->max > 3) return false;
         keys[f->count] = i;
@@ -252,7 +258,9 @@ pith_status pithi_device_plan_write(const pith_plan *p, void *dst, size_t cap, s
     if (!p || !bytes || !dst) return PITH_ERR_ARG;
     struct pithi_device_plan t = table_of(p);
     if (!describe(&p->params, &t.device))
-        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "this setting has no device kernels");
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED,
+                          p->params.codec->described ? p->params.codec->described
+                                                     : "this setting has no device kernels");
     const uint64_t headers =
         pithi_pad64(t.ranges_at + t.ranges * sizeof(struct pithi_device_plan_range));
     struct writer w = {NULL, headers};

@@ -23,9 +23,11 @@ enum pithi_device_kind {
 };
 
 /* The bytes of a header that hold keys on which decoding does not depend. Bit v0 | v1 << 2 of
- * `legal` says whether values v0 and v1 go together. */
+ * `legal` says whether values v0 and v1 go together. number: 0, or the byte of one more, which may
+ * have any value from least to most. */
 struct pithi_free_keys {
     uint32_t count, at[2], legal;
+    uint32_t number, least, most;
     uint32_t revision; /* the newest; a higher one in a header is a newer program's */
 };
 

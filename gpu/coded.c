@@ -48,6 +48,27 @@ static pith_status launch(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
 
 static uint64_t shares(uint64_t n, uint64_t share) { return n / share + (n % share != 0); }
 
+/* The launches besides those that all have. parts: 0 where a block has one string; else how many of
+ * a block may be left to be read by the launch of strings. */
+struct translation {
+    uint64_t parts;
+    enum pithi_gpu_kernel spread, measure, write, read, join;
+};
+static struct translation translation_of(const pith_cuda_plan *c) {
+    const struct pithi_device_plan *const t = &c->table;
+    switch (t->device.kind) {
+    case PITHI_DEVICE_pages:
+        return (struct translation){t->most_heads,          PITHI_GPU_rans_spread,
+                                    PITHI_GPU_rans_measure, PITHI_GPU_rans_page,
+                                    PITHI_GPU_rans_planes,  PITHI_GPU_rans_join};
+    case PITHI_DEVICE_raw:
+        return (struct translation){pithi_lossless_parts(t),    PITHI_GPU_lossless_cut,
+                                    PITHI_GPU_lossless_measure, PITHI_GPU_lossless_write,
+                                    PITHI_GPU_lossless_read,    PITHI_GPU_lossless_join};
+    default: return (struct translation){.write = PITHI_GPU_rans_write};
+    }
+}
+
 /* What kernels of groups are given in place of the call's frames. */
 static void stage(struct pithi_gpu_items *items, const struct pithi_gpu_coding *coding) {
     items->frame = NULL;
@@ -68,19 +89,18 @@ pith_status pithi_cuda_coded_encode(const pith_cuda_plan *c, enum pithi_gpu_kern
     /* A base changes with the codes, so that room is needed before their lengths are known. */
     if (!pithi_cuda_has_base(&c->table)) groups.to.items.capacity = UINT64_MAX;
     status = pithi_cuda_launch(c, kernel, &groups, n, cuda_stream, error);
-    const bool paged = c->table.device.kind == PITHI_DEVICE_pages;
-    const uint64_t strings = paged ? blocks * a->coding.strings : blocks;
-    if (status == PITH_OK && paged)
-        status = launch(c, PITHI_GPU_rans_spread, a, blocks, n, cuda_stream, error);
+    const struct translation by = translation_of(c);
+    const uint64_t strings = by.parts ? blocks * a->coding.strings : blocks;
+    if (status == PITH_OK && by.parts)
+        status = launch(c, by.spread, a, blocks, n, cuda_stream, error);
     if (status == PITH_OK)
         status = launch(c, PITHI_GPU_rans_encode, a, shares(strings, PITHI_RANS_WRITERS), n,
                         cuda_stream, error);
-    if (status == PITH_OK && paged)
-        status = launch(c, PITHI_GPU_rans_measure, a, blocks, n, cuda_stream, error);
+    if (status == PITH_OK && by.parts)
+        status = launch(c, by.measure, a, blocks, n, cuda_stream, error);
     if (status == PITH_OK) status = launch(c, PITHI_GPU_rans_place, a, 1, n, cuda_stream, error);
     if (status != PITH_OK) return status;
-    return launch(c, paged ? PITHI_GPU_rans_page : PITHI_GPU_rans_write, a, blocks, n, cuda_stream,
-                  error);
+    return launch(c, by.write, a, blocks, n, cuda_stream, error);
 }
 
 pith_status pithi_cuda_coded_read(const pith_cuda_plan *c, struct pithi_gpu_call *a,
@@ -90,15 +110,15 @@ pith_status pithi_cuda_coded_read(const pith_cuda_plan *c, struct pithi_gpu_call
     pith_status status = open(c, a, items, error);
     if (status == PITH_OK)
         status = launch(c, PITHI_GPU_rans_index, a, 1, frames, cuda_stream, error);
-    const bool paged = c->table.device.kind == PITHI_DEVICE_pages;
-    const uint64_t strings = paged ? blocks * c->table.most_heads : blocks;
-    if (status == PITH_OK && paged)
-        status = launch(c, PITHI_GPU_rans_planes, a, blocks, frames, cuda_stream, error);
+    const struct translation by = translation_of(c);
+    const uint64_t strings = by.parts ? blocks * by.parts : blocks;
+    if (status == PITH_OK && by.parts)
+        status = launch(c, by.read, a, blocks, frames, cuda_stream, error);
     if (status == PITH_OK)
         status = launch(c, PITHI_GPU_rans_decode, a, shares(strings, PITHI_RANS_READERS), frames,
                         cuda_stream, error);
-    if (status == PITH_OK && paged)
-        status = launch(c, PITHI_GPU_rans_join, a, blocks, frames, cuda_stream, error);
+    if (status == PITH_OK && by.parts)
+        status = launch(c, by.join, a, blocks, frames, cuda_stream, error);
     stage(&a->from.items, &a->coding);
     return status;
 }

@@ -30,7 +30,8 @@ PITHI_INLINE enum pithi_word_kind pithi_word_kind_of(uint32_t dtype) {
 
 /* Return the word of a value of so many bits without a base, and the value of a word; neither has
  * bits above. */
-PITHI_INLINE uint64_t pithi_word_from_value(uint64_t value, enum pithi_word_kind kind, unsigned bits) {
+PITHI_INLINE uint64_t pithi_word_from_value(uint64_t value, enum pithi_word_kind kind,
+                                            unsigned bits) {
     const uint64_t all = ~UINT64_C(0) >> (64 - bits), top = value >> (bits - 1);
     if (kind == PITHI_WORD_UNSIGNED) return value;
     if (kind == PITHI_WORD_SIGNED) return (value << 1 ^ (0 - top)) & all;

@@ -15,6 +15,7 @@
 #include "codec.h"
 #include "common/endian.h"
 #include "common/pad.h"
+#include "device_plan.h"
 
 enum { EFFORT, BLOCK, BASE_HASH, KEY_EVERY, DIM, REVISION, ENTROPY };
 enum { AT_ENTROPY = 2, AT_DIM = 4 };
@@ -541,6 +542,13 @@ static struct pithi_memory remember(const struct pithi_params *p) {
                                  .key_every = p->value[KEY_EVERY]};
 }
 
+/* Devices make no strings of zstd, and no offsets of rows and columns. */
+static bool describe(const struct pithi_params *p, struct pithi_device *d) {
+    d->kind = PITHI_DEVICE_raw;
+    d->coded = true;
+    return p->value[ENTROPY] == RANS && p->base_dtype == PITH_NONE && !p->value[DIM];
+}
+
 const struct pithi_codec pithi_codec_lossless = {
     .id = 2,
     .revision = 3,
@@ -564,4 +572,7 @@ const struct pithi_codec pithi_codec_lossless = {
     .encode = encode,
     .decode = decode,
     .remember = remember,
+    .describe = describe,
+    .described = "devices code lossless with entropy=rans and without a base or rows (revision=2)",
+    .described_keys = 1u << EFFORT | 1u << ENTROPY,
 };

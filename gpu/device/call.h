@@ -146,18 +146,21 @@ struct pithi_gpu_holding {
     uint8_t *spare;
 };
 
-/* Of calls on frames of coded codes. Groups are coded in frames of fixed rate, as if all blocks
- * were plain. These lie in the workspace, `staged` behind the beginning of each frame's part, of
- * which the first begins at `memory` and the next `each` bytes after it; `spare` is where an encode
- * puts strings before their places are known. frames: for each frame, which one kernels of groups
- * take. live: the launch is one of those that translate between the two. */
+/* Of calls on frames of coded codes. Groups, pages and exact values are coded in frames of fixed
+ * rate, as if all blocks were plain. These lie in the workspace, `staged` behind the beginning of
+ * each frame's part, of which the first begins at `memory` and the next `each` bytes after it;
+ * `spare` is where an encode puts strings before their places are known. frames: for each frame,
+ * which one kernels of groups take. live: the launch is one of those that translate between the
+ * two. */
 struct pithi_gpu_coding {
     uint8_t *memory;
     uint8_t **frames;
     uint64_t each, staged, spare;
-    /* Of codecs in pages: strings of a block, where what is known of them lies, their symbols, and
-     * the bytes of these and of the room for strings that a block has. */
+    /* Of codecs whose blocks have several strings: how many, where what is known of them lies,
+     * their symbols, and the bytes of these and of the room for strings that a block has. Of exact
+     * values: strings of a part of a block, and where what is known of blocks lies. */
     uint64_t strings, pieces, symbols, symbols_each, spare_each;
+    uint64_t levels, blocks;
     bool live;
 };
 
@@ -202,6 +205,6 @@ struct pithi_gpu_work {
     int32_t status;  /* of the header */
     uint32_t failed; /* what is worst of its blocks */
 };
-enum { PITHI_FAILED_CORRUPT = 1, PITHI_FAILED_CHECKSUM = 2 };
+enum { PITHI_FAILED_UNSUPPORTED = 1, PITHI_FAILED_CORRUPT = 2, PITHI_FAILED_CHECKSUM = 3 };
 
 #endif

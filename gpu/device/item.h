@@ -176,6 +176,8 @@ PITHI_DEVICE bool pithi_header_mine(const uint8_t *frame, const uint8_t *mine, u
 /* Whether the keys that header_mine passes over have values that go together. */
 PITHI_DEVICE bool pithi_keys_legal(const struct pithi_free_keys *keys, const uint8_t *frame) {
     uint32_t values = 0;
+    if (keys->number && (frame[keys->number] < keys->least || frame[keys->number] > keys->most))
+        return false;
     PITHI_UNROLL for (uint32_t k = 0; k < 2; k++) {
         if (k >= keys->count) continue;
         if (frame[keys->at[k]] > 3) return false;
@@ -345,6 +347,7 @@ PITHI_DEVICE int32_t pithi_item_check(const struct pithi_gpu_call *a, struct pit
     if (status != PITH_OK) return status;
     const int32_t next = pithi_next_check(p, it, head);
     if (next != PITH_OK || !a->work) return next;
+    if (a->work[it->index].failed == PITHI_FAILED_UNSUPPORTED) return PITH_ERR_UNSUPPORTED;
     return a->work[it->index].failed ? PITH_ERR_CORRUPT : PITH_OK;
 }
 

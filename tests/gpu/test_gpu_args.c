@@ -16,6 +16,8 @@ static void test_unsupported(void **state) {
     } settings[] = {
         {"lossless", PITH_F32, PITH_NONE},
         {"lossless", PITH_BF16, PITH_BF16},
+        {"lossless:entropy=rans", PITH_BF16, PITH_BF16},
+        {"lossless:revision=1", PITH_F32, PITH_NONE},
         {"wdiff:entropy=zstd", PITH_F32, PITH_NONE},
         {"wdiff:key_every=5", PITH_F32, PITH_BF16},
         {"wdiff:codebook=trellis,entropy=zstd", PITH_F32, PITH_BF16},
@@ -30,6 +32,7 @@ static void test_unsupported(void **state) {
         stream_open(&s, settings[i].spec, &layout, NULL);
         CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_cuda_plan_sizes(s.plan, &sizes, &error));
         CHECK(error.text[0]);
+        CHECK(settings[i].spec[0] != 'l' || strstr(error.text, "entropy=rans"));
         CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_cuda_plan_sizes(s.plan, &sizes, NULL));
         void *const table = device_alloc(4096);
         CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_cuda_plan_create(&plan, s.plan, NULL, DEVICE, table,

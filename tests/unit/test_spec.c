@@ -256,11 +256,16 @@ static void test_rules_across_keys(void **state) {
     CHECK_STATUS(PITH_ERR_SPEC,
                  pith_plan_create(&plan, "wdiff:group=128,block=64", &layout, NULL, &error));
     CHECK(error.text[0]);
-    static const char *const bounds[] = {
-        "eb:abs=1,rel=1",        "eb:pwrel=0.1,psnr=3", "eb:pwrel=1",
-        "eb:nmse=1e-5,abs=1",    "eb:range=1,abs=1",    "eb:nmse=0.1,range=2",
-        "act:pwrel=0.5,range=2", "embed:abs=1,rel=1",   "embed:start=0.5",
-        "lossless:entropy=rans,revision=1"};
+    static const char *const bounds[] = {"eb:abs=1,rel=1",
+                                         "eb:pwrel=0.1,psnr=3",
+                                         "eb:pwrel=1",
+                                         "eb:nmse=1e-5,abs=1",
+                                         "eb:range=1,abs=1",
+                                         "eb:nmse=0.1,range=2",
+                                         "act:pwrel=0.5,range=2",
+                                         "embed:abs=1,rel=1",
+                                         "embed:start=0.5",
+                                         "lossless:entropy=rans,revision=1"};
     for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
         context("spec %s", bounds[i]);
         error = (pith_error){.size = sizeof error};

@@ -171,6 +171,27 @@ PITHI_DEVICE void pithi_reader_head(const struct pithi_gpu_call *a, struct pithi
     r->live = r->live && r->runs;
 }
 
+/* A part of a block of exact values, of those of all blocks, whose string waits to be read. */
+PITHI_DEVICE void pithi_reader_words(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                     uint64_t number, struct pithi_rans_string *r,
+                                     struct pithi_rans_reader *w) {
+    const struct pithi_gpu_item *const it = &s->from;
+    const uint32_t parts = pithi_lossless_parts(&a->from.plan);
+    const uint64_t block = number / parts;
+    if (block >= it->slot->blocks) return;
+    const uint64_t first = block << a->from.plan.block_log2;
+    if (!pithi_coded_touches(a, first, pithi_lossless_count(&a->from.plan, it, block))) return;
+    const struct pithi_rans_piece *const piece = pithi_coding_piece(
+        a, it->index, block, (uint32_t)(number % parts) * (uint32_t)a->coding.levels);
+    if (!piece->length) return;
+    r->codes = pithi_coding_of(a, it->index) + piece->from;
+    r->coded = it->payload + pithi_coding_entry(a, it->index, block)->at + piece->at;
+    r->length = piece->length;
+    r->n = r->packed = piece->n;
+    r->bits = r->range = 8;
+    pithi_reader_string(a, s, r, w);
+}
+
 PITHI_PHASE(pithi_reader_clear, uint32_t tid) {
     (void)a;
     for (uint32_t i = t->tid % PITHI_WARP + tid; i < 256; i += PITHI_WARP)
@@ -187,6 +208,10 @@ PITHI_PHASE(pithi_reader_open, uint64_t first) {
     struct pithi_rans_reader *const w = &s->rans.reader[warp];
     r->live = r->runs = false;
     r->packed = 0;
+    if (pithi_coded_exact(p)) {
+        pithi_reader_words(a, s, first + warp, r, w);
+        return;
+    }
     if (pithi_coded_paged(p)) {
         pithi_reader_head(a, s, first + warp, r, w);
         return;
@@ -219,7 +244,7 @@ PITHI_PHASE(pithi_reader_copy, uint64_t first) {
     const uint32_t warp = t->tid / PITHI_WARP, lane = t->tid % PITHI_WARP;
     const struct pithi_gpu_item *const it = &s->from;
     const struct pithi_rans_string *const r = &s->rans.string[warp];
-    if (!r->live || pithi_coded_paged(&a->from.plan)) return;
+    if (!r->live || pithi_coded_parted(&a->from.plan)) return;
     const struct pithi_coded_block b = pithi_coded_block(&a->from.plan, it, first + warp);
     pithi_coded_copy(lane, PITHI_WARP, r->codes - b.scales, r->coded - b.scales, b.scales);
     if (r->runs) return;
@@ -388,14 +413,14 @@ PITHI_DEVICE void pithi_reader_strings(const struct pithi_gpu_call *a, struct pi
     PITHI_RUN(pithi_reader_close, 0);
 }
 
-/* A warp a block, or a head of one. */
+/* A warp a block, or a head or a part of one. */
 PITHI_BODY(pithi_rans_decode) {
     const uint64_t first = (uint32_t)number % (uint32_t)a->chunks * PITHI_RANS_READERS;
     PITHI_RUN(pithi_reader_locate, number);
     if (s->from.status != PITH_OK) return;
     PITHI_RUN(pithi_reader_clear, 0);
     PITHI_RUN(pithi_reader_open, first);
-    if (a->from.plan.checksums && !pithi_coded_paged(&a->from.plan)) {
+    if (a->from.plan.checksums && !pithi_coded_parted(&a->from.plan)) {
         PITHI_STEP(pithi_reader_hash, first);
         PITHI_WARP_ADD(rans.total);
         PITHI_STEP(pithi_reader_compare, first);

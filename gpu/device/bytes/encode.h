@@ -48,6 +48,23 @@ PITHI_PHASE(pithi_writer_locate, uint64_t number) {
     s->rans.batches = s->rans.steps = s->rans.taking = 0;
 }
 
+/* A string of exact values, of those of all blocks. */
+PITHI_DEVICE void pithi_writer_words(const struct pithi_gpu_call *a,
+                                     const struct pithi_gpu_item *it, uint64_t number,
+                                     struct pithi_rans_string *r) {
+    const uint64_t block = number / a->coding.strings;
+    r->live = block < it->slot->blocks;
+    if (!r->live) return;
+    const struct pithi_rans_piece *const piece =
+        pithi_coding_piece(a, it->index, block, (uint32_t)(number % a->coding.strings));
+    r->live = piece->n > 0;
+    r->codes = pithi_coding_of(a, it->index) + piece->from;
+    r->n = r->packed = r->length = piece->n;
+    r->bits = r->range = 8;
+    r->piece = true;
+    r->coded = pithi_coding_room(a, it->index, block) + piece->room;
+}
+
 /* A string of a page, of those of all blocks. */
 PITHI_DEVICE void pithi_writer_piece(const struct pithi_gpu_call *a,
                                      const struct pithi_gpu_item *it, uint64_t number,
@@ -81,6 +98,11 @@ PITHI_PHASE(pithi_writer_open, uint64_t first) {
     struct pithi_rans_string *const r = &s->rans.string[warp];
     r->live = it->status == PITH_OK;
     r->runs = r->piece = false;
+    r->planned = 0;
+    if (r->live && pithi_coded_exact(p)) {
+        pithi_writer_words(a, it, first + warp, r);
+        return;
+    }
     if (r->live && pithi_coded_paged(p)) {
         pithi_writer_piece(a, it, first + warp, r);
         return;
@@ -275,6 +297,7 @@ PITHI_DEVICE void pithi_writer_tables(struct pithi_rans_string *r, struct pithi_
     if (planned > r->packed - r->packed / 64) return;
     if (r->piece && planned > r->packed - PITHI_CODES_HEAD) return;
     if (r->head > most) return;
+    r->planned = (uint32_t)planned;
     r->runs = true;
     r->words = (most - r->head) / 2; /* as many as may be */
     r->log2_width = pithi_rans_log2_width(w->frequency, symbols);
@@ -443,10 +466,12 @@ PITHI_LOCAL(pithi_writer_states, uint32_t tid) {
 PITHI_DEVICE void pithi_writer_end(const struct pithi_rans_string *r,
                                    const struct pithi_gpu_thread *t,
                                    struct pithi_rans_piece *piece) {
+    uint32_t planned = 0;
     piece->head = PITHI_CODES_KIND;
     piece->words = piece->skipped = 0;
     piece->plain = false;
     if (r->runs && t->rans.words <= r->words) {
+        planned = PITHI_CODES_HEAD + r->planned;
         piece->head = r->head;
         piece->words = t->rans.words;
         piece->skipped = r->words - t->rans.words;
@@ -461,13 +486,14 @@ PITHI_DEVICE void pithi_writer_end(const struct pithi_rans_string *r,
         piece->plain = true;
     }
     piece->length = piece->nested + piece->head + 2 * piece->words + (piece->plain ? r->packed : 0);
+    piece->need = piece->length > piece->nested + planned ? piece->length : piece->nested + planned;
 }
 
 PITHI_PHASE(pithi_writer_close, uint64_t first) {
     const uint32_t warp = t->tid / PITHI_WARP;
     if (t->tid % PITHI_WARP || !pithi_rans_writes(s, t)) return;
     const struct pithi_rans_string *const r = &s->rans.string[warp];
-    if (pithi_coded_paged(&a->to.plan)) {
+    if (pithi_coded_parted(&a->to.plan)) {
         const uint64_t number = first + warp;
         pithi_writer_end(r, t,
                          pithi_coding_piece(a, s->to.index, number / a->coding.strings,

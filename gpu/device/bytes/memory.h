@@ -5,6 +5,7 @@
 #define PITHI_GPU_DEVICE_BYTES_MEMORY_H
 
 #include "bytes/rans.h"
+#include "bytes/top_choice.h"
 #include "device/call.h"
 #include "device/phase.h"
 
@@ -43,6 +44,7 @@ struct pithi_rans_string {
     uint32_t n, bits; /* of codes */
     uint32_t range;   /* bits that codes may have */
     uint32_t packed;  /* their bytes when they are not coded */
+    uint32_t planned; /* writing: bytes that it was expected to take */
     uint32_t log2_states, log2_width;
     uint32_t head, words; /* bytes before the words; words that follow */
     bool piece;           /* bytes, not codes */
@@ -90,6 +92,34 @@ struct pithi_coded_page {
  * more strings than these. */
 enum { PITHI_PIECE_STRINGS = 8 };
 
+/* What a block of exact values consists of: see doc/FORMAT.md, codec lossless. */
+struct pithi_lossless_block {
+    uint32_t bits, low,
+        base;         /* of symbols, or PITHI_LOSSLESS_TOPS; of a cut in tops and lower bits */
+    uint32_t escapes; /* encode: of them; decode: bytes of those behind the lower bits */
+    uint32_t parts;   /* strings of whole bytes: of symbols, and planes */
+    uint32_t tail;    /* decode: where lower bits begin in the block */
+    uint32_t sound;   /* decode: there are values to be made of them */
+};
+/* A block of exact values. values: as they are staged; exponent: bits of it, 0 where tops are not
+ * tried, most: of the tops that are counted; last: the largest of these that has a symbol; tally:
+ * words that symbols of 1, 2, 4 and 8 bits do not hold. */
+struct pithi_lossless_shared {
+    struct pithi_lossless_block block;
+    uint8_t *values, *parts;
+    uint64_t first, room;
+    uint32_t count, width, kind;
+    uint32_t exponent, most, last;
+    struct pithi_top_costs costs;
+    uint64_t bytes, second, symbols;
+    uint64_t cost[4];
+    uint32_t named;
+    uint32_t tally[4];
+};
+struct pithi_lossless_sample {
+    uint32_t top[1 << PITHI_TOPS_LOG2], second[256];
+};
+
 struct pithi_rans_shared {
     struct pithi_rans_string string[PITHI_RANS_READERS];
     uint64_t carry[2];       /* of the strips before; the strip that is summed, and the next */
@@ -108,9 +138,17 @@ struct pithi_rans_shared {
     uint8_t *spare;
     uint32_t left, kind, step;
     bool live, plain;
+    /* Of exact values: strings may be of zstd; one is; one waits for the launch that reads it. */
+    bool exact, foreign, waits;
     union {
         struct pithi_rans_writer writer[PITHI_RANS_WRITERS];
-        struct pithi_rans_reader reader[PITHI_RANS_READERS];
+        struct {
+            struct pithi_lossless_shared words;
+            union {
+                struct pithi_lossless_sample sample;
+                struct pithi_rans_reader reader[PITHI_RANS_READERS];
+            };
+        };
     };
 };
 
@@ -128,8 +166,10 @@ struct pithi_rans_entry {
 struct pithi_rans_piece {
     uint64_t from; /* symbols, in the part of the frame */
     uint64_t at;   /* in the block */
+    uint64_t room; /* of exact values: in the room for strings of the block */
     uint32_t n, bits, packed, nested;
     uint32_t length, head, words, skipped;
+    uint32_t need; /* bytes that the CPU wants to be left before it writes the string */
     bool codes, plain;
 };
 
@@ -150,11 +190,41 @@ PITHI_INLINE uint64_t pithi_coding_string_bytes(uint64_t packed) {
 PITHI_INLINE uint64_t pithi_coding_plane_bytes(uint64_t groups) {
     return pithi_coding_pad(2 * groups + groups / 2 + 64);
 }
+/* The most elements of a block that is a run. */
+PITHI_INLINE uint64_t pithi_coding_run(const struct pithi_device_plan *t) {
+    const uint64_t block = (uint64_t)1 << t->block_log2;
+    return t->most < block ? t->most : block;
+}
 /* The most bytes of a block at a fixed rate. */
 PITHI_INLINE uint64_t pithi_coding_block(const struct pithi_device_plan *t) {
-    const uint64_t block = (uint64_t)1 << t->block_log2;
     if (t->device.kind == PITHI_DEVICE_pages) return t->most_page_bytes;
-    return pithi_group_block_bytes(&t->device.set, t->most < block ? t->most : block);
+    if (t->device.kind == PITHI_DEVICE_raw) return pithi_coding_run(t) * pithi_width(t->dtype);
+    return pithi_group_block_bytes(&t->device.set, pithi_coding_run(t));
+}
+
+/* ---- Exact values: parts of a block are symbols, and planes of bytes -------------------------*/
+
+enum { PITHI_PIECE_SPARSE_MIN = 64 };
+
+PITHI_INLINE uint32_t pithi_lossless_parts(const struct pithi_device_plan *t) {
+    return pithi_width(t->dtype) + 1;
+}
+/* Strings of a part of n bytes: one, and one for each time that it can be cut into a map and what
+ * is not 0. */
+PITHI_INLINE uint32_t pithi_lossless_levels(uint64_t n) {
+    uint32_t levels = 1;
+    for (; n >= PITHI_PIECE_SPARSE_MIN; n = (n + 7) / 8) levels++;
+    return levels;
+}
+/* A part of n bytes, its maps, less than n / 7 + 8 bytes, and what is not 0 of those that are cut,
+ * less than as many. */
+PITHI_INLINE uint64_t pithi_lossless_part_bytes(uint64_t n) {
+    return pithi_coding_pad(n + n / 3 + 64);
+}
+/* Where lower bits and tops lie behind the parts of a block of n words, of which a sixteenth has
+ * escapes at most. */
+PITHI_INLINE uint64_t pithi_lossless_tail_bytes(uint64_t n) {
+    return pithi_coding_pad(n + n / 8 + 64);
 }
 
 /* Where what a frame has lies in its part, and what a block has: entries; of pages, what is known
@@ -162,24 +232,34 @@ PITHI_INLINE uint64_t pithi_coding_block(const struct pithi_device_plan *t) {
 PITHI_INLINE struct pithi_gpu_coding pithi_coding_layout(const struct pithi_device_plan *t) {
     const uint64_t block = pithi_coding_block(t), blocks = t->most_blocks;
     const uint64_t tables = t->longest_header + 16 * (blocks + 2);
-    const uint32_t width = (uint32_t)pithi_scale_width(t->device.set.scale_dtype);
-    const uint32_t planes = width * (t->device.set.asymmetric ? 2u : 1u);
-    const uint64_t groups = block / planes;
     const bool paged = t->device.kind == PITHI_DEVICE_pages;
+    const bool exact = t->device.kind == PITHI_DEVICE_raw;
     struct pithi_gpu_coding c;
     c.memory = NULL;
     c.frames = NULL;
     c.live = false;
-    c.strings = 0;
+    c.strings = c.levels = 0;
     c.symbols_each = 0;
     c.spare_each = pithi_coding_string_bytes(block);
     if (paged) {
+        const uint32_t width = (uint32_t)pithi_scale_width(t->device.set.scale_dtype);
+        const uint32_t planes = width * (t->device.set.asymmetric ? 2u : 1u);
+        const uint64_t groups = block / planes;
         c.strings = planes * PITHI_PIECE_STRINGS + t->most_heads;
         c.symbols_each = planes * pithi_coding_plane_bytes(groups) + pithi_coding_pad(t->most_page);
         c.spare_each = planes * PITHI_PIECE_STRINGS * pithi_coding_string_bytes(groups) +
                        pithi_coding_pad(block + t->most_heads * (PITHI_RANS_ROOM + 256));
     }
-    c.pieces = pithi_coding_pad(blocks * sizeof(struct pithi_rans_entry));
+    if (exact) {
+        const uint64_t run = pithi_coding_run(t), parts = pithi_lossless_parts(t);
+        c.levels = pithi_lossless_levels(run);
+        c.strings = parts * c.levels;
+        c.symbols_each = parts * pithi_lossless_part_bytes(run) + pithi_lossless_tail_bytes(run);
+        c.spare_each = pithi_coding_pad(block) + c.strings * pithi_coding_string_bytes(1);
+    }
+    c.blocks = pithi_coding_pad(blocks * sizeof(struct pithi_rans_entry));
+    c.pieces =
+        c.blocks + pithi_coding_pad(exact ? blocks * sizeof(struct pithi_lossless_block) : 0);
     c.staged = c.pieces + pithi_coding_pad(blocks * c.strings * sizeof(struct pithi_rans_piece));
     c.symbols = c.staged + pithi_coding_pad(tables + blocks * block);
     c.spare = c.symbols + blocks * c.symbols_each;

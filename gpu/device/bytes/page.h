@@ -1,4 +1,5 @@
-/* page.h - blocks of codec kv with coded codes: where their parts lie, and their strings.
+/* page.h - blocks that have several strings: of codec kv with coded codes, and exact values; where
+ * their parts lie.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A block has a string for each byte of the numbers of groups, a plane, and one for the codes of
@@ -10,7 +11,7 @@
 
 #include "device/bytes/frame.h"
 
-enum { PITHI_PIECE_SPARSE = 3, PITHI_PIECE_SPARSE_MIN = 64, PITHI_PAGE_BOUND = 8 };
+enum { PITHI_PIECE_ZSTD = 2, PITHI_PIECE_SPARSE = 3, PITHI_PAGE_BOUND = 8 };
 
 PITHI_DEVICE struct pithi_coded_page pithi_coded_page(const struct pithi_device_plan *p,
                                                       const struct pithi_gpu_item *it,
@@ -40,11 +41,26 @@ PITHI_DEVICE struct pithi_coded_page pithi_coded_page(const struct pithi_device_
 PITHI_DEVICE bool pithi_coded_paged(const struct pithi_device_plan *p) {
     return p->device.kind == PITHI_DEVICE_pages;
 }
+PITHI_DEVICE bool pithi_coded_exact(const struct pithi_device_plan *p) {
+    return p->device.kind == PITHI_DEVICE_raw;
+}
+/* Whether a block has several strings. */
+PITHI_DEVICE bool pithi_coded_parted(const struct pithi_device_plan *p) {
+    return pithi_coded_paged(p) || pithi_coded_exact(p);
+}
+
+/* Elements of a block of exact values. */
+PITHI_DEVICE uint32_t pithi_lossless_count(const struct pithi_device_plan *p,
+                                           const struct pithi_gpu_item *it, uint64_t number) {
+    const uint64_t size = (uint64_t)1 << p->block_log2, left = it->slot->count - number * size;
+    return (uint32_t)(left < size ? left : size);
+}
 
 /* The most bytes of a block; and whether it has an element that is wanted. */
 PITHI_DEVICE uint32_t pithi_coded_most(const struct pithi_device_plan *p,
                                        const struct pithi_gpu_item *it, uint64_t number) {
     if (pithi_coded_paged(p)) return pithi_coded_page(p, it, number).length;
+    if (pithi_coded_exact(p)) return pithi_lossless_count(p, it, number) * pithi_width(p->dtype);
     const struct pithi_coded_block b = pithi_coded_block(p, it, number);
     return b.scales + (uint32_t)pithi_pad16(b.codes);
 }
@@ -87,14 +103,18 @@ PITHI_DEVICE uint8_t *pithi_coding_head(const struct pithi_gpu_call *a,
                                         uint64_t block, uint32_t head) {
     return pithi_coding_plane(a, g, frame, block, g->planes) + (uint64_t)head * g->tokens * g->dim;
 }
+/* Room for the strings of a block. */
+PITHI_DEVICE uint8_t *pithi_coding_room(const struct pithi_gpu_call *a, uint64_t frame,
+                                        uint64_t block) {
+    return pithi_coding_of(a, frame) + a->coding.spare + block * a->coding.spare_each;
+}
 /* Room for the string of number `string`. */
 PITHI_DEVICE uint8_t *pithi_coding_string(const struct pithi_gpu_call *a,
                                           const struct pithi_coded_page *g, uint64_t frame,
                                           uint64_t block, uint32_t string) {
     const uint32_t planes = g->planes * PITHI_PIECE_STRINGS;
     const uint64_t each = pithi_coding_string_bytes(g->groups);
-    uint8_t *const room =
-        pithi_coding_of(a, frame) + a->coding.spare + block * a->coding.spare_each;
+    uint8_t *const room = pithi_coding_room(a, frame, block);
     if (string < planes) return room + string * each;
     return room + planes * each +
            (string - planes) * pithi_coding_string_bytes((uint64_t)g->tokens * g->string);

@@ -17,7 +17,7 @@ PITHI_PHASE(pithi_planes_open, uint64_t number) {
     bool live = pithi_reader_find(a, it, number / a->chunks) && block < it->slot->blocks;
     if (live) s->rans.page = pithi_coded_page(&a->from.plan, it, block);
     s->rans.live = live && pithi_coded_touches(a, s->rans.page.first, s->rans.page.count);
-    s->rans.plain = false;
+    s->rans.plain = s->rans.exact = s->rans.foreign = false;
     s->rans.fault = 0;
     for (uint32_t i = 0; i < PITHI_RANS_READERS; i++) s->rans.string[i].live = false;
 }
@@ -117,10 +117,14 @@ PITHI_DEVICE bool pithi_plane_string(struct pithi_gpu_shared *s, uint32_t n, uin
         s->rans.copied = pithi_planes_take(s, s->rans.step ? n : 1);
         return s->rans.copied != NULL;
     }
-    const uint8_t *const size = kind == PITHI_CODES_RANS ? pithi_planes_take(s, 3) : NULL;
+    const bool foreign = kind == PITHI_PIECE_ZSTD && s->rans.exact;
+    const uint8_t *const size =
+        kind == PITHI_CODES_RANS || foreign ? pithi_planes_take(s, 3) : NULL;
     if (!size) return false;
     r->length = PITHI_CODES_HEAD + (size[0] | (uint32_t)size[1] << 8 | (uint32_t)size[2] << 16);
     if (!pithi_planes_take(s, r->length - PITHI_CODES_HEAD)) return false;
+    s->rans.foreign = foreign;
+    if (foreign) return false;
     r->coded = (uint8_t *)(uintptr_t)size - 1;
     if (!pithi_reader_parse(r, &s->rans.reader[0]) || !r->runs) return false;
     pithi_reader_tables(r, &s->rans.reader[0]);
@@ -161,8 +165,10 @@ PITHI_PHASE(pithi_plane_next, uint32_t level) {
 PITHI_PHASE(pithi_plane_copy, uint32_t level) {
     const struct pithi_rans_string *const r = &s->rans.string[0];
     (void)a, (void)level;
-    for (uint32_t i = t->tid; s->rans.copied && i < r->n; i += PITHI_TEAM)
-        r->codes[i] = s->rans.copied[i * s->rans.step];
+    if (s->rans.copied && s->rans.step)
+        pithi_coded_copy(t->tid, PITHI_TEAM, r->codes, s->rans.copied, r->n);
+    for (uint32_t i = t->tid; s->rans.copied && !s->rans.step && i < r->n; i += PITHI_TEAM)
+        r->codes[i] = *s->rans.copied;
 }
 
 /* Eight bytes of a level each, by the map's bytes from number `first` on. */

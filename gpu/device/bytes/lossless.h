@@ -1,0 +1,85 @@
+/* lossless.h - blocks of exact values: where their parts lie, and eight words at a time.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A block of codec lossless is symbols and planes of bytes, each of them a piece, see page.h, and
+ * where words are cut in two what is left of them. Values are staged as they are. */
+#ifndef PITHI_GPU_DEVICE_BYTES_LOSSLESS_H
+#define PITHI_GPU_DEVICE_BYTES_LOSSLESS_H
+
+#include "bytes/word_value.h"
+#include "device/bytes/page.h"
+
+/* What the head of a block says of symbols that are tops; and behind it, lower bits and base. */
+enum { PITHI_LOSSLESS_TOPS = 9, PITHI_LOSSLESS_HEAD = 1, PITHI_LOSSLESS_TOPS_HEAD = 4 };
+enum { PITHI_LOSSLESS_ESCAPE = 255 };
+
+/* ---- The workspace ---------------------------------------------------------------------------*/
+
+PITHI_DEVICE struct pithi_lossless_block *pithi_lossless_record(const struct pithi_gpu_call *a,
+                                                                uint64_t frame, uint64_t block) {
+    uint8_t *const blocks = pithi_coding_of(a, frame) + a->coding.blocks;
+    return (struct pithi_lossless_block *)(void *)blocks + block;
+}
+/* Bytes of a part: symbols are the first one, plane k is part k + 1. */
+PITHI_DEVICE uint8_t *pithi_lossless_part(const struct pithi_device_plan *p,
+                                          const struct pithi_gpu_shared *s, uint32_t part) {
+    return s->rans.words.parts + part * pithi_lossless_part_bytes(pithi_coding_run(p));
+}
+/* Behind the parts, of an encode: lower bits, then tops. */
+PITHI_DEVICE uint8_t *pithi_lossless_tail(const struct pithi_device_plan *p,
+                                          const struct pithi_gpu_shared *s) {
+    return pithi_lossless_part(p, s, pithi_lossless_parts(p));
+}
+PITHI_DEVICE uint32_t pithi_lossless_bits_bytes(const struct pithi_lossless_block *b,
+                                                uint32_t count) {
+    return (count + 7) / 8 * (b->low % 8);
+}
+
+/* By the team's first thread: a block of a located item. */
+PITHI_DEVICE void pithi_lossless_find(const struct pithi_gpu_call *a,
+                                      const struct pithi_device_plan *p,
+                                      const struct pithi_gpu_item *it, uint64_t block,
+                                      struct pithi_lossless_shared *w) {
+    w->first = block << p->block_log2;
+    w->count = pithi_lossless_count(p, it, block);
+    w->width = pithi_width(p->dtype);
+    w->kind = pithi_word_kind_of(p->dtype);
+    w->values = pithi_staged_payload(a, it) + it->form->data + w->first * w->width;
+    w->parts = pithi_coding_symbols(a, it->index, block);
+    w->block.bits = w->block.low = w->block.base = w->block.escapes = 0;
+    w->block.parts = w->block.tail = w->block.sound = 0;
+}
+
+/* ---- Words -----------------------------------------------------------------------------------*/
+
+/* Values are aligned to their width. */
+PITHI_DEVICE uint64_t pithi_lossless_load(const uint8_t *values, uint32_t width, uint64_t i) {
+    switch (width) {
+    case 1: return values[i];
+    case 2: return pithi_get_aligned16(values + 2 * i);
+    case 4: return pithi_get_aligned32(values + 4 * i);
+    default: return pithi_get_aligned64(values + 8 * i);
+    }
+}
+PITHI_DEVICE void pithi_lossless_store(uint8_t *values, uint32_t width, uint64_t i,
+                                       uint64_t value) {
+    switch (width) {
+    case 1: values[i] = (uint8_t)value; break;
+    case 2: pithi_put_aligned16(values + 2 * i, (uint16_t)value); break;
+    case 4: pithi_put_aligned32(values + 4 * i, (uint32_t)value); break;
+    default: pithi_put_aligned64(values + 8 * i, value);
+    }
+}
+/* Word i of the block. */
+PITHI_DEVICE uint64_t pithi_lossless_word(const struct pithi_lossless_shared *w, uint64_t i) {
+    return pithi_word_from_value(pithi_lossless_load(w->values, w->width, i),
+                                 (enum pithi_word_kind)w->kind, 8 * w->width);
+}
+
+/* The thread's words of a strip, the first of which is number `first`: how many there are. */
+PITHI_DEVICE uint32_t pithi_lossless_left(const struct pithi_lossless_shared *w,
+                                          const struct pithi_gpu_thread *t, uint32_t first) {
+    return pithi_unit_left((uint64_t)first + t->tid * PITHI_UNIT, w->count);
+}
+
+#endif

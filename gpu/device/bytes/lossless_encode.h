@@ -1,0 +1,485 @@
+/* lossless_encode.h - exact values to symbols and planes, and the blocks that their strings make.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A team has a block, and decides as the CPU does: bytes/top_choice.h, bytes/word_value.h. */
+#ifndef PITHI_GPU_DEVICE_BYTES_LOSSLESS_ENCODE_H
+#define PITHI_GPU_DEVICE_BYTES_LOSSLESS_ENCODE_H
+
+#include "device/bytes/lossless.h"
+#include "device/bytes/page_encode.h"
+
+PITHI_PHASE(pithi_lossless_open, uint64_t number) {
+    struct pithi_gpu_item *const it = &s->to;
+    struct pithi_lossless_shared *const w = &s->rans.words;
+    const struct pithi_device_plan *const p = &a->to.plan;
+    const uint64_t block = (uint32_t)number % (uint32_t)a->chunks;
+    if (t->tid) return;
+    pithi_item_locate(a, &a->to, number, it);
+    if (it->status == PITH_OK) it->status = a->to.items.status[it->index];
+    if (block >= it->slot->blocks) it->status = PITH_ERR_ARG;
+    if (it->status != PITH_OK) return;
+    pithi_lossless_find(a, p, it, block, w);
+    w->exponent = w->count < PITHI_TOP_COUNT_LEAST ? 0 : pithi_top_exponent_bits(p->dtype);
+    w->most = pithi_top_most_bits(w->exponent);
+    w->room = 0;
+    for (uint32_t k = 0; k < 4; k++) w->tally[k] = 0;
+}
+
+/* No part has a string yet. */
+PITHI_PHASE(pithi_lossless_clear, uint64_t block) {
+    for (uint64_t i = t->tid; i < a->coding.strings; i += PITHI_TEAM) {
+        struct pithi_rans_piece *const piece =
+            pithi_coding_piece(a, s->to.index, block, (uint32_t)i);
+        piece->n = piece->length = piece->need = 0;
+    }
+    if (!s->rans.words.exponent) return;
+    for (uint32_t i = t->tid; i < 1u << s->rans.words.most; i += PITHI_TEAM)
+        s->rans.sample.top[i] = 0;
+    s->rans.sample.second[t->tid] = 0;
+}
+
+/* ---- How words are cut -----------------------------------------------------------------------*/
+
+PITHI_PHASE(pithi_lossless_tops_count, uint64_t block) {
+    struct pithi_lossless_shared *const w = &s->rans.words;
+    const uint32_t count = w->count, step = (uint32_t)pithi_top_step(count), bits = 8 * w->width;
+    const uint32_t runs = (count + step - 1) / step, last = count - (runs - 1) * step;
+    (void)a, (void)block;
+    for (uint32_t i = t->tid; i < runs * PITHI_TOP_RUN; i += PITHI_TEAM) {
+        const uint32_t at = i / PITHI_TOP_RUN * step + i % PITHI_TOP_RUN;
+        if (at >= count) continue;
+        const uint64_t word = pithi_lossless_word(w, at);
+        pithi_atomic_add32(&s->rans.sample.top[word >> (bits - w->most)], 1);
+        pithi_atomic_add32(&s->rans.sample.second[word >> (bits - 16) & 0xFF], 1);
+    }
+    if (t->tid) return;
+    w->costs = pithi_top_costs_of(
+        (runs - 1) * PITHI_TOP_RUN + (last < PITHI_TOP_RUN ? last : (uint32_t)PITHI_TOP_RUN),
+        count);
+    w->bytes = w->second = w->symbols = 0;
+    w->named = 0;
+}
+
+/* Of the tops of a thread, those of the first thread being the largest: how many words have one. */
+PITHI_LOCAL(pithi_lossless_tops_above, uint64_t block) {
+    const uint32_t tops = 1u << s->rans.words.most, each = tops / PITHI_TEAM;
+    (void)a, (void)block;
+    t->rans.total = 0;
+    for (uint32_t k = 1; k <= each; k++)
+        t->rans.total += s->rans.sample.top[tops - t->tid * each - k];
+    t->rans.own = t->rans.total;
+}
+/* Exactly one thread has the top at which more than one in 256 words has that or a larger one. */
+PITHI_PHASE(pithi_lossless_tops_last, uint64_t block) {
+    struct pithi_lossless_shared *const w = &s->rans.words;
+    const uint32_t tops = 1u << w->most, each = tops / PITHI_TEAM, few = w->costs.total / 256;
+    uint64_t above = pithi_coded_before(s, t);
+    (void)a, (void)block;
+    if (above > few || above + t->rans.own <= few) return;
+    uint32_t top = tops - t->tid * each;
+    while (above <= few) above += s->rans.sample.top[--top];
+    w->last = top;
+}
+
+/* What words take as bytes. */
+PITHI_PHASE(pithi_lossless_tops_bytes, uint64_t block) {
+    struct pithi_lossless_shared *const w = &s->rans.words;
+    const uint32_t group = 1u << (w->most - 8);
+    uint32_t n = 0;
+    (void)a, (void)block;
+    for (uint32_t k = 0; k < group; k++) n += s->rans.sample.top[t->tid * group + k];
+    pithi_atomic_add64(&w->bytes, pithi_top_cost_of(n, &w->costs));
+    pithi_atomic_add64(&w->second, pithi_top_cost_of(s->rans.sample.second[t->tid], &w->costs));
+}
+/* What they take with tops of so many bits. */
+PITHI_PHASE(pithi_lossless_tops_cost, uint32_t bits) {
+    struct pithi_lossless_shared *const w = &s->rans.words;
+    const uint32_t shift = w->most - bits, base = pithi_top_base(w->last >> shift);
+    uint64_t cost = 0;
+    uint32_t named = 0;
+    (void)a;
+    for (uint32_t top = t->tid; top < 1u << bits; top += PITHI_TEAM) {
+        uint32_t n = 0;
+        if (!pithi_top_has_symbol(top, base)) continue;
+        for (uint32_t k = 0; k < 1u << shift; k++) n += s->rans.sample.top[(top << shift) + k];
+        cost += pithi_top_cost_of(n, &w->costs);
+        named += n;
+    }
+    if (!named) return;
+    pithi_atomic_add64(&w->symbols, cost);
+    pithi_atomic_add32(&w->named, named);
+}
+PITHI_PHASE(pithi_lossless_tops_judge, uint32_t bits) {
+    struct pithi_lossless_shared *const w = &s->rans.words;
+    (void)a;
+    if (t->tid) return;
+    w->cost[bits - w->exponent] =
+        pithi_top_cut_cost(w->symbols, w->costs.total - w->named, bits, &w->costs);
+    w->symbols = 0;
+    w->named = 0;
+}
+PITHI_PHASE(pithi_lossless_tops_choose, uint64_t block) {
+    struct pithi_lossless_shared *const w = &s->rans.words;
+    (void)a, (void)block;
+    if (t->tid) return;
+    const uint64_t bytes = pithi_top_bytes_cost(w->bytes, w->second, &w->costs);
+    const uint32_t bits = pithi_top_bits(w->cost, bytes, w->exponent, w->most, w->width, &w->costs);
+    s->rans.carry[0] = 0;
+    if (!bits) return;
+    w->block.bits = PITHI_LOSSLESS_TOPS;
+    w->block.low = 8 * w->width - bits;
+    w->block.base = pithi_top_base(w->last >> (w->most - bits));
+    w->block.parts = 1 + w->block.low / 8;
+}
+
+/* ---- Tops and lower bits ---------------------------------------------------------------------*/
+
+PITHI_DEVICE uint32_t pithi_lossless_tops_symbol(const struct pithi_lossless_block *b,
+                                                 uint64_t word) {
+    const uint32_t top = (uint32_t)(word >> b->low), above = top - b->base;
+    if (!top) return 0;
+    return above - 1 < PITHI_TOP_SYMBOLS ? above : (uint32_t)PITHI_LOSSLESS_ESCAPE;
+}
+
+/* The words of a strip. */
+PITHI_PHASE(pithi_lossless_tops_cut, uint32_t first) {
+    const struct pithi_device_plan *const p = &a->to.plan;
+    const struct pithi_lossless_shared *const w = &s->rans.words;
+    const struct pithi_lossless_block *const b = &w->block;
+    const uint32_t n = pithi_lossless_left(w, t, first), at = first + t->tid * PITHI_UNIT;
+    const uint32_t planes = b->low / 8, rest = b->low % 8;
+    uint64_t symbols = 0, bits = 0;
+    t->rans.total = t->rans.own = 0;
+    if (!n) return;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        if (k >= n) continue;
+        const uint64_t word = pithi_lossless_word(w, at + k);
+        const uint32_t symbol = pithi_lossless_tops_symbol(b, word);
+        symbols |= (uint64_t)symbol << 8 * k;
+        bits |= (word >> 8 * planes & ((1u << rest) - 1)) << k * rest;
+        t->rans.total += symbol == PITHI_LOSSLESS_ESCAPE;
+    }
+    t->rans.own = t->rans.total;
+    pithi_unit_put_codes(pithi_lossless_part(p, s, 0) + at, 8, n, symbols);
+    for (uint32_t i = 0; i < planes; i++) {
+        uint64_t plane = 0;
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k < n) plane |=
+            (pithi_lossless_word(w, at + k) >> 8 * i & 0xFF) << 8 * k;
+        pithi_unit_put_codes(pithi_lossless_part(p, s, 1 + i) + at, 8, n, plane);
+    }
+    if (rest)
+        pithi_unit_put_codes(pithi_lossless_tail(p, s) + at / PITHI_UNIT * rest, rest, PITHI_UNIT,
+                             bits);
+}
+/* Tops without a symbol; where there are too many of them they are not kept. */
+PITHI_PHASE(pithi_lossless_tops_escapes, uint32_t first) {
+    const struct pithi_lossless_shared *const w = &s->rans.words;
+    const uint32_t n = pithi_lossless_left(w, t, first), at = first + t->tid * PITHI_UNIT;
+    const uint32_t parity = first / PITHI_ROW % 2;
+    uint8_t *const tops =
+        pithi_lossless_tail(&a->to.plan, s) + pithi_lossless_bits_bytes(&w->block, w->count);
+    uint64_t i = s->rans.carry[parity] + pithi_coded_before(s, t);
+    for (uint32_t k = 0; t->rans.own && k < n; k++) {
+        const uint64_t word = pithi_lossless_word(w, at + k);
+        if (pithi_lossless_tops_symbol(&w->block, word) != PITHI_LOSSLESS_ESCAPE) continue;
+        if (i < w->count / 16) pithi_put16(tops + 2 * i, (uint16_t)(word >> w->block.low));
+        i++;
+    }
+    if (t->tid == 0) s->rans.carry[!parity] = s->rans.carry[parity] + pithi_coded_all(s);
+}
+PITHI_PHASE(pithi_lossless_tops_close, uint32_t strips) {
+    struct pithi_lossless_shared *const w = &s->rans.words;
+    const uint64_t escapes = s->rans.carry[strips % 2];
+    (void)a;
+    if (t->tid) return;
+    w->block.escapes = (uint32_t)escapes;
+    if (escapes > w->count / 16) w->block.bits = 0;
+}
+
+/* Part of a body: whether tops are taken is in the block. */
+PITHI_DEVICE void pithi_lossless_tops(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                      struct pithi_gpu_thread *t, struct pithi_team *team,
+                                      uint64_t block) {
+    uint32_t strips = 0;
+    PITHI_RUN(pithi_lossless_tops_count, block);
+    PITHI_STEP(pithi_lossless_tops_above, block);
+    PITHI_WARP_SUM(rans.total);
+    PITHI_RUN(pithi_coded_publish, block);
+    PITHI_RUN(pithi_lossless_tops_last, block);
+    PITHI_RUN(pithi_lossless_tops_bytes, block);
+    for (uint32_t bits = s->rans.words.exponent; bits <= s->rans.words.most; bits++) {
+        PITHI_RUN(pithi_lossless_tops_cost, bits);
+        PITHI_RUN(pithi_lossless_tops_judge, bits);
+    }
+    PITHI_RUN(pithi_lossless_tops_choose, block);
+    if (!s->rans.words.block.bits) return;
+    for (uint32_t first = 0; first < s->rans.words.count; first += PITHI_ROW, strips++) {
+        PITHI_STEP(pithi_lossless_tops_cut, first);
+        PITHI_WARP_SUM(rans.total);
+        PITHI_RUN(pithi_coded_publish, first);
+        PITHI_RUN(pithi_lossless_tops_escapes, first);
+    }
+    PITHI_RUN(pithi_lossless_tops_close, strips);
+}
+
+/* ---- Small symbols, or planes ----------------------------------------------------------------*/
+
+PITHI_PHASE(pithi_lossless_tally, uint64_t block) {
+    struct pithi_lossless_shared *const w = &s->rans.words;
+    uint32_t tally[4] = {0, 0, 0, 0};
+    (void)a, (void)block;
+    for (uint32_t i = t->tid; i < w->count; i += PITHI_TEAM) {
+        const uint64_t word = pithi_lossless_word(w, i);
+        tally[0] += word >= 1;
+        tally[1] += word >= 3;
+        tally[2] += word >= 15;
+        tally[3] += word >= 255;
+    }
+    PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) pithi_atomic_add32(&w->tally[k], tally[k]);
+}
+/* Symbols are bytes, since rANS takes no more for them than what they say. */
+PITHI_PHASE(pithi_lossless_choose, uint64_t block) {
+    struct pithi_lossless_shared *const w = &s->rans.words;
+    const uint64_t tally[4] = {w->tally[0], w->tally[1], w->tally[2], w->tally[3]};
+    (void)a, (void)block;
+    if (t->tid) return;
+    s->rans.carry[0] = 0;
+    w->block.bits = pithi_symbol_bits(tally, w->width, w->count) && w->width > 1 ? 8 : 0;
+    w->block.low = w->block.base = 0;
+    w->block.parts = 1 + w->width;
+    w->block.escapes = w->block.bits ? w->tally[3] : w->count;
+}
+
+PITHI_PHASE(pithi_lossless_symbols, uint32_t first) {
+    const struct pithi_lossless_shared *const w = &s->rans.words;
+    const uint32_t n = pithi_lossless_left(w, t, first), at = first + t->tid * PITHI_UNIT;
+    uint64_t symbols = 0;
+    t->rans.total = t->rans.own = 0;
+    if (!n) return;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        if (k >= n) continue;
+        const uint64_t word = pithi_lossless_word(w, at + k);
+        symbols |= (word < PITHI_LOSSLESS_ESCAPE ? word : PITHI_LOSSLESS_ESCAPE) << 8 * k;
+        t->rans.total += word >= PITHI_LOSSLESS_ESCAPE;
+    }
+    t->rans.own = t->rans.total;
+    pithi_unit_put_codes(pithi_lossless_part(&a->to.plan, s, 0) + at, 8, n, symbols);
+}
+/* What words are more than an escape says, in planes. */
+PITHI_PHASE(pithi_lossless_escapes, uint32_t first) {
+    const struct pithi_lossless_shared *const w = &s->rans.words;
+    const uint32_t n = pithi_lossless_left(w, t, first), at = first + t->tid * PITHI_UNIT;
+    const uint32_t parity = first / PITHI_ROW % 2;
+    uint64_t i = s->rans.carry[parity] + pithi_coded_before(s, t);
+    for (uint32_t k = 0; t->rans.own && k < n; k++) {
+        const uint64_t word = pithi_lossless_word(w, at + k);
+        if (word < PITHI_LOSSLESS_ESCAPE) continue;
+        for (uint32_t byte = 0; byte < w->width; byte++)
+            pithi_lossless_part(&a->to.plan, s, 1 + byte)[i] =
+                (uint8_t)((word - PITHI_LOSSLESS_ESCAPE) >> 8 * byte);
+        i++;
+    }
+    if (t->tid == 0) s->rans.carry[!parity] = s->rans.carry[parity] + pithi_coded_all(s);
+}
+PITHI_PHASE(pithi_lossless_planes, uint32_t first) {
+    const struct pithi_lossless_shared *const w = &s->rans.words;
+    const uint32_t n = pithi_lossless_left(w, t, first), at = first + t->tid * PITHI_UNIT;
+    for (uint32_t i = 0; n && i < w->width; i++) {
+        uint64_t plane = 0;
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k < n) plane |=
+            (pithi_lossless_word(w, at + k) >> 8 * i & 0xFF) << 8 * k;
+        pithi_unit_put_codes(pithi_lossless_part(&a->to.plan, s, 1 + i) + at, 8, n, plane);
+    }
+}
+
+/* Part of a body. */
+PITHI_DEVICE void pithi_lossless_split(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                       struct pithi_gpu_thread *t, struct pithi_team *team,
+                                       uint64_t block) {
+    PITHI_RUN(pithi_lossless_tally, block);
+    PITHI_RUN(pithi_lossless_choose, block);
+    const bool symbols = s->rans.words.block.bits;
+    for (uint32_t first = 0; first < s->rans.words.count; first += PITHI_ROW) {
+        if (symbols) {
+            PITHI_STEP(pithi_lossless_symbols, first);
+            PITHI_WARP_SUM(rans.total);
+            PITHI_RUN(pithi_coded_publish, first);
+            PITHI_RUN(pithi_lossless_escapes, first);
+        } else {
+            PITHI_STEP(pithi_lossless_planes, first);
+        }
+    }
+}
+
+/* ---- Strings ---------------------------------------------------------------------------------*/
+
+/* The bytes of a part: 0 where the block has none. */
+PITHI_DEVICE uint32_t pithi_lossless_part_count(const struct pithi_lossless_shared *w,
+                                                uint32_t part) {
+    const struct pithi_lossless_block *const b = &w->block;
+    if (part >= b->parts) return 0;
+    if (b->bits == PITHI_LOSSLESS_TOPS) return w->count;
+    if (part == 0) return b->bits ? w->count : 0;
+    return b->escapes;
+}
+
+PITHI_PHASE(pithi_lossless_thin, uint32_t part) {
+    if (t->tid) return;
+    s->rans.depth = 0;
+    s->rans.from[0] = pithi_lossless_part(&a->to.plan, s, part);
+    s->rans.bytes[0] = pithi_lossless_part_count(&s->rans.words, part);
+}
+
+/* By one thread: a string of n bytes, with so many kinds before it. */
+PITHI_DEVICE void pithi_lossless_describe(const struct pithi_gpu_call *a,
+                                          struct pithi_gpu_shared *s, uint64_t block,
+                                          uint32_t string, const uint8_t *from, uint32_t n,
+                                          uint32_t nested) {
+    pithi_piece_describe(a, s, block, string, from, n);
+    struct pithi_rans_piece *const piece = pithi_coding_piece(a, s->to.index, block, string);
+    piece->nested = nested;
+    piece->room = s->rans.words.room;
+    s->rans.words.room += pithi_coding_string_bytes(n);
+}
+/* The strings of a part, as those of a plane (page_encode.h). */
+PITHI_PHASE(pithi_lossless_strings, uint64_t block, uint32_t part) {
+    const uint32_t depth = s->rans.depth, first = part * (uint32_t)a->coding.levels;
+    if (t->tid) return;
+    pithi_lossless_describe(a, s, block, first, s->rans.from[depth], s->rans.bytes[depth], depth);
+    for (uint32_t i = 1; i <= depth; i++)
+        pithi_lossless_describe(a, s, block, first + i, s->rans.others[depth - i],
+                                s->rans.used[depth - i], 0);
+}
+PITHI_PHASE(pithi_lossless_record_block, uint64_t block) {
+    if (t->tid == 0) *pithi_lossless_record(a, s->to.index, block) = s->rans.words.block;
+}
+
+/* A team a block. */
+PITHI_BODY(pithi_lossless_cut) {
+    const uint64_t block = (uint32_t)number % (uint32_t)a->chunks;
+    PITHI_RUN(pithi_lossless_open, number);
+    if (s->to.status != PITH_OK) return;
+    PITHI_RUN(pithi_lossless_clear, block);
+    if (s->rans.words.exponent) pithi_lossless_tops(a, s, t, team, block);
+    if (!s->rans.words.block.bits) pithi_lossless_split(a, s, t, team, block);
+    for (uint32_t part = 0; part < s->rans.words.block.parts; part++) {
+        if (!pithi_lossless_part_count(&s->rans.words, part)) continue;
+        PITHI_RUN(pithi_lossless_thin, part);
+        pithi_spread_cut(a, s, t, team, part);
+        PITHI_RUN(pithi_lossless_strings, block, part);
+    }
+    PITHI_RUN(pithi_lossless_record_block, block);
+}
+
+/* ---- What a block comes to -------------------------------------------------------------------*/
+
+PITHI_DEVICE uint32_t pithi_lossless_head_bytes(const struct pithi_lossless_block *b) {
+    return b->bits == PITHI_LOSSLESS_TOPS ? PITHI_LOSSLESS_TOPS_HEAD : PITHI_LOSSLESS_HEAD;
+}
+PITHI_DEVICE uint32_t pithi_lossless_tail_count(const struct pithi_lossless_shared *w) {
+    if (w->block.bits != PITHI_LOSSLESS_TOPS) return 0;
+    return pithi_lossless_bits_bytes(&w->block, w->count) + 2 * w->block.escapes;
+}
+
+PITHI_PHASE(pithi_lossless_again, uint64_t number) {
+    struct pithi_gpu_item *const it = &s->to;
+    const uint64_t block = (uint32_t)number % (uint32_t)a->chunks;
+    if (t->tid) return;
+    pithi_item_locate(a, &a->to, number, it);
+    if (it->status == PITH_OK) it->status = a->to.items.status[it->index];
+    if (block >= it->slot->blocks) it->status = PITH_ERR_ARG;
+    if (it->status != PITH_OK) return;
+    pithi_lossless_find(a, &a->to.plan, it, block, &s->rans.words);
+    s->rans.words.block = *pithi_lossless_record(a, it->index, block);
+    s->rans.fault = 0;
+}
+
+/* There are fewer strings than threads. */
+PITHI_PHASE(pithi_lossless_length, uint64_t block) {
+    t->rans.total = 0;
+    if (t->tid < a->coding.strings)
+        t->rans.total = pithi_coding_piece(a, s->to.index, block, t->tid)->length;
+    t->rans.own = t->rans.total;
+}
+/* The CPU writes one string after the other while there is room for a block that is shorter than
+ * its values; a rANS string it does not begin where there may be too little. */
+PITHI_PHASE(pithi_lossless_place, uint64_t block) {
+    const struct pithi_lossless_shared *const w = &s->rans.words;
+    if (t->tid >= a->coding.strings) return;
+    struct pithi_rans_piece *const piece = pithi_coding_piece(a, s->to.index, block, t->tid);
+    piece->at = pithi_lossless_head_bytes(&w->block) + pithi_coded_before(s, t);
+    if (piece->length && piece->at + piece->need >= (uint64_t)w->count * w->width)
+        pithi_atomic_max32(&s->rans.fault, 1);
+}
+PITHI_PHASE(pithi_lossless_close, uint64_t block) {
+    const struct pithi_lossless_shared *const w = &s->rans.words;
+    const uint32_t raw = w->count * w->width;
+    const uint64_t length =
+        pithi_lossless_head_bytes(&w->block) + pithi_coded_all(s) + pithi_lossless_tail_count(w);
+    if (t->tid) return;
+    pithi_coding_entry(a, s->to.index, block)->length =
+        !s->rans.fault && length < raw ? (uint32_t)length : raw | PITHI_BLOCK_PLAIN;
+}
+
+/* A team a block. */
+PITHI_BODY(pithi_lossless_measure) {
+    const uint64_t block = (uint32_t)number % (uint32_t)a->chunks;
+    PITHI_RUN(pithi_lossless_again, number);
+    if (s->to.status != PITH_OK) return;
+    PITHI_STEP(pithi_lossless_length, block);
+    PITHI_WARP_SUM(rans.total);
+    PITHI_RUN(pithi_coded_publish, block);
+    PITHI_RUN(pithi_lossless_place, block);
+    PITHI_RUN(pithi_lossless_close, block);
+}
+
+/* ---- Bytes -----------------------------------------------------------------------------------*/
+
+PITHI_DEVICE void pithi_lossless_put_head(uint8_t *to, const struct pithi_lossless_block *b) {
+    to[0] = (uint8_t)b->bits;
+    if (b->bits != PITHI_LOSSLESS_TOPS) return;
+    to[1] = (uint8_t)b->low;
+    to[2] = (uint8_t)b->base;
+    to[3] = (uint8_t)(b->base >> 8);
+}
+
+PITHI_PHASE(pithi_lossless_copy, uint64_t block) {
+    const struct pithi_gpu_item *const it = &s->to;
+    const struct pithi_lossless_shared *const w = &s->rans.words;
+    const struct pithi_rans_entry *const entry = pithi_coding_entry(a, it->index, block);
+    uint8_t *const to = it->payload + entry->at;
+    if (entry->length & PITHI_BLOCK_PLAIN) {
+        pithi_coded_copy(t->tid, PITHI_TEAM, to, w->values, (uint64_t)w->count * w->width);
+        return;
+    }
+    const uint32_t tail = pithi_lossless_tail_count(w);
+    if (t->tid == 0) pithi_lossless_put_head(to, &w->block);
+    pithi_coded_copy(t->tid, PITHI_TEAM, to + entry->length - tail,
+                     pithi_lossless_tail(&a->to.plan, s), tail);
+    for (uint32_t i = 0; i < a->coding.strings; i++) {
+        const struct pithi_rans_piece *const piece = pithi_coding_piece(a, it->index, block, i);
+        const uint8_t *const string = pithi_coding_room(a, it->index, block) + piece->room;
+        uint8_t *at = to + piece->at;
+        if (!piece->length) continue;
+        if (t->tid < piece->nested) at[t->tid] = PITHI_PIECE_SPARSE;
+        at += piece->nested;
+        pithi_coded_copy(t->tid, PITHI_TEAM, at, string, piece->head);
+        pithi_coded_copy(t->tid, PITHI_TEAM, at + piece->head,
+                         string + piece->head + 2 * (uint64_t)piece->skipped,
+                         2 * (uint64_t)piece->words);
+        if (piece->plain)
+            pithi_coded_copy(t->tid, PITHI_TEAM, at + piece->head,
+                             pithi_coding_of(a, it->index) + piece->from, piece->n);
+    }
+}
+
+/* A team a block. */
+PITHI_BODY(pithi_lossless_write) {
+    const uint64_t block = (uint32_t)number % (uint32_t)a->chunks;
+    PITHI_RUN(pithi_lossless_again, number);
+    if (s->to.status != PITH_OK) return;
+    PITHI_RUN(pithi_lossless_copy, block);
+    pithi_coded_seal(a, s, t, team, block);
+}
+
+#endif
