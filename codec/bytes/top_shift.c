@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bytes/top_symbols.h"
+#include "common/endian.h"
 #include "common/log2.h"
 
 enum { SHIFTS = PITHI_TOP_SHIFTS };
@@ -181,37 +182,28 @@ struct pithi_top_shift_verdict pithi_top_shift_estimate(const struct pithi_top_s
 /* ---- Offsets ---------------------------------------------------------------------------------*/
 
 /* More symbols make a mean no better than offsets are, which are whole numbers. */
-enum { MEAN_COLUMNS = 256, MEAN_ROWS = 64 };
+enum { MEAN_COLUMNS = 128, MEAN_ROWS = 64 };
 
-/* Adds up 16 symbols, at the pace of vectors. */
-static inline void add_16(const uint8_t *symbols, uint16_t *n, uint16_t *sum) {
-    uint8_t ones = 0;
-    uint16_t more = 0;
-    for (size_t i = 0; i < 16; i++) {
-        const uint8_t one = (uint8_t)(symbols[i] - 1) < SHIFTS;
-        ones = (uint8_t)(ones + one);
-        more = (uint16_t)(more + (one ? symbols[i] : 0));
-    }
-    *n = (uint16_t)(*n + ones);
-    *sum = (uint16_t)(*sum + more);
-}
-
-/* Adds up the symbols that are shifted of no more than 256. */
+/* Adds up the symbols that are shifted, eight at a time: bytes that are 0 in x or in ~x are not. */
 static void add_run(struct sums *s, const uint8_t *symbols, size_t count) {
-    uint16_t n = 0, sum = 0;
-    for (; count >= 16; symbols += 16, count -= 16) add_16(symbols, &n, &sum);
+    const uint64_t low = UINT64_C(0x7F7F7F7F7F7F7F7F), even = UINT64_C(0x00FF00FF00FF00FF);
+    for (; count >= 8; symbols += 8, count -= 8) {
+        const uint64_t x = pithi_get64(symbols);
+        const uint64_t nonzero = ((x & low) + low) | x, others = ((~x & low) + low) | ~x;
+        const uint64_t ones = (nonzero & others & ~low) >> 7, y = x & ones * 255;
+        s->n += (uint32_t)(ones * UINT64_C(0x0101010101010101) >> 56);
+        s->sum += (uint32_t)(((y & even) + (y >> 8 & even)) * UINT64_C(0x0001000100010001) >> 48);
+    }
     for (size_t i = 0; i < count; i++) {
         const bool one = (uint8_t)(symbols[i] - 1) < SHIFTS;
-        n = (uint16_t)(n + one);
-        sum = (uint16_t)(sum + (one ? symbols[i] : 0));
+        s->n += one;
+        s->sum += one ? symbols[i] : 0u;
     }
-    s->n += n;
-    s->sum += sum;
 }
 
-static int32_t rounded(int64_t sum, int64_t n) {
+static int32_t rounded(int32_t sum, int32_t n) {
     if (!n) return 0;
-    return (int32_t)((2 * sum + (sum < 0 ? -n : n)) / (2 * n));
+    return (2 * sum + (sum < 0 ? -n : n)) / (2 * n);
 }
 
 static uint8_t offset_of(int32_t number) {
@@ -233,7 +225,7 @@ static void row_offsets(const uint8_t *symbols, size_t count, size_t width, size
             for (size_t k = 0; k < RUNS; k++)
                 add_run(&s, symbols + at + (n - RUN) / (RUNS - 1) * k, RUN);
         }
-        offsets[row] = offset_of(s.n ? mean - rounded(s.sum, s.n) : 0);
+        offsets[row] = offset_of(s.n ? mean - rounded((int32_t)s.sum, (int32_t)s.n) : 0);
     }
 }
 
@@ -272,7 +264,7 @@ void pithi_top_shift_find(const uint8_t *symbols, size_t count, size_t width, si
     const size_t run = width < MEAN_COLUMNS ? width : MEAN_COLUMNS;
     for (size_t r = 0; r < whole; r += whole / MEAN_ROWS + 1)
         add_run(&all, symbols + begin + r * width, run);
-    const int32_t mean = rounded(all.sum, all.n);
+    const int32_t mean = rounded((int32_t)all.sum, (int32_t)all.n);
     memset(rows, 0, pithi_top_shift_rows(width, first, count));
     memset(columns, 0, width);
     if (worth.rows) row_offsets(symbols, count, width, first, rows, mean);
