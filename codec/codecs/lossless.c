@@ -68,9 +68,10 @@ static pith_status check(const struct pithi_params *p, const char **detail) {
     }
     *detail = "lossless takes a base of the values' dtype";
     if (p->base_dtype != PITH_NONE && p->base_dtype != p->dtype) return PITH_ERR_DTYPE;
-    *detail = "dim is for revision 3, and values without a base";
-    return p->value[DIM] && (frame_revision(p) < 3 || p->base_dtype != PITH_NONE) ? PITH_ERR_SPEC
-                                                                                  : PITH_OK;
+    *detail = "rows are for values without a base";
+    if (p->value[DIM] && p->base_dtype != PITH_NONE) return PITH_ERR_DTYPE;
+    *detail = "rows are for frames of revision 3";
+    return p->value[DIM] && frame_revision(p) < 3 ? PITH_ERR_SPEC : PITH_OK;
 }
 
 /* Frames have rows where offsets may pay: the tensor and its blocks have enough elements to be cut,

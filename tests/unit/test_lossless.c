@@ -641,6 +641,30 @@ static void test_many_rows(void **state) {
     free(values);
 }
 
+/* Rows that the spec asks for, and frames cannot have. */
+static void test_no_rows(void **state) {
+    (void)state;
+    pith_layout layout = {.size = sizeof layout,
+                          .dtype = PITH_F32,
+                          .base_dtype = PITH_F32,
+                          .ndim = 2,
+                          .shape = {64, 64}};
+    const pith_plan *plan;
+    char spec[PITH_SPEC_MAX];
+    context("no rows");
+    CHECK_STATUS(PITH_ERR_DTYPE, pith_plan_create(&plan, "lossless:dim=64", &layout, NULL, NULL));
+    CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("lossless:dim=64,revision=2", NULL, 0, NULL));
+    CHECK_OK(pith_plan_create(&plan, "lossless", &layout, NULL, NULL));
+    CHECK_OK(pith_plan_spec(plan, spec, sizeof spec));
+    CHECK(strcmp(spec, "lossless") == 0);
+    pith_plan_destroy(plan);
+    layout.base_dtype = PITH_NONE;
+    CHECK_OK(pith_plan_create(&plan, "lossless", &layout, NULL, NULL));
+    CHECK_OK(pith_plan_spec(plan, spec, sizeof spec));
+    CHECK(strcmp(spec, "lossless:dim=64") == 0);
+    pith_plan_destroy(plan);
+}
+
 /* A frame decodes in a plan of another shape, and rows of slots begin with the slot. */
 static void test_slots_of_rows(void **state) {
     (void)state;
@@ -692,6 +716,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_odd_addresses), cmocka_unit_test(test_only_rans),
         cmocka_unit_test(test_offsets),       cmocka_unit_test(test_matrices),
         cmocka_unit_test(test_many_rows),     cmocka_unit_test(test_slots_of_rows),
+        cmocka_unit_test(test_no_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
