@@ -107,10 +107,11 @@ static inline bool has_halves(unsigned bits, size_t group) {
     (void)group;
     return false;
 }
-ALWAYS void halves(v16 x[2], uint32_t dtype, const uint8_t *from, const struct packing *p,
-                   const float *scale, const float *zero) {
+ALWAYS void halves(v16 x[2], uint32_t dtype, const uint8_t *from, size_t capacity,
+                   const struct packing *p, const float *scale, const float *zero) {
     (void)dtype;
     (void)from;
+    (void)capacity;
     (void)p;
     (void)scale;
     (void)zero;
@@ -123,7 +124,7 @@ ALWAYS void decode_halves(const struct packing *pack, const struct batch *b, con
                           struct variant r, struct streamer *stream) {
     const size_t g = u->first >> b->shift;
     v16 x[2];
-    halves(x, r.vt, u->codes, pack, &b->scale[g], r.asymmetric ? &b->zero[g] : NULL);
+    halves(x, r.vt, u->codes, u->capacity, pack, &b->scale[g], r.asymmetric ? &b->zero[g] : NULL);
     if (stream) {
         v_stream(stream, u->out, x[0]);
         v_stream(stream, u->out + 64, x[1]);
@@ -315,7 +316,7 @@ ALWAYS void put_unit_nontemporal(const struct packing *pack, const uint8_t *code
     v16 x[4];
     __builtin_prefetch(codes + PREFETCH_NONTEMPORAL, 0, 2);
     if (ot != PITH_F32) {
-        halves(x, ot, codes, pack, scale, zero);
+        halves(x, ot, codes, capacity, pack, scale, zero);
         v_stream_line(out, x[0]);
         v_stream_line(out + 64, x[1]);
         return;
@@ -329,16 +330,16 @@ ALWAYS void put_unit_nontemporal(const struct packing *pack, const uint8_t *code
 
 /* Decodes a batch of either half from element i on, a unit of each in turn. */
 ALWAYS void decode_two(const struct packing *packing, const struct batch b[2], size_t i,
-                       bool asymmetric, uint32_t ot) {
+                       unsigned bits, bool asymmetric, uint32_t ot) {
     struct packing pack = *packing; /* a copy that no store can alias */
-    pack.bits = 4;
-    const size_t count = b->count, capacity[2] = {b[0].capacity - i / 2, b[1].capacity - i / 2};
-    const size_t size = width(ot);
-    const uint8_t *const codes[2] = {b[0].codes + i / 2, b[1].codes + i / 2};
+    pack.bits = bits;
+    const size_t count = b->count, size = width(ot), from = i * bits / 8;
+    const size_t capacity[2] = {b[0].capacity - from, b[1].capacity - from};
+    const uint8_t *const codes[2] = {b[0].codes + from, b[1].codes + from};
     uint8_t *const out[2] = {b[0].out + size * i, b[1].out + size * i};
     const uint32_t shift = b->shift;
     for (size_t k = 0; k < count; k += UNIT) {
-        const size_t g = k >> shift, at = k / 2;
+        const size_t g = k >> shift, at = k * bits / 8;
         put_unit_nontemporal(&pack, codes[0] + at, capacity[0] - at, &b[0].scale[g],
                              asymmetric ? &b[0].zero[g] : NULL, out[0] + size * k, ot);
         put_unit_nontemporal(&pack, codes[1] + at, capacity[1] - at, &b[1].scale[g],
@@ -349,22 +350,24 @@ ALWAYS void decode_two(const struct packing *packing, const struct batch b[2], s
 static void decode_two_any(const struct packing *pack, const struct batch b[2], size_t i,
                            bool asymmetric, uint32_t ot) {
     if (ot == PITH_F32 && asymmetric)
-        decode_two(pack, b, i, true, PITH_F32);
+        decode_two(pack, b, i, 4, true, PITH_F32);
     else if (ot == PITH_F32)
-        decode_two(pack, b, i, false, PITH_F32);
-    else if (ot == PITH_BF16 && asymmetric)
-        decode_two(pack, b, i, true, PITH_BF16);
-    else if (ot == PITH_F16 && asymmetric)
-        decode_two(pack, b, i, true, PITH_F16);
+        decode_two(pack, b, i, 4, false, PITH_F32);
+    else if (ot == PITH_BF16 && asymmetric && pack->bits == 4)
+        decode_two(pack, b, i, 4, true, PITH_BF16);
+    else if (ot == PITH_F16 && asymmetric && pack->bits == 4)
+        decode_two(pack, b, i, 4, true, PITH_F16);
+    else if (ot == PITH_BF16)
+        decode_two(pack, b, i, pack->bits, asymmetric, PITH_BF16);
     else
-        decode_two(pack, b, i, asymmetric, ot);
+        decode_two(pack, b, i, pack->bits, asymmetric, PITH_F16);
 }
 
 /* Whether halves go by non-temporal stores: they begin at whole lines, and units have one group. */
 static bool halves_nontemporal(const struct pithi_group_job *job, struct variant r, size_t step) {
     const size_t least = step > HALF ? step : HALF;
-    return r.bt == PITH_NONE && job->set.bits == 4 && job->set.group >= UNIT &&
-           job->count >= 2 * least && (uintptr_t)job->out % 64 == 0;
+    return r.bt == PITH_NONE && (r.vt != PITH_F32 || job->set.bits == 4) &&
+           job->set.group >= UNIT && job->count >= 2 * least && (uintptr_t)job->out % 64 == 0;
 }
 
 /* Decodes two halves that go to two places in turn; returns how many elements they are. The batches

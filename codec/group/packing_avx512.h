@@ -12,7 +12,7 @@
 struct packing {
     __m512i order, pairs, quads, squeeze, spread, shifts, mask, half;
     __mmask64 present; /* the 8 * bits bytes of 64 codes */
-    /* 4 bits: value of every code, where a vector's codes lie, how far up its own is in a lane;
+    /* Up to 4 bits: value of every code. 4 bits: where a vector's codes lie, how far up its own is in a lane;
      * where byte i lies when lanes hold bytes of eight runs: 8 * (i % 8) + i / 8. */
     __m512i levels, nibbles, gather;
     /* 4 bits: where byte i of a rotated group lies, which has run i / 16, half i / 8 % 2, four
@@ -72,7 +72,8 @@ static inline __attribute__((always_inline)) void packing_make(struct packing *p
     p->half = _mm512_set1_epi8((char)(symmetric ? 1 << (bits - 1) : 0));
     p->present = ~UINT64_C(0) >> (64 - 8 * bits);
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    const __m512i sign = _mm512_and_si512(lane, _mm512_set1_epi32(symmetric ? 8 : 0));
+    const __m512i sign =
+        _mm512_and_si512(lane, _mm512_set1_epi32(symmetric && bits <= 4 ? 1 << (bits - 1) : 0));
     p->gather = _mm512_or_si512(
         _mm512_slli_epi16(_mm512_and_si512(stretched(0, 0), _mm512_set1_epi8(7)), 3),
         _mm512_srli_epi16(_mm512_and_si512(stretched(0, 0), _mm512_set1_epi8(56)), 3));
@@ -314,26 +315,37 @@ static inline __attribute__((always_inline)) void products(v16 x[4], const uint8
     x[3] = product(x[3], scale[3], zero[3]);
 }
 
-/* 64 codes of 4 bits of one group, in 16 bits each: a table look-up, which reads only the low 5
- * bits of a word; the table holds everything twice. */
+/* 64 codes of one group, in 16 bits each: a table look-up, which reads only the low 5 bits of a
+ * word; the table holds everything twice. */
 #define OWN_HALVES
-static inline bool has_halves(unsigned bits, size_t group) { return bits == 4 && group >= 64; }
+static inline bool has_halves(unsigned bits, size_t group) {
+    return bits >= 2 && bits <= 4 && group >= 64;
+}
 static inline __attribute__((always_inline)) void halves(v16 x[2], uint32_t dtype,
-                                                         const uint8_t *from,
+                                                         const uint8_t *from, size_t capacity,
                                                          const struct packing *p,
                                                          const float *scale, const float *zero) {
-    const __m512i codes = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)from));
-    const __m512i shift = _mm512_set1_epi32(0x00040000);
+    const __m512i codes = get_codes(from, capacity, p);
     const v16 values = table_of(p, scale, zero);
     const __m256i half = dtype == PITH_F16
                              ? _mm512_cvtps_ph(F(values), _MM_FROUND_TO_NEAREST_INT)
                              : _mm512_cvtepi32_epi16(v_shr(round_loosely(PITH_BF16, values), 16));
     const __m512i table = _mm512_broadcast_i64x4(half);
-    const __m512i low = _mm512_permutexvar_epi8(p->twice, codes);
-    const __m512i high =
-        _mm512_permutexvar_epi8(_mm512_or_si512(p->twice, _mm512_set1_epi8(16)), codes);
-    x[0] = _mm512_permutexvar_epi16(_mm512_srlv_epi16(low, shift), table);
-    x[1] = _mm512_permutexvar_epi16(_mm512_srlv_epi16(high, shift), table);
+    if (p->bits == 4) {
+        const __m512i shift = _mm512_set1_epi32(0x00040000);
+        const __m512i low = _mm512_permutexvar_epi8(p->twice, codes);
+        const __m512i high =
+            _mm512_permutexvar_epi8(_mm512_or_si512(p->twice, _mm512_set1_epi8(16)), codes);
+        x[0] = _mm512_permutexvar_epi16(_mm512_srlv_epi16(low, shift), table);
+        x[1] = _mm512_permutexvar_epi16(_mm512_srlv_epi16(high, shift), table);
+        return;
+    }
+    const __m512i runs = _mm512_permutexvar_epi8(p->spread, codes);
+    const __m512i code = v_and(_mm512_multishift_epi64_epi8(p->shifts, runs), p->mask);
+    const __m512i low = _mm512_cvtepu8_epi16(_mm512_castsi512_si256(code));
+    const __m512i high = _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(code, 1));
+    x[0] = _mm512_permutexvar_epi16(low, table);
+    x[1] = _mm512_permutexvar_epi16(high, table);
 }
 
 #endif

@@ -411,10 +411,12 @@ static void check_places(const struct level *level) {
 /* Decoding that streams the halves of a job side by side, where lines begin with it. */
 static void check_halves(const struct level *level) {
     enum { LEAST = 8000 };
-    for (size_t c = 0; c < 400; c++) {
-        struct shape s = random_shape(c % 2 ? 2 : 10); /* 4 bits */
+    static const uint32_t dtypes[3] = {PITH_F32, PITH_BF16, PITH_F16};
+    static const size_t formats[6] = {0, 1, 2, 8, 9, 10}; /* of 2, 3 and 4 bits */
+    for (size_t c = 0; c < 540; c++) {
+        struct shape s = random_shape(formats[c % 6]);
         s.base = PITH_NONE;
-        s.out = PITH_F32;
+        s.out = dtypes[c / 6 % 3];
         s.nontemporal = true;
         s.set.codebook = 0;
         s.set.group = 64u << check_below(8);
