@@ -451,6 +451,74 @@ ALWAYS struct scaled scale_levels(const struct decoder *d, const float *scale, u
     return l;
 }
 
+/* Decodes 64 values of one group to 16 bits each. `inside`: see inside_of. */
+ALWAYS void narrow_unit(v16 x[2], const struct decoder *d, const struct pithi_group_job *job,
+                        size_t i, size_t bytes, uint64_t inside, const float *scale, unsigned bits,
+                        uint32_t ot) {
+    const __m512i number = numbers_of(d, codes_from(job, i * bits / 8, bytes), inside, bits);
+    const struct scaled l = scale_levels(d, scale, bits, ot, true);
+    const __m512i low = _mm512_cvtepu8_epi16(_mm512_castsi512_si256(number));
+    const __m512i high = _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(number, 1));
+    x[0] = _mm512_permutexvar_epi16(low, l.value[0]);
+    x[1] = _mm512_permutexvar_epi16(high, l.value[0]);
+}
+
+/* Values of 16 bits written by non-temporal stores go to two places in turn, each half of a job,
+ * when a half is so many elements: stores then wait for two pages of memory at once. Codes for them
+ * are prefetched at this distance in bytes. */
+enum { HALF = 4096, PREFETCH_CODES = 4096 };
+
+ALWAYS void put_narrow(const struct decoder *d, const struct pithi_group_job *job, size_t i,
+                       size_t bytes, uint64_t inside, const float *scale, unsigned bits,
+                       uint32_t ot) {
+    uint8_t *const out = (uint8_t *)job->out + 2 * i;
+    v16 x[2];
+    __builtin_prefetch(job->codes + i * bits / 8 + PREFETCH_CODES, 0, 2);
+    narrow_unit(x, d, job, i, bytes, inside, scale, bits, ot);
+    v_stream_line(out, x[0]);
+    v_stream_line(out + 64, x[1]);
+}
+
+ALWAYS size_t decode_halved(struct pithi_group_job *job, unsigned bits, uint32_t ot) {
+    const size_t group = job->set.group, shift = (size_t)__builtin_ctz(job->set.group);
+    const size_t sequence = group < SEQUENCE ? group : SEQUENCE,
+                 half = job->count / 2 / PART * PART;
+    const size_t bytes = pithi_group_code_bytes(&job->set, job->count);
+    const uint64_t begin = inside_of(sequence);
+    struct decoder d;
+    float scale[2][PART / UNIT + 16];
+    decoder_make(&d, bits);
+    const struct decoder copy = d; /* a copy that no store can alias */
+    for (size_t i = 0; i < half; i += PART) {
+        const uint32_t a = read_scales(job, i / group, PART / group, scale[0]);
+        const uint32_t b = read_scales(job, (half + i) / group, PART / group, scale[1]);
+        if (a >= PITHI_SCALE_LIMIT || b >= PITHI_SCALE_LIMIT) {
+            scalar_part(job, i, PART, pithi_trellis_decode_c);
+            scalar_part(job, half + i, PART, pithi_trellis_decode_c);
+            continue;
+        }
+        for (size_t k = 0; k < PART; k += UNIT) {
+            const uint64_t inside = k % sequence == 0 ? begin : ~UINT64_C(0);
+            put_narrow(&copy, job, i + k, bytes, inside, &scale[0][k >> shift], bits, ot);
+            put_narrow(&copy, job, half + i + k, bytes, inside, &scale[1][k >> shift], bits, ot);
+        }
+    }
+    return 2 * half;
+}
+
+ALWAYS size_t decode_halved_to(struct pithi_group_job *job, uint32_t ot) {
+    if (job->set.bits == 2) return decode_halved(job, 2, ot);
+    return job->set.bits == 3 ? decode_halved(job, 3, ot) : decode_halved(job, 4, ot);
+}
+
+static __attribute__((noinline)) size_t decode_first(struct pithi_group_job *job) {
+    const bool fits = job->nontemporal && job->set.group >= UNIT && job->set.group <= PART &&
+                      job->count >= 2 * HALF && (uintptr_t)job->out % 64 == 0;
+    if (!fits) return 0;
+    return job->out_dtype == PITH_F16 ? decode_halved_to(job, PITH_F16)
+                                      : decode_halved_to(job, PITH_BF16);
+}
+
 ALWAYS void decode_part(const struct decoder *d, struct pithi_group_job *job, size_t i, size_t n,
                         const float *scale, unsigned bits, uint32_t bt, uint32_t ot,
                         struct streamer *stream) {
@@ -464,17 +532,16 @@ ALWAYS void decode_part(const struct decoder *d, struct pithi_group_job *job, si
     const v16 lane = v_load((const uint8_t *)lanes);
     for (size_t k = 0; k < n; k += UNIT) {
         const uint64_t inside = k % sequence == 0 ? begin : ~UINT64_C(0);
-        const __m512i codes = codes_from(job, (i + k) * bits / 8, bytes);
-        const __m512i number = numbers_of(&copy, codes, inside, bits);
         if (narrow && group >= UNIT && n - k >= UNIT) {
             uint8_t *const out = (uint8_t *)job->out + 2 * (i + k);
-            const struct scaled l = scale_levels(&copy, &scale[k >> shift], bits, ot, true);
-            const __m512i low = _mm512_cvtepu8_epi16(_mm512_castsi512_si256(number));
-            const __m512i high = _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(number, 1));
-            v_store(out, _mm512_permutexvar_epi16(low, l.value[0]));
-            v_store(out + 64, _mm512_permutexvar_epi16(high, l.value[0]));
+            v16 x[2];
+            narrow_unit(x, &copy, job, i + k, bytes, inside, &scale[k >> shift], bits, ot);
+            v_store(out, x[0]);
+            v_store(out + 64, x[1]);
             continue;
         }
+        const __m512i codes = codes_from(job, (i + k) * bits / 8, bytes);
+        const __m512i number = numbers_of(&copy, codes, inside, bits);
         struct scaled l = scale_levels(&copy, &scale[k >> shift], bits, ot, false);
         v16 x[4];
         PITHI_UNROLL for (size_t j = 0; j < 4; j++) {

@@ -13,7 +13,9 @@
  *   encode_sequences
  *                   codes up to WIDE sequences, and sums what their groups' scales follow from
  *   decoder_make, decode_part
- *                   decode whole groups, or sequences of one, whose scales fit */
+ *                   decode whole groups, or sequences of one, whose scales fit
+ *   decode_first    decodes a job without a base to 16 bits in a way of its own, from its first
+ *                   value on; returns how many, whole groups or sequences */
 #ifndef PITHI_GROUP_TRELLIS_JOB_TMPL_H
 #define PITHI_GROUP_TRELLIS_JOB_TMPL_H
 
@@ -264,20 +266,21 @@ static uint32_t read_scales(const struct pithi_group_job *job, size_t first, siz
 }
 
 static void decoder_make(struct decoder *d, uint32_t bits);
+static size_t decode_first(struct pithi_group_job *job);
 /* Decodes n values from i on, whose scales fit. */
 ALWAYS void decode_part(const struct decoder *d, struct pithi_group_job *job, size_t i, size_t n,
                         const float *scale, unsigned bits, uint32_t bt, uint32_t ot,
                         struct streamer *stream);
 
-ALWAYS void decode_all(struct pithi_group_job *job, unsigned bits, uint32_t bt, uint32_t ot,
-                       bool streamed) {
+ALWAYS void decode_all(struct pithi_group_job *job, size_t from, unsigned bits, uint32_t bt,
+                       uint32_t ot, bool streamed) {
     const size_t group = job->set.group;
     struct decoder d;
     float scale[PART / 16 + 16];
     struct streamer stream; /* nobody has its address, so that it stays in registers */
     decoder_make(&d, bits);
     v_stream_begin(&stream, job->out);
-    for (size_t first = 0, whole; first < job->count; first += whole) {
+    for (size_t first = from, whole; first < job->count; first += whole) {
         whole = group > PART ? group : PART;
         whole = job->count - first < whole ? job->count - first : whole;
         if (read_scales(job, first / group, (whole + group - 1) / group, scale) >=
@@ -295,34 +298,35 @@ ALWAYS void decode_all(struct pithi_group_job *job, unsigned bits, uint32_t bt, 
     if (streamed && job->count) v_stream_end(&stream, (uint8_t *)job->out + job->count * width(ot));
 }
 
-ALWAYS void decode_bits(struct pithi_group_job *job, uint32_t bt, uint32_t ot, bool streamed) {
+ALWAYS void decode_bits(struct pithi_group_job *job, size_t from, uint32_t bt, uint32_t ot,
+                        bool streamed) {
     if (job->set.bits == 2)
-        decode_all(job, 2, bt, ot, streamed);
+        decode_all(job, from, 2, bt, ot, streamed);
     else if (job->set.bits == 3)
-        decode_all(job, 3, bt, ot, streamed);
+        decode_all(job, from, 3, bt, ot, streamed);
     else
-        decode_all(job, 4, bt, ot, streamed);
+        decode_all(job, from, 4, bt, ot, streamed);
 }
 
 static __attribute__((noinline)) void decode_f32(struct pithi_group_job *job) {
     if (job->nontemporal && v_stream_fits(job->out))
-        decode_bits(job, PITH_NONE, PITH_F32, true);
+        decode_bits(job, 0, PITH_NONE, PITH_F32, true);
     else
-        decode_bits(job, PITH_NONE, PITH_F32, false);
+        decode_bits(job, 0, PITH_NONE, PITH_F32, false);
 }
 static __attribute__((noinline)) void decode_bf16(struct pithi_group_job *job) {
-    decode_bits(job, PITH_NONE, PITH_BF16, false);
+    decode_bits(job, decode_first(job), PITH_NONE, PITH_BF16, false);
 }
 static __attribute__((noinline)) void decode_f16(struct pithi_group_job *job) {
-    decode_bits(job, PITH_NONE, PITH_F16, false);
+    decode_bits(job, decode_first(job), PITH_NONE, PITH_F16, false);
 }
 static __attribute__((noinline)) void decode_base(struct pithi_group_job *job) {
     if (job->base_dtype == PITH_F32)
-        decode_bits(job, PITH_F32, job->out_dtype, false);
+        decode_bits(job, 0, PITH_F32, job->out_dtype, false);
     else if (job->base_dtype == PITH_BF16)
-        decode_bits(job, PITH_BF16, job->out_dtype, false);
+        decode_bits(job, 0, PITH_BF16, job->out_dtype, false);
     else
-        decode_bits(job, PITH_F16, job->out_dtype, false);
+        decode_bits(job, 0, PITH_F16, job->out_dtype, false);
 }
 
 static void trellis_decode(struct pithi_group_job *job) {

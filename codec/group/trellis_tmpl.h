@@ -314,6 +314,11 @@ ALWAYS v16 decode16(const struct decoder *d, const uint8_t *codes, bool begin, u
     return f_add(f_mul(levels_of(d, window, bits), v_spread(scale)), v_set(0)); /* never -0 */
 }
 
+static size_t decode_first(struct pithi_group_job *job) {
+    (void)job;
+    return 0;
+}
+
 /* Decodes n values from i on, whose scales fit. */
 ALWAYS void decode_part(const struct decoder *d, struct pithi_group_job *job, size_t i, size_t n,
                         const float *scale, unsigned bits, uint32_t bt, uint32_t ot,

@@ -229,6 +229,23 @@ static void check_cases(const struct level *level) {
     }
 }
 
+/* Decoding that streams the halves of a job side by side, where lines begin with it. */
+static void check_halves(const struct level *level) {
+    enum { LEAST = 8000 };
+    static const uint32_t dtypes[2] = {PITH_BF16, PITH_F16};
+    for (size_t c = 0; c < 90; c++) {
+        struct shape s = random_shape(c);
+        s.base = PITH_NONE;
+        s.out = dtypes[c / 3 % 2];
+        s.nontemporal = true;
+        s.set.group = 64u << check_below(7);
+        s.count = LEAST + check_below(MOST - LEAST);
+        if (c % 4) s.place[0] = 0;
+        check_encode(level, &s);
+        check_decode(level, &s);
+    }
+}
+
 void check_trellis(const struct level *level) {
     expected = calloc(1, sizeof *expected);
     value = calloc(1, CAPACITY);
@@ -238,7 +255,10 @@ void check_trellis(const struct level *level) {
     check_end();
     for (int k = 0; k < AREAS; k++)
         if (!area[k].pages) area[k] = guarded_new(CAPACITY);
-    if (expected && value && base) check_cases(level);
+    if (expected && value && base) {
+        check_cases(level);
+        check_halves(level);
+    }
     free(expected);
     free(value);
     free(base);
