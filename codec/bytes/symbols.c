@@ -11,6 +11,8 @@
 
 enum { DENSE = 0, SPARSE = 1 };
 enum { LOW_MAX = 24, ESCAPE = PITHI_SYMBOLS_ESCAPE, HEAD = 8, SPARSE_HEAD = 8 };
+/* Words that are cut or joined together, so that they stay in the first-level cache. */
+enum { BATCH_GROUPS = 64, BATCH = BATCH_GROUPS * PITHI_BITPLANE_GROUP };
 static const char damaged[] = "coded words are damaged";
 
 /* ---- Memory: symbols, gaps, symbols that are not 0, then a piece's ---------------------------*/
@@ -60,23 +62,31 @@ static size_t groups_of(size_t count) {
 
 /* ---- Choice ----------------------------------------------------------------------------------*/
 
+/* The source of words that are an array. */
+static const uint32_t *words_at(const void *words, size_t at, size_t n, uint32_t *to) {
+    (void)n, (void)to;
+    return (const uint32_t *)words + at;
+}
+
 /* How many words have each bit length, counted in all words or in evenly spread runs of them. */
 struct lengths {
     uint32_t total, of[33];
 };
 
-static struct lengths range(const uint32_t *words, size_t count) {
+static struct lengths range(const struct pithi_word_source *from, size_t count) {
     enum { RUN = 64, RUNS = 256 };
     struct lengths s = {0};
+    uint32_t buffer[RUN];
     /* Neighbours are often alike: with one counter for each length it would wait for itself. */
     uint32_t part[4][33] = {{0}};
     const size_t step = count > RUN * RUNS ? count / RUNS : RUN;
     for (size_t at = 0; at < count; at += step) {
-        const size_t end = count - at < RUN ? count : at + RUN;
-        size_t i = at;
-        for (; i + 4 <= end; i += 4)
+        const size_t n = count - at < RUN ? count - at : RUN;
+        const uint32_t *const words = from->make(from->arg, at, n, buffer);
+        size_t i = 0;
+        for (; i + 4 <= n; i += 4)
             for (size_t k = 0; k < 4; k++) part[k][pithi_bit_length(words[i + k])]++;
-        for (; i < end; i++) part[0][pithi_bit_length(words[i])]++;
+        for (; i < n; i++) part[0][pithi_bit_length(words[i])]++;
     }
     for (size_t b = 0; b < 33; b++) {
         s.of[b] = part[0][b] + part[1][b] + part[2][b] + part[3][b];
@@ -144,15 +154,16 @@ size_t pithi_symbols_cut_c(const uint32_t *words, size_t count, unsigned low, ui
 /* Makes symbols, and writes the low bits, for which there is space. Returns how many symbols are
  * escapes. */
 static size_t put_low_bits(struct pithi_pen *pen, const struct pithi_kernels *kernels,
-                           const uint32_t *words, size_t count, unsigned low, uint8_t *symbols) {
-    enum { PART = 64, MOST = PART * PITHI_BITPLANE_GROUP };
-    uint32_t bits[MOST];
-    uint8_t widths[PART];
+                           const struct pithi_word_source *from, size_t count, unsigned low,
+                           uint8_t *symbols) {
+    uint32_t bits[BATCH], buffer[BATCH];
+    uint8_t widths[BATCH_GROUPS];
     size_t escapes = 0;
     memset(widths, (int)low, sizeof widths);
     for (size_t at = 0, n; at < count; at += n) {
-        n = count - at < MOST ? count - at : MOST;
-        escapes += kernels->symbols_cut(words + at, n, low, symbols + at, bits);
+        n = count - at < BATCH ? count - at : BATCH;
+        const uint32_t *const words = from->make(from->arg, at, n, buffer);
+        escapes += kernels->symbols_cut(words, n, low, symbols + at, bits);
         if (!low) continue;
         const size_t groups = groups_of(n), bytes = groups * 2 * low;
         memset(bits + n, 0, (groups * PITHI_BITPLANE_GROUP - n) * sizeof *bits);
@@ -167,7 +178,7 @@ size_t pithi_symbols_estimate(const uint32_t *words, size_t count, size_t total)
     /* In 1/256 bit: what a kind of symbol takes in a table of frequencies; and what a sample hides
      * of its cost, being short, 1 / (2 ln 2) bit. */
     enum { TABLE = 6 * 256, SHORT = 185 };
-    const struct lengths s = range(words, count);
+    const struct lengths s = range(&(struct pithi_word_source){words_at, words}, count);
     const unsigned low = choose_low(&s);
     uint32_t counted[256] = {0}, kinds = 0;
     for (size_t i = 0; i < count; i++) {
@@ -231,32 +242,45 @@ static bool put_sparse(struct pithi_pen *pen, const struct memory *r, size_t max
            put_piece(pen, r->piece, max_count, r->others, others);
 }
 
-static bool put_escapes(struct pithi_pen *pen, const uint8_t *symbols, const uint32_t *words,
-                        size_t count, unsigned low) {
-    const uint8_t *at = symbols, *const end = symbols + count;
-    while ((at = memchr(at, ESCAPE, (size_t)(end - at)))) {
-        uint8_t bytes[4];
-        pithi_put32(bytes, (words[at++ - symbols] >> low) - ESCAPE);
-        if (!pithi_pen_put(pen, bytes, 4)) return false;
+static bool put_escapes(struct pithi_pen *pen, const uint8_t *symbols,
+                        const struct pithi_word_source *from, size_t count, unsigned low) {
+    uint32_t buffer[BATCH];
+    for (size_t first = 0, n; first < count; first += n) {
+        n = count - first < BATCH ? count - first : BATCH;
+        const uint8_t *const begin = symbols + first, *const end = begin + n, *at = begin;
+        const uint32_t *words = NULL;
+        for (; (at = memchr(at, ESCAPE, (size_t)(end - at))); at++) {
+            uint8_t bytes[4];
+            if (!words) words = from->make(from->arg, first, n, buffer);
+            pithi_put32(bytes, (words[at - begin] >> low) - ESCAPE);
+            if (!pithi_pen_put(pen, bytes, 4)) return false;
+        }
     }
     return true;
 }
 
-bool pithi_symbols_put(struct pithi_pen *pen, size_t max_count, const struct pithi_kernels *kernels,
-                       const uint32_t *words, size_t count) {
+bool pithi_symbols_put_from(struct pithi_pen *pen, size_t max_count,
+                            const struct pithi_kernels *kernels,
+                            const struct pithi_word_source *from, size_t count) {
     const struct memory r = memory_of(pen->scratch, max_count);
-    const struct lengths s = range(words, count);
+    const struct lengths s = range(from, count);
     const unsigned low = choose_low(&s);
     const bool sparse = mostly_zero(&s, low);
     const uint8_t head[HEAD] = {(uint8_t)low, sparse ? SPARSE : DENSE};
     uint8_t *const escapes = pen->at + 4;
     if (!pithi_pen_put(pen, head, sizeof head)) return false;
     if (groups_of(count) * 2 * low > pen->capacity) return false;
-    pithi_put32(escapes, (uint32_t)put_low_bits(pen, kernels, words, count, low, r.symbols));
+    pithi_put32(escapes, (uint32_t)put_low_bits(pen, kernels, from, count, low, r.symbols));
     if (!(sparse ? put_sparse(pen, &r, max_count, count)
                  : put_piece(pen, r.piece, max_count, r.symbols, count)))
         return false;
-    return !pithi_get32(escapes) || put_escapes(pen, r.symbols, words, count, low);
+    return !pithi_get32(escapes) || put_escapes(pen, r.symbols, from, count, low);
+}
+
+bool pithi_symbols_put(struct pithi_pen *pen, size_t max_count, const struct pithi_kernels *kernels,
+                       const uint32_t *words, size_t count) {
+    const struct pithi_word_source from = {words_at, words};
+    return pithi_symbols_put_from(pen, max_count, kernels, &from, count);
 }
 
 /* ---- Read ------------------------------------------------------------------------------------*/
@@ -346,11 +370,10 @@ static void add_escapes(struct pithi_symbols *c, uint32_t *words, size_t count) 
 }
 
 void pithi_symbols_next(struct pithi_symbols *c, size_t count, uint32_t *words) {
-    enum { PART = 64, MOST = PART * PITHI_BITPLANE_GROUP };
-    uint8_t widths[PART];
+    uint8_t widths[BATCH_GROUPS];
     memset(widths, (int)c->low, sizeof widths);
     for (size_t n; count; count -= n, words += n) {
-        n = count < MOST ? count : MOST;
+        n = count < BATCH ? count : BATCH;
         const size_t bytes = groups_of(n) * 2 * c->low;
         if (c->low) c->kernels->unpack(c->bits, c->left, groups_of(n), widths, words);
         c->kernels->symbols_join(c->symbols, n, c->low, words);

@@ -29,6 +29,16 @@ size_t pithi_symbols_scratch(size_t max_count);
 /* Appends count words, 0 < count <= 2^24. False when they do not fit. */
 bool pithi_symbols_put(struct pithi_pen *pen, size_t max_count, const struct pithi_kernels *kernels,
                        const uint32_t *words, size_t count);
+/* Words that are made when they are asked for, and may be asked for again: returns words [at, at +
+ * n), n <= 1024, in `to` or where they lie. */
+struct pithi_word_source {
+    const uint32_t *(*make)(const void *arg, size_t at, size_t n, uint32_t *to);
+    const void *arg;
+};
+/* Appends the words of a source, as the call above does. */
+bool pithi_symbols_put_from(struct pithi_pen *pen, size_t max_count,
+                            const struct pithi_kernels *kernels,
+                            const struct pithi_word_source *from, size_t count);
 /* Returns about how many bytes `total` words take of which these few, at least one, are a sample.
  */
 size_t pithi_symbols_estimate(const uint32_t *words, size_t count, size_t total);

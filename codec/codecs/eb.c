@@ -239,6 +239,19 @@ static size_t cut_of(const struct pithi_block *b, struct variant variant) {
     return variant.method == INTERPOLATED ? pithi_interp_coarse(b->tiled.tile->extent) : 0;
 }
 
+/* Codes whose words are made when they are asked for. */
+struct coded {
+    const struct pithi_block *block;
+    const int32_t *codes;
+    unsigned order;
+};
+
+static const uint32_t *make_words(const void *arg, size_t at, size_t n, uint32_t *to) {
+    const struct coded *const c = arg;
+    c->block->kernels->predict(c->codes + at, c->block->tiled.tile->extent, c->order, at, n, to);
+    return to;
+}
+
 static bool put_words(const struct pithi_block *b, const struct work *w, struct variant variant,
                       struct pithi_pen *pen) {
     const size_t most = b->params->most, cut = cut_of(b, variant);
@@ -250,6 +263,7 @@ static bool put_words(const struct pithi_block *b, const struct work *w, struct 
 static bool put_body(const struct pithi_block *b, const struct work *w, struct variant variant,
                      struct pithi_pen *pen) {
     const struct pithi_strip packed = packed_of(b, variant.order);
+    const struct coded coded = {b, w->codes, variant.order};
     uint8_t code[CODE_BYTES];
     switch (variant.method) {
     case CONSTANT:
@@ -257,11 +271,10 @@ static bool put_body(const struct pithi_block *b, const struct work *w, struct v
         return pithi_pen_put(pen, code, sizeof code);
     case PACKED: return pithi_strip_put(&packed, w->codes, pen);
     case CODED:
-        b->kernels->predict(w->codes, b->tiled.tile->extent, variant.order, 0, b->count, w->words);
-        break;
-    default: break; /* the caller has made the words */
+        return pithi_symbols_put_from(pen, b->params->most, b->kernels,
+                                      &(struct pithi_word_source){make_words, &coded}, b->count);
+    default: return put_words(b, w, variant, pen); /* the caller has made the words */
     }
-    return put_words(b, w, variant, pen);
 }
 
 static bool put_head(const struct pithi_block *b, const struct work *w, struct variant variant,

@@ -251,12 +251,26 @@ static bool put_centre(const struct work *w, struct pithi_rows *rows, struct pit
     return true;
 }
 
+/* Codes whose words, not differences from others, are made when they are asked for. */
+struct coded_rows {
+    const struct pithi_kernels *kernels;
+    const struct pithi_strip *tile;
+    const int32_t *codes;
+};
+
+static const uint32_t *make_words(const void *arg, size_t at, size_t n, uint32_t *to) {
+    const struct coded_rows *const r = arg;
+    r->kernels->predict(r->codes + at, r->tile->extent, 0, at, n, to);
+    return to;
+}
+
 static bool put_coded(const struct pithi_block *b, const struct work *w, size_t distinct,
                       struct pithi_pen *pen) {
     const struct pithi_strip tile = tile_of(b, w, distinct);
-    const size_t count = distinct * w->row;
-    b->kernels->predict(w->codes, tile.extent, 0, 0, count, w->words);
-    return pithi_symbols_put(pen, w->elements, b->kernels, w->words, count);
+    const struct coded_rows rows = {b->kernels, &tile, w->codes};
+    return pithi_symbols_put_from(pen, w->elements, b->kernels,
+                                  &(struct pithi_word_source){make_words, &rows},
+                                  distinct * w->row);
 }
 
 /* Writes the distinct rows, coded or packed, whichever is shorter; packing is not tried where a
