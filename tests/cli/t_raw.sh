@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 round_trip "$DATA/raw/f32.bin" --dtype f32 --shape 40x30
 json trip.json "d['tensors'] == [{**d['tensors'][0], 'name': '', 'dtype': 'f32', 'shape': [40, 30],
-    'raw_bytes': 4800, 'codec': 'lossless', 'spec': 'lossless', 'error_bound': 0}]"
+    'raw_bytes': 4800, 'codec': 'lossless', 'spec': 'lossless:dim=30', 'error_bound': 0}]"
 round_trip "$DATA/raw/bf16.bin" --dtype bf16 --shape 1200
 round_trip "$DATA/raw/empty.bin" --dtype f32 --shape 0x3
 json trip.json "d['tensors'][0]['bits_per_value'] is None and d['raw_bytes'] == 0"
