@@ -1,4 +1,4 @@
-/* sparse.c - the tables of doc/RESULTS.md, Sparse frames: choosing, coding and adding chosen values.
+/* sparse.c - tables of doc/RESULTS.md, Sparse frames: choosing, coding and adding chosen values.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Gradients are normal deviates, another tensor every step, so that nothing is warm. Every row is
@@ -152,8 +152,8 @@ static void add_row(const char *spec) {
 
 /* ---- Indices ---------------------------------------------------------------------------------*/
 
-/* Bits of an index as Roaring's format of files has a set, its runs optimised: 8 bytes, and for each
- * 65536 numbers 8 of its head and the shortest of an array, a map and runs. */
+/* Bits of an index as Roaring's format of files has a set, its runs optimised: 8 bytes, and for
+ * each 65536 numbers 8 of its head and the shortest of an array, a map and runs. */
 static double roaring_bits(const float *x) {
     enum { CONTAINER = 65536, HEAD = 8, MAP = CONTAINER / 8 };
     size_t bytes = HEAD, all = 0;

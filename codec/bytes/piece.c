@@ -136,9 +136,9 @@ static void take_sample(uint8_t *to, const uint8_t *src, size_t n) {
         memcpy(to + RUN * k, src + (n - RUN) / RUNS * (2 * k % RUNS + 2 * k / RUNS), RUN);
 }
 
-/* Returns, in 1/256 bit, what matches of zstd may save in the first n bytes of the sample, which was
- * planned last, against the costs of these one by one: matches that it finds, of seven bytes and
- * more or of four as far back as the one before, less what telling them takes. */
+/* Returns, in 1/256 bit, what matches of zstd may save in the first n bytes of the sample, which
+ * was planned last, against the costs of these one by one: matches that it finds, of seven bytes
+ * and more or of four as far back as the one before, less what telling them takes. */
 static uint64_t saved_by_matches(struct pithi_rans *m, size_t n) {
     enum { LOG2_PLACES = 11, LEAST = 7, TOLD = 6 * 256, AGAIN = 6 * 256 };
     /* By a hash of the bytes: the place after it. The memory is free once symbols are counted. */
@@ -173,9 +173,9 @@ static uint64_t saved_by_matches(struct pithi_rans *m, size_t n) {
     return saved;
 }
 
-/* Whether zstd may code a sample, which was planned last at so many bytes, in a 64th less than that:
- * whether matches may save half of it. Symbols that say little have many matches, and half of the
- * sample is enough. */
+/* Whether zstd may code a sample, which was planned last at so many bytes, in a 64th less than
+ * that: whether matches may save half of it. Symbols that say little have many matches, and half of
+ * the sample is enough. */
 static bool matches_may_pay(struct pithi_rans *m, size_t planned) {
     const size_t n = planned < SAMPLE / 2 ? SAMPLE / 2 : SAMPLE;
     return saved_by_matches(m, n) * (SAMPLE / n) >> 11 >= planned / 128;

@@ -12,8 +12,8 @@
 struct packing {
     __m512i order, pairs, quads, squeeze, spread, shifts, mask, half;
     __mmask64 present; /* the 8 * bits bytes of 64 codes */
-    /* Up to 4 bits: value of every code. 4 bits: where a vector's codes lie, how far up its own is in a lane;
-     * where byte i lies when lanes hold bytes of eight runs: 8 * (i % 8) + i / 8. */
+    /* Up to 4 bits: value of every code. 4 bits: where a vector's codes lie, how far up its own is
+     * in a lane; where byte i lies when lanes hold bytes of eight runs: 8 * (i % 8) + i / 8. */
     __m512i levels, nibbles, gather;
     /* 4 bits: where byte i of a rotated group lies, which has run i / 16, half i / 8 % 2, four
      * i / 2 % 4 and pair i % 2 of its values: at 32 * half + 16 * pair + 4 * four + run. 8 bits:

@@ -401,8 +401,8 @@ static void far_repeats_are_found(void **state) {
     }
 }
 
-/* What repeats nearby in less than sixteen bytes, or is a long run of one, saves more than a 64th of
- * what symbols take one by one. */
+/* What repeats nearby in less than sixteen bytes, or is a long run of one, saves more than a 64th
+ * of what symbols take one by one. */
 static void near_repeats_are_found(void **state) {
     enum { N = 131072, WORD = 12, WORDS = 300, ROW = 1024 };
     static uint8_t src[N], words[WORDS][WORD];
