@@ -46,7 +46,8 @@ static v16 every_byte(uint32_t x) { return v_set(x * 0x01010101u); }
 static void book_nf(struct book *b) {
     float t[16];
     for (int d = 0; d < DEPTH; d++) {
-        const int depth = d - (DEPTH - (int)b->bits), step = b->plain.levels >> (depth + 1);
+        const int depth = d - (DEPTH - (int)b->bits);
+        const int step = depth < 0 ? 0 : b->plain.levels >> (depth + 1);
         for (int i = 0; i < 16; i++) {
             const int at = depth < 0 ? 0 : (2 * (i & ((1 << depth) - 1)) + 1) * step - 1;
             t[i] = depth < 0 ? pithi_float(PITHI_F32_INF) : b->plain.middle[at];
