@@ -101,14 +101,15 @@ static void take_column(const struct pithi_outliers_job *job, size_t column) {
     const size_t width = pith_dtype_bytes(job->dtype), exact = job->most * width;
     uint8_t values[GROUP_MOST * sizeof(float)];
     for (size_t i = 0; i < job->rows; i++) {
-        const int64_t at = (int64_t)i * job->stride + (int64_t)column;
+        const int64_t at = (int64_t)i * job->stride + (int64_t)(column * job->apart);
         memcpy(values + i * width, (const uint8_t *)job->value + at * (int64_t)width, width);
     }
     pithi_outliers_take(job->set, values, job->dtype, job->rows, job->most,
                         job->places + column * job->most, (uint8_t *)job->exact + column * exact);
     for (size_t i = 0; i < job->rows; i++)
-        memcpy((uint8_t *)job->others + (i * job->others_stride + column) * width,
-               values + i * width, width);
+        memcpy(
+            (uint8_t *)job->others + (i * job->others_stride + column * job->others_apart) * width,
+            values + i * width, width);
 }
 
 void pithi_outliers_columns_c(const struct pithi_outliers_job *job) {

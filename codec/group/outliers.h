@@ -19,17 +19,17 @@
 void pithi_outliers_take(const struct pithi_group_setting *set, void *values, uint32_t dtype,
                          size_t count, size_t most, uint8_t *places, void *exact);
 /* Takes `most` values out of each column of a few rows, at least 1 and at most 256, which is a
- * group. Column c has its places at places[c * most], and its values behind those of the columns
- * before. What is coded of the rows goes to `others`, whose rows lie others_stride elements
- * apart. */
+ * group: element i of column c is value[i * stride + c * apart], and what is coded in its place
+ * goes to others[i * others_stride + c * others_apart], which may be the same memory. Column c has
+ * its places at places[c * most], and its values behind those of the columns before. */
 struct pithi_outliers_job {
     const struct pithi_group_setting *set;
-    const void *value; /* of this dtype; rows lie `stride` elements apart */
+    const void *value; /* of this dtype */
     uint32_t dtype;
     int64_t stride;
-    size_t rows, columns, most;
+    size_t apart, rows, columns, most;
     void *others;
-    size_t others_stride;
+    size_t others_stride, others_apart;
     uint8_t *places;
     void *exact;
 };

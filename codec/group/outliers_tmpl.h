@@ -4,13 +4,142 @@
  * The including file has the lanes. Columns go in tiles of 64, a column to a lane. The first pass
  * keeps the largest magnitudes of each in order; the second one takes what is above a threshold.
  * That is exact: magnitudes are compared as integers, and as soon as enough of those that equal the
- * least one are taken it is the threshold itself. What is not symmetric, or not finite, goes to
- * scalar C. */
+ * least one are taken it is the threshold itself. What is not symmetric, or not finite, goes column
+ * by column.
+ *
+ * Of groups that lie together one value after another is found as the largest integer of an order,
+ * and taken out of it. What is no whole vectors, or not finite, goes to scalar C. */
 #include "common/lanes_tmpl.h"
 #include "group/outliers.h"
 #include "group/outliers_value.h"
 
 enum { TILE = 64, ROWS = 256, MOST = PITHI_OUTLIERS_MOST };
+
+ALWAYS v16 magnitude16(v16 x) { return v_and(x, v_set(0x7FFFFFFFu)); }
+ALWAYS v16 lanes_at(const uint32_t *p, size_t k) { return v_load((const uint8_t *)(p + 16 * k)); }
+ALWAYS void set_lanes(uint32_t *p, size_t k, v16 x) { v_store((uint8_t *)(p + 16 * k), x); }
+
+/* ---- Groups that lie together ----------------------------------------------------------------*/
+
+/* Ranks of values; what was taken has the least of all. */
+enum { VECTORS = ROWS / 16 };
+struct ranks {
+    _Alignas(64) uint32_t rank[ROWS];
+    size_t vectors;
+};
+
+ALWAYS int32_t highest(const struct ranks *r) {
+    v16 most = v_set(0x80000000u);
+    for (size_t k = 0; k < r->vectors; k++) most = v_maxi(most, lanes_at(r->rank, k));
+    return v_reduce_maxi(most);
+}
+
+/* Takes out the highest rank, of equal ones the first or the last; returns its place. */
+ALWAYS uint32_t take_highest(struct ranks *r, bool last, int32_t *rank) {
+    uint32_t place = 0;
+    *rank = highest(r);
+    for (size_t k = 0; k < r->vectors; k++) {
+        const uint32_t mask =
+            v_nonfinite(v_greater(lanes_at(r->rank, k), v_set((uint32_t)*rank - 1)));
+        if (!mask) continue;
+        place =
+            (uint32_t)(16 * k) + (uint32_t)(last ? 31 - __builtin_clz(mask) : __builtin_ctz(mask));
+        if (!last) break;
+    }
+    r->rank[place] = 0x80000000u;
+    return place;
+}
+
+struct taken {
+    uint64_t bits[ROWS / 64]; /* which places */
+    uint32_t instead;         /* bits of what is coded of them */
+    uint32_t limit, largest;  /* bits of what others are clamped to, and of the largest of them */
+};
+ALWAYS void add_place(struct taken *t, uint32_t place) {
+    t->bits[place / 64] |= UINT64_C(1) << place % 64;
+}
+
+/* Both choose as scalar C does; false where a value is not finite. */
+ALWAYS bool take_sizes(struct taken *t, const struct pithi_group_setting *set, const uint8_t *value,
+                       uint32_t dtype, size_t vectors, size_t most) {
+    struct ranks r;
+    int32_t least = 0;
+    r.vectors = vectors;
+    for (size_t k = 0; k < vectors; k++)
+        set_lanes(r.rank, k, magnitude16(load(dtype, value, 16 * k)));
+    for (size_t k = 0; k < most; k++) {
+        add_place(t, take_highest(&r, false, &least));
+        if (k == 0 && least >= (int32_t)PITHI_F32_INF) return false;
+    }
+    t->largest = t->limit = (uint32_t)highest(&r);
+    if (pithi_outliers_limited(set))
+        t->limit = pithi_bits(pithi_outliers_limit(set, dtype, t->largest, (uint32_t)least));
+    return true;
+}
+
+ALWAYS bool take_ends(struct taken *t, const uint8_t *value, uint32_t dtype, size_t vectors,
+                      size_t most) {
+    uint64_t below[MOST + 1], above[MOST + 1];
+    struct ranks low, high;
+    int32_t rank;
+    low.vectors = high.vectors = vectors;
+    for (size_t k = 0; k < vectors; k++) {
+        const v16 x = v_ordered(load(dtype, value, 16 * k));
+        set_lanes(high.rank, k, x);
+        set_lanes(low.rank, k, v_xor(x, v_set(~0u)));
+    }
+    for (size_t k = 0; k <= most; k++) {
+        const uint32_t first = take_highest(&low, false, &rank);
+        below[k] = pithi_outlier_word(pithi_bits(pithi_from_ordered(~rank)), first);
+        const uint32_t last = take_highest(&high, true, &rank);
+        above[k] = ~pithi_outlier_word(pithi_bits(pithi_from_ordered(rank)), last);
+        if (k == 0 && (pithi_nonfinite(pithi_bits(pithi_outlier_value(below[0]))) ||
+                       pithi_nonfinite(pithi_bits(pithi_outlier_value(~above[0])))))
+            return false;
+    }
+    const size_t from_above = pithi_outliers_above(below, above, most);
+    for (size_t k = 0; k < most - from_above; k++) add_place(t, pithi_outlier_place(below[k]));
+    for (size_t k = 0; k < from_above; k++) add_place(t, pithi_outlier_place(~above[k]));
+    t->instead = pithi_bits(pithi_outlier_value(below[most - from_above]));
+    return true;
+}
+
+ALWAYS bool take_group_as(const struct pithi_group_setting *set, uint8_t *value, uint32_t dtype,
+                          size_t count, size_t most, uint8_t *places, uint8_t *exact) {
+    struct taken t = {.instead = 0};
+    size_t n = 0;
+    if (!(set->asymmetric ? take_ends(&t, value, dtype, count / 16, most)
+                          : take_sizes(&t, set, value, dtype, count / 16, most)))
+        return false;
+    for (size_t w = 0; w < ROWS / 64; w++)
+        for (uint64_t bits = t.bits[w]; bits; bits &= bits - 1, n++) {
+            const size_t i = 64 * w + (size_t)__builtin_ctzll(bits);
+            places[n] = (uint8_t)i;
+            memcpy(exact + n * width(dtype), value + i * width(dtype), width(dtype));
+            pithi_store(value, dtype, i, t.instead);
+        }
+    for (size_t i = 0; t.limit != t.largest && i < count; i += 16) {
+        const v16 x = load(dtype, value, i), m = magnitude16(x);
+        store(dtype, value, i, v_xor(v_xor(x, m), v_mini(m, v_set(t.limit))));
+    }
+    return true;
+}
+
+static bool take_group(const struct pithi_group_setting *set, void *value, uint32_t dtype,
+                       size_t count, size_t most, uint8_t *places, void *exact) {
+    if (dtype == PITH_F32) return take_group_as(set, value, PITH_F32, count, most, places, exact);
+    if (dtype == PITH_BF16) return take_group_as(set, value, PITH_BF16, count, most, places, exact);
+    return take_group_as(set, value, PITH_F16, count, most, places, exact);
+}
+
+static void outliers_take_group(const struct pithi_group_setting *set, void *values, uint32_t dtype,
+                                size_t count, size_t most, uint8_t *places, void *exact) {
+    const bool fits = count % 16 == 0 && count <= ROWS && most > 0 && most < count && most <= MOST;
+    if (!fits || !take_group(set, values, dtype, count, most, places, exact))
+        pithi_outliers_take(set, values, dtype, count, most, places, exact);
+}
+
+/* ---- Columns ---------------------------------------------------------------------------------*/
 
 /* Arrays have an entry for each column. */
 struct tile {
@@ -27,12 +156,6 @@ struct tile {
     uint8_t taken[TILE];
     v16 top[4 * (MOST + 1)]; /* descending: four vectors of columns each */
 };
-
-ALWAYS v16 magnitude16(v16 x) { return v_and(x, v_set(0x7FFFFFFFu)); }
-ALWAYS v16 lanes_at(const uint32_t *p, size_t k) { return v_load((const uint8_t *)(p + 16 * k)); }
-ALWAYS void set_lanes(uint32_t *p, size_t k, v16 x) { v_store((uint8_t *)(p + 16 * k), x); }
-
-/* ---- The largest magnitudes ------------------------------------------------------------------*/
 
 /* Enters magnitudes into the first `count` of each column. */
 ALWAYS void enter(v16 *top, size_t count, v16 x) {
@@ -70,8 +193,6 @@ ALWAYS void find_more(struct tile *t, uint32_t dtype) {
         }
     }
 }
-
-/* ---- What is taken ---------------------------------------------------------------------------*/
 
 /* Prepares the second pass; false where a value is not finite. */
 ALWAYS bool open_takes(struct tile *t, uint32_t dtype) {
@@ -181,19 +302,20 @@ ALWAYS void take_more(struct tile *t, uint32_t dtype) {
     }
 }
 
-/* ---- Tiles -----------------------------------------------------------------------------------*/
-
-static __attribute__((noinline)) void scalar_tile(const struct tile *t) {
-    const size_t size = width(t->job->dtype);
-    struct pithi_outliers_job p = *t->job;
-    p.columns = t->columns;
-    p.value = t->value;
-    p.stride = t->row / (int64_t)size;
-    p.others = t->to;
-    p.others_stride = t->to_row / size;
-    p.places += t->first * p.most;
-    p.exact = (uint8_t *)p.exact + t->first * p.most * size;
-    pithi_outliers_columns_c(&p);
+/* Takes columns one by one. */
+static __attribute__((noinline)) void take_columns(const struct tile *t) {
+    const struct pithi_outliers_job *const job = t->job;
+    const size_t size = width(job->dtype), rows = job->rows;
+    _Alignas(64) uint8_t values[ROWS * sizeof(float)];
+    for (size_t c = 0; c < t->columns; c++) {
+        for (size_t i = 0; i < rows; i++)
+            memcpy(values + i * size, t->value + (int64_t)i * t->row + c * size, size);
+        outliers_take_group(job->set, values, job->dtype, rows, job->most,
+                            job->places + (t->first + c) * job->most,
+                            (uint8_t *)job->exact + (t->first + c) * job->most * size);
+        for (size_t i = 0; i < rows; i++)
+            memcpy(t->to + i * t->to_row + c * size, values + i * size, size);
+    }
 }
 
 ALWAYS void take_tile(struct tile *t, uint32_t dtype) {
@@ -203,7 +325,7 @@ ALWAYS void take_tile(struct tile *t, uint32_t dtype) {
     else
         find_more(t, dtype);
     if (!open_takes(t, dtype))
-        scalar_tile(t);
+        take_columns(t);
     else if (one)
         take_one(t, dtype);
     else
@@ -236,15 +358,33 @@ ALWAYS void take_tiles(const struct pithi_outliers_job *job, uint32_t dtype) {
         t.row = job->stride * (int64_t)width(dtype);
         t.to = (uint8_t *)job->others + t.first * width(dtype);
         t.to_row = job->others_stride * width(dtype);
-        if (t.columns == TILE)
+        if (job->set->asymmetric)
+            take_columns(&t);
+        else if (t.columns == TILE)
             take_tile(&t, dtype);
         else
             take_rest(&t, dtype);
     }
 }
 
+/* Takes groups that lie together, where they lie. */
+static void take_groups(const struct pithi_outliers_job *job) {
+    const size_t size = width(job->dtype);
+    for (size_t c = 0; c < job->columns; c++) {
+        const uint8_t *const from = (const uint8_t *)job->value + c * job->apart * size;
+        uint8_t *const to = (uint8_t *)job->others + c * job->others_apart * size;
+        if (to != from) memcpy(to, from, job->rows * size);
+        outliers_take_group(job->set, to, job->dtype, job->rows, job->most,
+                            job->places + c * job->most,
+                            (uint8_t *)job->exact + c * job->most * size);
+    }
+}
+
 static void outliers_take(const struct pithi_outliers_job *job) {
-    if (job->set->asymmetric || job->most == 0 || job->most >= job->rows || job->most > MOST)
+    const bool columns = job->apart == 1 && job->others_apart == 1;
+    if (job->stride == 1 && job->others_stride == 1)
+        take_groups(job);
+    else if (!columns || job->most == 0 || job->most >= job->rows || job->most > MOST)
         pithi_outliers_columns_c(job);
     else if (job->dtype == PITH_F32)
         take_tiles(job, PITH_F32);

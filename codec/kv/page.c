@@ -185,10 +185,22 @@ static uint8_t *exact_of(const struct pithi_kv *k, const uint8_t *page, uint32_t
 /* Takes the outliers of `count` values, whose groups begin with this one of the page. */
 static void take_outliers(const struct pithi_kv *k, uint8_t *page, uint32_t tokens, size_t group,
                           void *values, size_t count) {
-    for (size_t at = 0; at < count; at += k->set.group, group++)
-        pithi_outliers_take(&k->set, at_element(values, k->dtype, at), k->dtype,
-                            least(k->set.group, count - at), k->outliers,
-                            places_of(k, page, tokens, group), exact_of(k, page, tokens, group));
+    struct pithi_outliers_job job = {.set = &k->set,
+                                     .dtype = k->dtype,
+                                     .stride = 1,
+                                     .apart = k->set.group,
+                                     .most = k->outliers,
+                                     .others_stride = 1,
+                                     .others_apart = k->set.group};
+    for (size_t at = 0; at < count; at += job.rows * job.columns, group += job.columns) {
+        const size_t whole = (count - at) / k->set.group;
+        job.rows = whole ? k->set.group : count - at;
+        job.columns = whole ? whole : 1;
+        job.value = job.others = at_element(values, k->dtype, at);
+        job.places = places_of(k, page, tokens, group);
+        job.exact = exact_of(k, page, tokens, group);
+        k->kernels->outliers_take(&job);
+    }
 }
 
 /* Puts outliers over a run of heads that lie dense at out. */
@@ -451,11 +463,13 @@ static void take_rect(const struct pithi_kv *k, uint8_t *page, uint32_t tokens,
                                            .value = values,
                                            .dtype = k->dtype,
                                            .stride = (int64_t)stride,
+                                           .apart = 1,
                                            .rows = rect->count,
                                            .columns = rect->columns,
                                            .most = k->outliers,
                                            .others = others,
                                            .others_stride = rect->columns,
+                                           .others_apart = 1,
                                            .places = places_of(k, page, tokens, group),
                                            .exact = exact_of(k, page, tokens, group)};
     k->kernels->outliers_take(&job);

@@ -16,9 +16,9 @@ enum { CAPACITY = 1 << 19 };
 struct shape {
     struct pithi_group_setting set;
     uint32_t dtype;
-    size_t rows, columns, stride, others_stride, most;
+    size_t rows, columns, stride, apart, others_stride, others_apart, most;
     enum fill fill;
-    bool outlying, alike;
+    bool outlying, alike, in_place;
     size_t place[4];
 };
 
@@ -31,23 +31,25 @@ bool bound_outliers(const struct level *level) {
 }
 
 static size_t width(uint32_t dtype) { return dtype == PITH_F32 ? 4 : 2; }
-static size_t span(size_t rows, size_t stride, size_t row) {
-    return rows ? (rows - 1) * stride + row : 0;
+/* Elements from the first to the last. */
+static size_t span(const struct shape *s, size_t stride, size_t apart) {
+    return (s->rows - 1) * stride + (s->columns - 1) * apart + 1;
 }
 
 static void begin(const struct level *level, const struct shape *s) {
     check_begin(
-        "outliers %s: %zu of %zu x %zu, stride %zu to %zu, dtype %u, %s %u bits, codebook "
+        "outliers %s: %zu of %zu x %zu, stride %zu, %zu to %zu, %zu, dtype %u, %s %u bits, "
+        "codebook "
         "%u, scale %u, values %s, outlying %d, alike %d, places %zu %zu %zu %zu",
-        level->isa, s->most, s->rows, s->columns, s->stride, s->others_stride, s->dtype,
-        s->set.asymmetric ? "asymmetric" : "symmetric", s->set.bits, s->set.codebook,
-        s->set.scale_dtype, fill_names[s->fill], s->outlying, s->alike, s->place[0], s->place[1],
-        s->place[2], s->place[3]);
+        level->isa, s->most, s->rows, s->columns, s->stride, s->apart, s->others_stride,
+        s->others_apart, s->dtype, s->set.asymmetric ? "asymmetric" : "symmetric", s->set.bits,
+        s->set.codebook, s->set.scale_dtype, fill_names[s->fill], s->outlying, s->alike,
+        s->place[0], s->place[1], s->place[2], s->place[3]);
 }
 
 /* Values of few magnitudes are those that a decoded group has. */
 static void make_values(const struct shape *s) {
-    const size_t count = span(s->rows, s->stride, s->columns), size = width(s->dtype);
+    const size_t count = span(s, s->stride, s->apart), size = width(s->dtype);
     uint8_t some[16 * 4];
     fill_values(memory[VALUE], s->dtype, count, s->fill, 7);
     fill_values(some, s->dtype, 16, s->fill, 7);
@@ -60,28 +62,32 @@ static void make_values(const struct shape *s) {
 
 static void check_one(const struct level *level, const struct shape *s) {
     const size_t size = width(s->dtype),
-                 bytes[AREAS] = {span(s->rows, s->stride, s->columns) * size,
-                                 span(s->rows, s->others_stride, s->columns) * size,
+                 bytes[AREAS] = {span(s, s->stride, s->apart) * size,
+                                 span(s, s->others_stride, s->others_apart) * size,
                                  s->columns * s->most, s->columns * s->most * size};
     struct pithi_outliers_job job = {.set = &s->set,
                                      .value = memory[VALUE],
                                      .dtype = s->dtype,
                                      .stride = (int64_t)s->stride,
+                                     .apart = s->apart,
                                      .rows = s->rows,
                                      .columns = s->columns,
                                      .most = s->most,
                                      .others = memory[OTHERS],
                                      .others_stride = s->others_stride,
+                                     .others_apart = s->others_apart,
                                      .places = memory[PLACES],
                                      .exact = memory[EXACT]};
     begin(level, s);
     make_values(s);
     for (int k = OTHERS; k < AREAS; k++) memset(memory[k], 0x5A, bytes[k]);
+    if (s->in_place) memcpy(memory[OTHERS], memory[VALUE], bytes[OTHERS]);
     for (int k = VALUE; k < AREAS; k++) guarded_place(&area[k], s->place[k], memory[k], bytes[k]);
     const uint64_t host = host_fp_set((unsigned)check_below(4)), entered = pithi_fp_enter();
+    if (s->in_place) job.value = job.others;
     pithi_outliers_columns_c(&job);
-    job.value = area[VALUE].p;
     job.others = area[OTHERS].p;
+    job.value = s->in_place ? job.others : area[VALUE].p;
     job.places = area[PLACES].p;
     job.exact = area[EXACT].p;
     level->kernels.outliers_take(&job);
@@ -96,9 +102,18 @@ static void check_one(const struct level *level, const struct shape *s) {
     check_end();
 }
 
+/* Groups that lie together, most of them of whole vectors. */
+static void together(struct shape *s) {
+    if (check_below(4)) s->rows = (s->rows + 15) / 16 * 16;
+    s->stride = s->others_stride = 1;
+    s->apart = s->rows + check_below(2) * check_below(40);
+    s->in_place = check_below(2);
+    s->others_apart = s->in_place ? s->apart : s->rows + check_below(2) * check_below(40);
+}
+
 static void random_shape(struct shape *s) {
     static const uint32_t dtypes[3] = {PITH_F32, PITH_BF16, PITH_F16};
-    s->set.asymmetric = check_below(8) == 0;
+    s->set.asymmetric = check_below(3) == 0;
     s->set.idempotent = true;
     s->set.codebook = s->set.asymmetric ? 0 : (uint8_t)check_below(4);
     s->set.bits = (uint8_t)(s->set.codebook ? 2 + check_below(3) : 2 + check_below(7));
@@ -110,6 +125,7 @@ static void random_shape(struct shape *s) {
     if (check_below(2)) s->columns = 64 * (1 + check_below(3));
     s->stride = s->columns + (check_below(2) ? 0 : check_below(200));
     s->others_stride = s->columns + (check_below(2) ? 0 : check_below(70));
+    s->apart = s->others_apart = 1;
     s->most = check_below(2) ? 1 : 1 + check_below(s->set.group / 8);
     s->fill = check_below(2) ? FILL_GAUSS : (enum fill)check_below(FILL_COUNT);
     s->outlying = check_below(4) == 0;
@@ -130,6 +146,8 @@ void check_outliers(const struct level *level) {
     for (size_t c = 0; good && c < 1500; c++) {
         struct shape s = {.rows = 0};
         random_shape(&s);
+        check_one(level, &s);
+        together(&s);
         check_one(level, &s);
     }
     for (int k = 0; k < AREAS; k++) free(memory[k]);
@@ -157,11 +175,13 @@ static void bench_one(const struct level *level, const char *name, uint32_t dtyp
                                      .value = memory[VALUE],
                                      .dtype = dtype,
                                      .stride = ROW,
+                                     .apart = 1,
                                      .rows = GROUP,
                                      .columns = ROW,
                                      .most = most,
                                      .others = memory[OTHERS],
                                      .others_stride = ROW,
+                                     .others_apart = 1,
                                      .places = memory[PLACES],
                                      .exact = memory[EXACT]};
     struct pithi_kernels scalar;
