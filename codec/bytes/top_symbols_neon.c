@@ -1,4 +1,4 @@
-/* top_symbols_neon.c - words of floats cut in two and joined, for 64-bit ARM.
+/* top_symbols_neon.c - words of floats cut in two and joined, and shifted, for 64-bit ARM.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
@@ -59,6 +59,100 @@ enum { CHUNK = 2048 };
 #define WHOLE 7
 #include "bytes/top_symbols_tmpl.h"
 
+/* ---- Shift -----------------------------------------------------------------------------------*/
+
+/* Sums mod 254 of numbers below it: b is subtracted as what it lacks to 254, and, where that is more
+ * than a, 2 more, mod 256. A comparison that holds is -1. Any byte mod 254 is the smaller one of it
+ * and it plus 2, mod 256. */
+static inline uint8x16_t mod(uint8x16_t x) { return vminq_u8(x, vaddq_u8(x, vdupq_n_u8(2))); }
+
+static inline uint8x16_t missing_of(uint8x16_t x) {
+    return vsubq_u8(vdupq_n_u8(PITHI_TOP_SHIFTS), x);
+}
+
+/* What the sum of an offset and another one, of which this is missing, lacks. */
+static inline uint8x16_t missing_of_sum(uint8x16_t x, uint8x16_t missing) {
+    const uint8x16_t enough = vcgeq_u8(x, missing), lacks = vsubq_u8(missing, x);
+    return vsubq_u8(lacks, vandq_u8(enough, vdupq_n_u8(2)));
+}
+
+/* A symbol is 1 more than what is shifted. */
+static inline uint8x16_t shifted(uint8x16_t symbols, uint8x16_t missing) {
+    const uint8x16_t below = vsubq_u8(symbols, vdupq_n_u8(1)), less = vcltq_u8(below, missing);
+    const uint8x16_t moves = vcltq_u8(below, vdupq_n_u8(PITHI_TOP_SHIFTS));
+    return vbslq_u8(moves, vaddq_u8(vsubq_u8(symbols, missing), vaddq_u8(less, less)), symbols);
+}
+
+static inline void shift_16(uint8_t *to, const uint8_t *symbols, uint8x16_t row_missing,
+                            const uint8_t *columns) {
+    vst1q_u8(to, shifted(vld1q_u8(symbols), missing_of_sum(mod(vld1q_u8(columns)), row_missing)));
+}
+
+static inline void shift_8(uint8_t *to, const uint8_t *symbols, uint8x16_t row_missing,
+                           const uint8_t *columns) {
+    const uint8x16_t s = vcombine_u8(vld1_u8(symbols), vdup_n_u8(0)),
+                     c = vcombine_u8(vld1_u8(columns), vdup_n_u8(0));
+    vst1_u8(to, vget_low_u8(shifted(s, missing_of_sum(mod(c), row_missing))));
+}
+
+/* Shifts n > 0 neighbours of a row. Where there are enough, the last vector ends with them, and may
+ * write again what the one before wrote. */
+static inline void shift_run(uint8_t *to, const uint8_t *symbols, size_t n, unsigned row,
+                             const uint8_t *columns) {
+    const uint8x16_t missing = vdupq_n_u8((uint8_t)(PITHI_TOP_SHIFTS - row));
+    if (n >= 32) {
+        for (size_t i = 0; i < n; i = n - i >= 64 ? i + 32 : i + 32 == n ? n : n - 32) {
+            shift_16(to + i, symbols + i, missing, columns + i);
+            shift_16(to + i + 16, symbols + i + 16, missing, columns + i + 16);
+        }
+    } else if (n >= 16) {
+        shift_16(to, symbols, missing, columns);
+        if (n > 16) shift_16(to + n - 16, symbols + n - 16, missing, columns + n - 16);
+    } else if (n >= 8) {
+        shift_8(to, symbols, missing, columns);
+        if (n > 8) shift_8(to + n - 8, symbols + n - 8, missing, columns + n - 8);
+    } else {
+        for (size_t i = 0; i < n; i++) {
+            const unsigned s = symbols[i], x = 1 + (s - 1 + row + columns[i]) % PITHI_TOP_SHIFTS;
+            to[i] = (uint8_t)(s - 1 < PITHI_TOP_SHIFTS ? x : s);
+        }
+    }
+}
+
+/* Shifts whole rows of 8 or 16, in vectors; returns how many. */
+static size_t shift_narrow(const struct pithi_top_shift *shift, uint8_t *to, const uint8_t *symbols,
+                           const uint8_t *row, size_t rows) {
+    const bool pairs = shift->width == 8;
+    const uint8x8_t first = vld1_u8(shift->columns);
+    const uint8x16_t columns = mod(vcombine_u8(first, pairs ? first : vld1_u8(shift->columns + 8)));
+    const size_t whole = pairs ? rows & ~(size_t)1 : rows, step = pairs ? 2 : 1;
+    for (size_t i = 0; i < whole; i += step, to += 16, symbols += 16) {
+        const uint8x16_t of_rows =
+            mod(vcombine_u8(vld1_dup_u8(row + i), vld1_dup_u8(row + i + step - 1)));
+        vst1q_u8(to, shifted(vld1q_u8(symbols), missing_of_sum(columns, missing_of(of_rows))));
+    }
+    return whole;
+}
+
+static void shift(const struct pithi_top_shift *shift, uint8_t *to, const uint8_t *symbols,
+                  size_t count) {
+    const size_t width = shift->width;
+    const uint8_t *row = shift->rows;
+    size_t column = shift->first;
+    for (size_t at = 0, n; at < count; at += n, row++) {
+        if (column == 0 && (width == 8 || width == 16)) {
+            const size_t rows =
+                shift_narrow(shift, to + at, symbols + at, row, (count - at) / width);
+            at += rows * width;
+            row += rows;
+            if (at == count) break;
+        }
+        n = width - column < count - at ? width - column : count - at;
+        shift_run(to + at, symbols + at, n, *row % PITHI_TOP_SHIFTS, shift->columns + column);
+        column = 0;
+    }
+}
+
 #define LANES_16 32
 #include "bytes/top_symbols_loops.h"
 
@@ -66,4 +160,5 @@ void pithi_top_symbols_bind_neon(struct pithi_kernels *k);
 void pithi_top_symbols_bind_neon(struct pithi_kernels *k) {
     k->top_cut = cut;
     k->top_join = join;
+    k->top_shift = shift;
 }
