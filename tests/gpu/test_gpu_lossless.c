@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "bad.h"
+#include "common/endian.h"
 #include "frame_header.h"
 #include "gen.h"
 #include "trip.h"
@@ -95,6 +96,7 @@ static void test_tight(void **state) {
     const pith_layout layout = shape_layout(shape, PITH_U64, 0);
     struct trip t;
     uint64_t seed = 1;
+    context("planes of nearly a byte a symbol");
     trip_open(&t, "lossless:entropy=rans,block=256", &layout, 0);
     for (size_t i = 0; i < BLOCK * BLOCKS; i++) {
         const uint64_t noise = gen_next(&seed), kinds = 16 + i / BLOCK;
@@ -164,11 +166,99 @@ static void test_hostile_tops(void **state) {
     }
 }
 
+/* Tries the frame of one block with `length` bytes in that block, those that are more being 0. */
+static pith_status try_length(struct trip *t, size_t length) {
+    enum { INDEX_AT = 64, INDEX = 16 };
+    struct frame f = {.length = INDEX_AT + INDEX + length};
+    f.bytes = allocate(f.length + INDEX);
+    memset(f.bytes, 0, f.length);
+    memcpy(f.bytes, t->frame.bytes, f.length < t->frame.length ? f.length : t->frame.length);
+    pithi_put64(f.bytes + PITHI_AT_PAYLOAD, INDEX + length);
+    pithi_put32(f.bytes + INDEX_AT, (uint32_t)length);
+    bad_seal(&f);
+    const pith_status status = rig_try(&t->r, f.bytes, f.length, 0);
+    free(f.bytes);
+    return status;
+}
+
+/* Tops that stand beside, too many of them and too few, and heads that say what cannot be. */
+static void test_crafted(void **state) {
+    (void)state;
+    enum { COUNT = 1100, BLOCK_AT = 80 };
+    const uint64_t shape[5] = {1, COUNT};
+    const pith_layout layout = shape_layout(shape, PITH_F64, 0);
+    struct trip t;
+    trip_open(&t, "lossless:entropy=rans", &layout, 0);
+    gen_fill(GEN_NOISE, 3, PITH_F64, t.value, COUNT);
+    for (size_t i = 3; i < COUNT; i += 300) memcpy(t.value + 8 * i, &(double){1e200}, 8);
+    trip_encode(&t);
+    CHECK(t.frame.bytes[BLOCK_AT] == 9);
+    const size_t length = t.frame.length - BLOCK_AT;
+    for (size_t n = 0; n < 12; n++) {
+        context("%zu bytes", n);
+        CHECK_STATUS(PITH_ERR_CORRUPT, try_length(&t, n));
+    }
+    for (size_t n = length - 3; n <= length + 3; n++) {
+        context("%zu bytes of %zu", n, length);
+        CHECK_STATUS(n == length ? PITH_OK : PITH_ERR_CORRUPT, try_length(&t, n));
+    }
+    context("a top that is too large");
+    t.frame.bytes[t.frame.length - 1] ^= 0x80;
+    CHECK_STATUS(PITH_ERR_CORRUPT, try_length(&t, length));
+    t.frame.bytes[t.frame.length - 1] ^= 0x80;
+    for (unsigned low = 0; low<256; low += low> 44 && low < 66 ? 1 : 13) {
+        context("%u lower bits", low);
+        t.frame.bytes[BLOCK_AT + 1] = (uint8_t)low;
+        try_length(&t, length);
+    }
+    trip_close(&t);
+}
+
+/* Only floats of two bytes and more have tops. */
+static void test_no_tops(void **state) {
+    (void)state;
+    enum { BLOCK_AT = 80 };
+    static const uint32_t others[] = {PITH_U16, PITH_F8E4M3};
+    for (size_t d = 0; d < 2; d++) {
+        const uint64_t shape[5] = {1, 1100};
+        const pith_layout layout = shape_layout(shape, others[d], 0);
+        struct trip t;
+        context("%s", pith_dtype_name(others[d]));
+        trip_open(&t, "lossless:entropy=rans", &layout, 0);
+        fill_values(&t, FEW, d);
+        const uint8_t head[] = {9, 0, 0, 0};
+        memcpy(t.frame.bytes + BLOCK_AT, head, sizeof head);
+        CHECK_STATUS(PITH_ERR_CORRUPT, rig_try(&t.r, t.frame.bytes, t.frame.length, 0));
+        trip_close(&t);
+    }
+}
+
+/* Half of the words are far from those of the sample by which they are cut. */
+static void test_escapes(void **state) {
+    (void)state;
+    enum { COUNT = 16384, STEP = 128 };
+    const uint64_t shape[5] = {1, COUNT};
+    for (size_t every = 0; every < 3; every++) {
+        const pith_layout layout = shape_layout(shape, PITH_F64, 0);
+        struct trip t;
+        context("far from a sample, %zu", every);
+        trip_open(&t, "lossless:entropy=rans", &layout, 0);
+        gen_fill(GEN_NOISE, 3, PITH_F64, t.value, COUNT);
+        for (size_t i = 0; i < COUNT; i++)
+            if (i % STEP >= (every ? STEP - 8 + every : STEP / 2))
+                memcpy(t.value + 8 * i, &(double){1e200}, 8);
+        trip_encode(&t);
+        trip_check_encode(&t);
+        trip_check_decode(&t);
+        trip_close(&t);
+    }
+}
+
 /* Symbols of 1, 2 and 4 bits, which only encoders of revision 1 make; readers take them in every
  * revision. Strings of zstd, of which some frames have none. */
 static void test_narrow(void **state) {
     (void)state;
-    enum { COUNT = 300 };
+    enum { COUNT = 301 };
     static const char spec[] = "lossless:revision=1,block=128";
     size_t taken = 0;
     for (uint64_t number = 0; number < 24; number++) {
@@ -183,7 +273,8 @@ static void test_narrow(void **state) {
         trip_open(&t, "lossless:entropy=rans,block=128", &layout, 0);
         for (size_t i = 0; i < COUNT; i++) {
             const uint64_t r = gen_next(&seed);
-            const uint64_t value = r % 12 ? r >> 60 >> (wide ? 2 : 3) : r >> 40;
+            const bool small = r % (number % 4 ? 12 : 40);
+            const uint64_t value = !small ? r >> 40 : number % 4 ? r >> 60 >> (wide ? 2 : 3) : 0;
             const uint64_t bit = dtype == PITH_BOOL ? value & 1 : value;
             memcpy(t.value + i * width, &bit, width);
         }
@@ -252,7 +343,9 @@ int main(void) {
         cmocka_unit_test(test_trips),        cmocka_unit_test(test_long),
         cmocka_unit_test(test_tight),        cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_hostile_tops), cmocka_unit_test(test_narrow),
-        cmocka_unit_test(test_others),       cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_crafted),      cmocka_unit_test(test_no_tops),
+        cmocka_unit_test(test_escapes),      cmocka_unit_test(test_others),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests_name("gpu_lossless", tests, NULL, NULL);
 }
