@@ -33,6 +33,7 @@
 #include "predict/sample.h"
 #include "predict/tile.h"
 #include "predict/tile_layout.h"
+#include "predict/zero_lanes.h"
 #include "sparse/index.h"
 #include "sparse/select.h"
 #include "sparse/selection.h"
@@ -79,6 +80,8 @@ struct pithi_kernels {
     pithi_fused_decode_fn *fused_decode;
     pithi_split_fn *split;
     pithi_spread_fn *spread;
+    pithi_zero_encode_fn *zero_encode;
+    pithi_zero_decode_fn *zero_decode;
     pithi_move_fn *move_nontemporal;
     pithi_extremes_fn *extremes;
     pithi_interp_encode_fn *interp_encode;

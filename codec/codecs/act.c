@@ -40,8 +40,8 @@ static const struct pithi_key keys[] = {
     [BLOCK] = {"block", PITHI_KEY_BLOCK, 262144, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0,
                PITHI_WIRE_BLOCK, "16..16777216, a power of two, or whole",
                "most elements per block", false},
-    [REVISION] = {"revision", PITHI_KEY_NUMBER, 2, 1, 2, 0, PITHI_WIRE_REVISION, "1,2",
-                  "newest revision of frames to make: 1 is for readers without rANS", true},
+    [REVISION] = {"revision", PITHI_KEY_NUMBER, 3, 1, 3, 0, PITHI_WIRE_REVISION, "1,2,3",
+                  "newest revision of frames to make: 1 and 2 are for older readers", true},
 };
 
 static const struct pithi_need needs[] = {
@@ -143,6 +143,11 @@ static bool quant_of(const struct pithi_block *b, struct pithi_quant *q) {
     return pithi_quant_init(q, b->params->dtype, b->bounded.bound, b->params->value[ZEROS]);
 }
 
+/* Returns the kernels for maps in lanes, which frames have from revision 3 on. */
+static const struct pithi_kernels *lanes_of(const struct pithi_block *b) {
+    return pithi_frame_revision(b->params) >= 3 ? b->kernels : NULL;
+}
+
 /* Returns the numbers as a tile of one row. */
 static struct pithi_strip row_of(const struct pithi_block *b, size_t used) {
     return (struct pithi_strip){b->kernels, {1, 1, 1, (uint32_t)used}, 0};
@@ -241,7 +246,7 @@ static size_t code(struct pithi_block *b, size_t cap) {
     b->bounded.exact = b->kernels->quantize(&quant, b->value, b->count, w.codes, w.miss);
     b->bounded.nonzero = b->kernels->split(w.codes, b->count, w.map, w.nonzero);
     if (!pithi_exact_put(&pen, w.miss, b->bounded.exact, &values, b->count) ||
-        !pithi_zeros_put(&pen, w.most, w.map, b->tiled.tile->extent) ||
+        !pithi_zeros_put(&pen, lanes_of(b), w.most, w.map, b->tiled.tile->extent) ||
         (b->bounded.nonzero && !put_numbers(b, &w, b->bounded.nonzero, &pen, &head)))
         return 0;
     b->bytes[0] = (uint8_t)head;
@@ -305,7 +310,8 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
     if (!quant_of(b, &quant)) return "a bound that the dtype cannot have";
     const char *fault = pithi_exact_take(&r, &exact, element_of(b->params), b->count);
     if (fault) return fault;
-    const uint8_t *const map = pithi_zeros_take(&r, w->most, w->map, b->tiled.tile->extent);
+    const uint8_t *const map =
+        pithi_zeros_take(&r, lanes_of(b), w->most, w->map, b->tiled.tile->extent);
     if (!map) return "the zero map is damaged";
     const size_t used = pithi_zeros_count(map, b->count);
     if (used) fault = take_numbers(b, w, used, *head, &r);
@@ -339,7 +345,7 @@ static struct pithi_bound_setting bound_setting(const struct pithi_params *p) {
 
 const struct pithi_codec pithi_codec_act = {
     .id = 7,
-    .revision = 2,
+    .revision = 3,
     .frame_revision = frame_revision,
     .name = "act",
     .summary = "saved activations under a bound; zeros stay zeros",

@@ -9,8 +9,9 @@
 #include "common/log2.h"
 #include "common/pad.h"
 #include "common/popcount.h"
+#include "predict/zero_lanes.h"
 
-enum { FORM_PIECE = 0, FORM_ONES = 1, FORM_MODELLED = 2 };
+enum { FORM_PIECE = 0, FORM_ONES = 1, FORM_MODELLED = 2, FORM_LANES = 3 };
 enum { LENGTH_BYTES = 3, CONTEXTS = 256, RATE_MAX = 6 };
 /* Contexts look at two columns before a row and at one behind it. */
 enum { BEFORE = 2, BORDER = 3 };
@@ -31,8 +32,9 @@ static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 static size_t row_bytes(size_t max_count) { return pithi_pad64(max_count + BORDER); }
 
 size_t pithi_zeros_scratch(size_t max_count) {
-    return 4 * row_bytes(max_count) + pithi_pad64(map_bytes(max_count)) +
-           pithi_piece_scratch(map_bytes(max_count));
+    return larger(4 * row_bytes(max_count) + pithi_pad64(map_bytes(max_count)) +
+                      pithi_piece_scratch(map_bytes(max_count)),
+                  pithi_zero_lanes_scratch(max_count));
 }
 
 struct memory {
@@ -333,6 +335,11 @@ static size_t put_piece(const struct pithi_pen *pen, size_t max_count, const uin
                : 0;
 }
 
+static void put_head(uint8_t *to, unsigned form, size_t length) {
+    to[0] = (uint8_t)form;
+    for (size_t i = 0; i < LENGTH_BYTES; i++) to[1 + i] = (uint8_t)(length >> 8 * i);
+}
+
 /* Writes the map bit by bit and returns its bytes, if they are fewer than `limit`; else writes
  * nothing and returns 0. */
 static size_t put_bits(const struct pithi_pen *pen, size_t max_count, const uint8_t *map,
@@ -343,10 +350,15 @@ static size_t put_bits(const struct pithi_pen *pen, size_t max_count, const uint
     const struct memory m = memory_of(pen->scratch, max_count);
     const size_t length = put_modelled(rows_of(&m, extent), map, extent, m.bits, capacity);
     if (!length) return 0;
-    pen->at[0] = FORM_MODELLED;
-    for (size_t i = 0; i < LENGTH_BYTES; i++) pen->at[1 + i] = (uint8_t)(length >> 8 * i);
+    put_head(pen->at, FORM_MODELLED, length);
     memcpy(pen->at + HEAD, m.bits, length);
     return HEAD + length;
+}
+
+/* Whether all forms are tried, being soon tried, or as the effort demands. */
+static bool small(const struct pithi_pen *pen, size_t count) {
+    enum { SMALL = 4096 };
+    return count <= SMALL || pen->level >= PITHI_ENTROPY_LEVEL_SEARCH;
 }
 
 /* Whether a map whose piece takes so many bytes is likely to take less bit by bit, by as much as is
@@ -359,12 +371,45 @@ static bool promising(const struct pithi_pen *pen, const uint8_t *map,
     return estimate(map, extent, ones) < piece - piece / 16;
 }
 
-bool pithi_zeros_put(struct pithi_pen *pen, size_t max_count, const uint8_t *map,
-                     const uint32_t extent[PITHI_TILE_NDIM]) {
+/* Vectors are for 16 lanes; each lane takes three bytes more than what it carries. */
+static unsigned log2_lanes_for(size_t count) {
+    enum { FEW = 1024, MANY = 8192 };
+    return count < FEW ? 0 : count < MANY ? 2 : 4;
+}
+
+/* Writes the map in lanes, if it takes fewer than `limit` bytes, and returns them; else returns 0,
+ * and fewer than `limit` bytes were written. */
+static size_t put_lanes(const struct pithi_pen *pen, const struct pithi_kernels *kernels,
+                        const struct pithi_zero_plan *plan, size_t max_count,
+                        const uint32_t extent[PITHI_TILE_NDIM], size_t limit) {
+    enum { HEAD = 1 + LENGTH_BYTES };
+    if (limit <= HEAD) return 0;
+    const size_t length = pithi_zero_lanes_put(plan, kernels, pen->scratch, max_count, extent,
+                                               pen->at + HEAD, limit - 1 - HEAD);
+    if (!length) return 0;
+    put_head(pen->at, FORM_LANES, length);
+    return HEAD + length;
+}
+
+bool pithi_zeros_put(struct pithi_pen *pen, const struct pithi_kernels *lanes, size_t max_count,
+                     const uint8_t *map, const uint32_t extent[PITHI_TILE_NDIM]) {
     const size_t count = elements(extent), ones = pithi_zeros_count(map, count);
     if (ones == count) return pithi_pen_put(pen, (const uint8_t[]){FORM_ONES}, 1);
     size_t length = put_piece(pen, max_count, map, count);
-    if (pen->level != PITHI_ENTROPY_LEVEL_NONE && promising(pen, map, extent, ones, length)) {
+    bool one_by_one = false;
+    if (pen->level != PITHI_ENTROPY_LEVEL_NONE && lanes) {
+        struct pithi_zero_plan plan = {.log2_lanes = log2_lanes_for(count)};
+        pithi_zero_lanes_plan(&plan, pen->scratch, max_count, map, extent);
+        const size_t limit = length ? length : pen->capacity + 1;
+        one_by_one = plan.places || small(pen, count);
+        if (plan.bytes < limit && !plan.places) {
+            length = put_lanes(pen, lanes, &plan, max_count, extent, limit);
+            if (!length) length = put_piece(pen, max_count, map, count);
+        }
+    } else if (pen->level != PITHI_ENTROPY_LEVEL_NONE) {
+        one_by_one = promising(pen, map, extent, ones, length);
+    }
+    if (one_by_one) {
         const size_t limit = length ? length : pen->capacity + 1;
         const size_t bits = put_bits(pen, max_count, map, extent, limit);
         if (bits) length = bits;
@@ -390,14 +435,20 @@ static const uint8_t *take_piece(struct pithi_reader *r, size_t max_count, uint8
     return map && tail_is_zero(map, count) ? map : NULL;
 }
 
-static const uint8_t *take_bits(struct pithi_reader *r, size_t max_count, uint8_t *buffer,
+/* Reads what was coded bit by bit, or in lanes. */
+static const uint8_t *take_bits(struct pithi_reader *r, const struct pithi_kernels *lanes,
+                                size_t max_count, uint8_t *buffer,
                                 const uint32_t extent[PITHI_TILE_NDIM]) {
     const uint8_t *const head = pithi_reader_take(r, LENGTH_BYTES);
     if (!head) return NULL;
     const size_t length = head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16;
     const uint8_t *const from = pithi_reader_take(r, length);
     const struct memory m = memory_of(r->scratch, max_count);
-    return from && take_modelled(rows_of(&m, extent), buffer, extent, from, length) ? buffer : NULL;
+    if (!from) return NULL;
+    const bool good =
+        lanes ? pithi_zero_lanes_take(lanes, r->scratch, max_count, extent, from, length, buffer)
+              : take_modelled(rows_of(&m, extent), buffer, extent, from, length);
+    return good ? buffer : NULL;
 }
 
 static const uint8_t *all_ones(uint8_t *buffer, size_t count) {
@@ -406,12 +457,13 @@ static const uint8_t *all_ones(uint8_t *buffer, size_t count) {
     return buffer;
 }
 
-const uint8_t *pithi_zeros_take(struct pithi_reader *r, size_t max_count, uint8_t *buffer,
+const uint8_t *pithi_zeros_take(struct pithi_reader *r, const struct pithi_kernels *lanes,
+                                size_t max_count, uint8_t *buffer,
                                 const uint32_t extent[PITHI_TILE_NDIM]) {
     const uint8_t *const form = pithi_reader_take(r, 1);
     const size_t count = elements(extent);
-    if (!form || *form > FORM_MODELLED) return NULL;
+    if (!form || *form > (lanes ? FORM_LANES : FORM_MODELLED)) return NULL;
     if (*form == FORM_ONES) return all_ones(buffer, count);
     if (*form == FORM_PIECE) return take_piece(r, max_count, buffer, count);
-    return take_bits(r, max_count, buffer, extent);
+    return take_bits(r, *form == FORM_LANES ? lanes : NULL, max_count, buffer, extent);
 }

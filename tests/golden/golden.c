@@ -42,6 +42,11 @@ static void scale_matrix(const struct golden *g, float *x, size_t count) {
     }
 }
 
+static void scale_planes(const struct golden *g, float *x, size_t count) {
+    const size_t plane = (size_t)(g->shape[g->ndim - 1] * g->shape[g->ndim - 2]);
+    for (size_t i = 0; i < count; i++) x[i] *= (float)(i / plane % 4);
+}
+
 static void fill(const struct golden *g, struct golden_made *m, pith_view *view) {
     const size_t element = pith_dtype_bytes(g->dtype);
     *view = pith_view_dense(m->value, g->dtype, g->ndim, g->shape);
@@ -61,6 +66,7 @@ static void fill(const struct golden *g, struct golden_made *m, pith_view *view)
         gen_fill(g->kind, 23, g->dtype, m->value, m->count);
     if (g->walk > 0 || g->offset != 0) sum_up(g, m->value, m->count);
     if (g->scaled) scale_matrix(g, m->value, m->count);
+    if (g->planes) scale_planes(g, m->value, m->count);
 }
 
 /* The frame that follows the first with the same set: of values 1, 2, 3 ... */

@@ -4,7 +4,9 @@
 #include <math.h>
 
 #include "bytes/entropy.h"
+#include "codec.h"
 #include "common/pad.h"
+#include "cpu.h"
 #include "predict/budget.h"
 #include "predict/lorenzo.h"
 #include "predict/nonzero.h"
@@ -52,12 +54,15 @@ static void make_map(int kind, const uint32_t *extent, uint8_t *map) {
 struct memory {
     void *scratch;
     struct pithi_entropy *coder;
+    const struct pithi_kernels *lanes; /* NULL: no maps in lanes */
 };
 
-static struct memory memory_of(void) {
+static struct pithi_kernels kernels;
+
+static struct memory memory_of(bool lanes) {
     const size_t coder = pithi_entropy_bytes(MOST, PITHI_ENTROPY_LEVEL_SEARCH);
     const struct memory m = {aligned_alloc(64, pithi_pad64(pithi_zeros_scratch(MOST))),
-                             aligned_alloc(64, coder)};
+                             aligned_alloc(64, coder), lanes ? &kernels : NULL};
     assert_true(m.scratch && m.coder);
     pithi_entropy_open(m.coder, coder);
     return m;
@@ -72,7 +77,7 @@ static void release(const struct memory *m) {
 static size_t put(const uint8_t *map, const uint32_t *extent, int level, const struct memory *m,
                   uint8_t *to, size_t cap) {
     struct pithi_pen pen = {to, cap, level, m->scratch, m->coder, pithi_rans_encode_c, NULL};
-    return pithi_zeros_put(&pen, MOST, map, extent) ? (size_t)(pen.at - to) : 0;
+    return pithi_zeros_put(&pen, m->lanes, MOST, map, extent) ? (size_t)(pen.at - to) : 0;
 }
 
 static bool take(const uint8_t *bytes, size_t length, const uint32_t *extent,
@@ -80,7 +85,7 @@ static bool take(const uint8_t *bytes, size_t length, const uint32_t *extent,
     const size_t whole = (elements(extent) + 7) / 8;
     uint8_t *const exact = copy_of(bytes, length), *const map_memory = allocate(whole);
     struct pithi_reader r = {exact, length, m->scratch, m->coder, pithi_rans_decode_c};
-    const uint8_t *const map = pithi_zeros_take(&r, MOST, map_memory, extent);
+    const uint8_t *const map = pithi_zeros_take(&r, m->lanes, MOST, map_memory, extent);
     const bool good = map && r.left == 0 && (!wanted || memcmp(map, wanted, whole) == 0);
     CHECK(!map || elements(extent) % 8 == 0 || map[whole - 1] >> elements(extent) % 8 == 0);
     free(exact);
@@ -112,25 +117,29 @@ static void map_round_trip(int kind, const uint32_t *extent, int level, const st
 
 static void maps_come_back(void **unused) {
     (void)unused;
-    const struct memory m = memory_of();
-    for (size_t e = 0; e < EXTENTS; e++)
-        for (int kind = 0; kind < MAP_KINDS; kind++)
-            for (int level = 0; level <= PITHI_ENTROPY_LEVEL_SEARCH; level += 4 - 3 * (level == 0))
-                map_round_trip(kind, extents[e], level, &m);
-    release(&m);
+    for (int lanes = 0; lanes < 2; lanes++) {
+        const struct memory m = memory_of(lanes);
+        for (size_t e = 0; e < EXTENTS; e++)
+            for (int kind = 0; kind < MAP_KINDS; kind++)
+                for (int level = 0; level <= PITHI_ENTROPY_LEVEL_SEARCH;
+                     level += 4 - 3 * (level == 0))
+                    map_round_trip(kind, extents[e], level, &m);
+        release(&m);
+    }
 }
 
 /* Whatever the bytes: an answer, no fault, and tails of 0. */
 static void any_bytes_are_a_map_or_not(void **unused) {
     (void)unused;
-    const struct memory m = memory_of();
+    const struct memory m = memory_of(true);
     uint8_t bytes[64];
     size_t good = 0;
     for (int i = 0; i < 20000; i++) {
         const size_t length = 1 + draw() % sizeof bytes;
         for (size_t k = 0; k < length; k++) bytes[k] = (uint8_t)draw();
         bytes[0] &= 3;
-        if (length > 4 && bytes[0] == 2) bytes[1] = (uint8_t)(length - 4), bytes[2] = bytes[3] = 0;
+        if (length > 4 && bytes[0] >= 2) bytes[1] = (uint8_t)(length - 4), bytes[2] = bytes[3] = 0;
+        if (length > 7 && bytes[0] == 3) bytes[4] %= 6, bytes[6] &= 3;
         good += take(bytes, length, extents[draw() % EXTENTS], &m, NULL);
     }
     CHECK(good > 0 && good < 10000);
@@ -138,7 +147,7 @@ static void any_bytes_are_a_map_or_not(void **unused) {
 }
 
 static double share_of(int kind, const uint32_t *extent) {
-    const struct memory m = memory_of();
+    const struct memory m = memory_of(false);
     uint8_t map[MOST / 8 + 1], bytes[MOST];
     make_map(kind, extent, map);
     const size_t length = put(map, extent, PITHI_ENTROPY_LEVEL_MIN, &m, bytes, sizeof bytes);
@@ -167,7 +176,7 @@ static void maps_of_one_value_are_a_few_bytes(void **unused) {
  * are equal and that nothing is left for bits beside a map's head. */
 static void a_piece_wins_a_tie(void **unused) {
     (void)unused;
-    const struct memory m = memory_of();
+    const struct memory m = memory_of(false);
     size_t by_one = 0;
     for (uint32_t i = 0; i < 4000; i++) {
         const uint32_t extent[PITHI_TILE_NDIM] = {1, 1, 1, 1 + i % 160};
@@ -196,7 +205,7 @@ static void noise_stays_a_piece(void **unused) {
         {1, 40, 28, 28}, {1, 1, 200, 170}, {4, 4, 45, 64}, {1, 1, 4001, 9}, {1, 1, 20, 2000}};
     enum { LARGE = 46080 };
     const struct memory m = {aligned_alloc(64, pithi_pad64(pithi_zeros_scratch(LARGE))),
-                             allocate(pithi_entropy_bytes(LARGE, 1))};
+                             allocate(pithi_entropy_bytes(LARGE, 1)), NULL};
     pithi_entropy_open(m.coder, pithi_entropy_bytes(LARGE, 1));
     for (size_t e = 0; e < sizeof large / sizeof large[0]; e++)
         for (int kind = MAP_HALF; kind < MAP_KINDS; kind++) {
@@ -206,10 +215,119 @@ static void noise_stays_a_piece(void **unused) {
             struct pithi_pen pen = {bytes,   sizeof bytes,        1,   m.scratch,
                                     m.coder, pithi_rans_encode_c, NULL};
             context("map %d of extent %zu", kind, e);
-            CHECK(pithi_zeros_put(&pen, LARGE, map, large[e]));
+            CHECK(pithi_zeros_put(&pen, NULL, LARGE, map, large[e]));
             CHECK(bytes[0] == (kind == MAP_BLOBS || kind == MAP_POOLED ? 2 : 0));
         }
     release(&m);
+}
+
+/* ---- Maps in lanes ---------------------------------------------------------------------------*/
+
+/* Extents for which lanes have whole planes, the last lane fewer, some none; rows of planes of
+ * their own; parts of rows; and one bit. */
+static const uint32_t lane_extents[][PITHI_TILE_NDIM] = {
+    {4, 16, 28, 28}, {1, 17, 7, 7},   {2, 50, 3, 5},  {1, 3, 65, 40},   {1, 1, 300, 31},
+    {1, 1, 3, 4001}, {1, 1, 1, 9001}, {1, 1, 1, 1},   {1, 1, 9001, 1},  {90, 100, 1, 1},
+    {1, 1, 31, 300}, {1, 1, 33, 300}, {1, 64, 16, 8}, {1, 1, 1, 16385}, {3, 1, 1, 5},
+};
+enum { LANE_EXTENTS = sizeof lane_extents / sizeof lane_extents[0], LANE_MOST = 50176 };
+
+struct lane_memory {
+    void *scratch;
+    uint8_t *map, *back, *bytes;
+    size_t capacity;
+};
+
+static struct lane_memory lane_memory_of(size_t count) {
+    const size_t whole = (count + 7) / 8, capacity = 2 * whole + 4096;
+    return (struct lane_memory){aligned_alloc(64, pithi_zero_lanes_scratch(count)), allocate(whole),
+                                allocate(whole), allocate(capacity), capacity};
+}
+
+static void free_lane_memory(struct lane_memory *m) {
+    free(m->scratch);
+    free(m->map);
+    free(m->back);
+    free(m->bytes);
+}
+
+static bool take_lanes(const struct lane_memory *m, const uint32_t *extent, size_t length) {
+    uint8_t *const exact = copy_of(m->bytes, length);
+    const bool good = pithi_zero_lanes_take(&kernels, m->scratch, elements(extent), extent, exact,
+                                            length, m->back);
+    free(exact);
+    return good;
+}
+
+static void lanes_round_trip(int kind, const uint32_t *extent, unsigned log2_lanes) {
+    const size_t count = elements(extent), whole = (count + 7) / 8;
+    struct lane_memory m = lane_memory_of(count);
+    struct pithi_zero_plan plan = {.log2_lanes = log2_lanes};
+    make_map(kind, extent, m.map);
+    pithi_zero_lanes_plan(&plan, m.scratch, count, m.map, extent);
+    const size_t length =
+        pithi_zero_lanes_put(&plan, &kernels, m.scratch, count, extent, m.bytes, m.capacity);
+    context("map %d of %u x %u x %u x %u, 2^%u lanes: %zu bytes, %zu planned", kind, extent[0],
+            extent[1], extent[2], extent[3], plan.log2_lanes, length, plan.bytes);
+    CHECK(length > 0);
+    CHECK(length < plan.bytes + plan.bytes / 16 + 140);
+    CHECK(take_lanes(&m, extent, length) && !memcmp(m.map, m.back, whole));
+    CHECK(!take_lanes(&m, extent, length - 1));
+    for (size_t cap = 0; cap < length; cap += 1 + cap / 2)
+        CHECK(!pithi_zero_lanes_put(&plan, &kernels, m.scratch, count, extent, m.bytes, cap));
+    free_lane_memory(&m);
+}
+
+static void maps_in_lanes_come_back(void **unused) {
+    (void)unused;
+    for (size_t e = 0; e < LANE_EXTENTS; e++)
+        for (int kind = 0; kind < MAP_KINDS; kind++)
+            for (unsigned lanes = 0; lanes <= PITHI_ZERO_LOG2_LANES_MOST; lanes++)
+                lanes_round_trip(kind, lane_extents[e], lanes);
+}
+
+/* Damage anywhere is an answer and no fault. */
+static void damaged_lanes_are_safe(void **unused) {
+    (void)unused;
+    size_t good = 0, tried = 0;
+    for (size_t e = 0; e < LANE_EXTENTS; e++) {
+        const uint32_t *const extent = lane_extents[e];
+        const size_t count = elements(extent);
+        struct lane_memory m = lane_memory_of(count);
+        struct pithi_zero_plan plan = {.log2_lanes = 4};
+        make_map(MAP_BLOBS, extent, m.map);
+        pithi_zero_lanes_plan(&plan, m.scratch, count, m.map, extent);
+        const size_t length =
+            pithi_zero_lanes_put(&plan, &kernels, m.scratch, count, extent, m.bytes, m.capacity);
+        for (int i = 0; i < 60; i++, tried++) {
+            const size_t at = draw() % (i % 2 ? length : 1 + length / 8);
+            const uint8_t was = m.bytes[at];
+            m.bytes[at] ^= (uint8_t)(1u << draw() % 8);
+            good += take_lanes(&m, extent, length);
+            m.bytes[at] = was;
+        }
+        free_lane_memory(&m);
+    }
+    CHECK(good < tried / 10);
+}
+
+/* Patches and what pooling leaves take no more than a bit's share of ones around says. */
+static void lanes_follow_a_pattern(void **unused) {
+    (void)unused;
+    static const uint32_t extent[PITHI_TILE_NDIM] = {4, 16, 28, 28};
+    struct lane_memory m = lane_memory_of(LANE_MOST);
+    struct pithi_zero_plan plan = {.log2_lanes = 4};
+    for (int kind = MAP_HALF; kind < MAP_KINDS; kind++) {
+        static const double most[MAP_KINDS] = {0, 0, 1.03, 0.06, 0.6, 0.24};
+        make_map(kind, extent, m.map);
+        pithi_zero_lanes_plan(&plan, m.scratch, LANE_MOST, m.map, extent);
+        const size_t length = pithi_zero_lanes_put(&plan, &kernels, m.scratch, LANE_MOST, extent,
+                                                   m.bytes, m.capacity);
+        context("map %d: %zu bytes, contexts of %x", kind, length, plan.mask);
+        CHECK(length > 0 && (double)length < most[kind] * LANE_MOST / 8);
+        CHECK(kind == MAP_BLOBS || plan.places == (kind == MAP_POOLED));
+    }
+    free_lane_memory(&m);
 }
 
 /* ---- Codes -----------------------------------------------------------------------------------*/
@@ -365,6 +483,7 @@ static void a_budget_is_the_formula_turned_round(void **unused) {
 }
 
 int main(void) {
+    pithi_kernels_bind(&kernels, pithi_cpu_select(test_env().cpu_mask));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_come_back),
         cmocka_unit_test(any_bytes_are_a_map_or_not),
@@ -372,6 +491,9 @@ int main(void) {
         cmocka_unit_test(maps_of_one_value_are_a_few_bytes),
         cmocka_unit_test(a_piece_wins_a_tie),
         cmocka_unit_test(noise_stays_a_piece),
+        cmocka_unit_test(maps_in_lanes_come_back),
+        cmocka_unit_test(damaged_lanes_are_safe),
+        cmocka_unit_test(lanes_follow_a_pattern),
         cmocka_unit_test(codes_come_back),
         cmocka_unit_test(a_sample_has_the_words_of_its_form),
         cmocka_unit_test(small_codes_are_small_numbers),

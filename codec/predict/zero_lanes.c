@@ -1,0 +1,625 @@
+/* zero_lanes.c - zero maps in lanes: geometry, contexts, levels, and the reference of the coder.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "predict/zero_lanes.h"
+
+#include <string.h>
+
+#include "bytes/rans_table.h"
+#include "codec.h"
+#include "common/endian.h"
+#include "common/log2.h"
+#include "common/pad.h"
+#include "common/popcount.h"
+
+enum { SLOTS = PITHI_RANS_SLOTS, LOG2_SLOTS = PITHI_RANS_LOG2_SLOTS };
+enum { CONTEXTS = PITHI_ZERO_CONTEXTS, AROUND = PITHI_ZERO_AROUND, LEVELS = 32 };
+/* Bits of a context in a map's bytes: six bits around, the place, the class; in memory the class
+ * follows the bits around. */
+enum { PLACE_BIT = 6, CLASS_BIT = 8, ROUND_BITS = 6 };
+enum { HEAD = 3 };
+
+/* Close together where a chance makes much of a difference, at both ends. */
+static const uint16_t chance_at[LEVELS] = {
+    2,    5,    12,   24,   45,   78,   127,  197,  293,  419,  580,  778,  1013, 1281, 1576, 1889,
+    2207, 2520, 2815, 3083, 3318, 3516, 3677, 3803, 3899, 3969, 4018, 4051, 4072, 4084, 4091, 4094};
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t ceil_div(size_t a, size_t b) { return a / b + (a % b != 0); }
+
+/* ---- Geometry --------------------------------------------------------------------------------*/
+
+/* Planes of height * width bits, `planes` in all; a lane has `share` of them one after the other,
+ * `steps` bits. Planes other than the tile's stand for them where it has too few. */
+struct cut {
+    size_t count, width, height, planes, share, steps, lanes;
+};
+
+static struct cut cut_of(const uint32_t extent[PITHI_TILE_NDIM], unsigned log2_lanes) {
+    struct cut c = {.lanes = (size_t)1 << log2_lanes, .width = extent[3], .height = extent[2]};
+    const size_t planes = (size_t)extent[0] * extent[1], rows = planes * c.height;
+    c.count = rows * c.width;
+    if (planes < c.lanes && rows >= 2 * c.lanes) {
+        c.height = 2 * ceil_div(rows, 2 * c.lanes);
+    } else if (planes < c.lanes) {
+        c.width = 2 * ceil_div(c.count, 2 * c.lanes);
+        c.height = 1;
+    }
+    c.planes = ceil_div(c.count, c.height * c.width);
+    c.share = ceil_div(c.planes, c.lanes);
+    c.steps = c.share * c.height * c.width;
+    return c;
+}
+
+/* Returns how many lanes have a bit at this step; they are the first ones. */
+static unsigned active_at(const struct cut *c, size_t step) {
+    return step < c->count ? (unsigned)((c->count - 1 - step) / c->steps + 1) : 0;
+}
+
+/* ---- Memory: the bits of all lanes, their contexts, the classes of planes --------------------
+ * Lanes together have less than twice the bits of the tile, or less than two each more. */
+
+enum { SLACK = 2 * PITHI_ZERO_LANES_MOST };
+
+static size_t lane_bytes(size_t max_count) { return (size_t)pithi_pad64(2 * max_count + SLACK); }
+
+size_t pithi_zero_lanes_scratch(size_t max_count) {
+    return 2 * lane_bytes(max_count) + (size_t)pithi_pad64(max_count + SLACK);
+}
+
+struct memory {
+    uint8_t *bits, *around, *classes;
+};
+
+static struct memory memory_of(void *scratch, size_t max_count) {
+    const size_t bytes = lane_bytes(max_count);
+    uint8_t *const first = scratch;
+    return (struct memory){first, first + bytes, first + 2 * bytes};
+}
+
+/* ---- Bits of lanes: a byte each, and of the map ----------------------------------------------*/
+
+/* Returns 8 bits of the map from bit i on; those past the end are 0. */
+static inline uint8_t eight_bits(const uint8_t *map, size_t bytes, size_t i) {
+    const size_t at = i / 8;
+    if (at >= bytes) return 0;
+    const unsigned next = at + 1 < bytes ? map[at + 1] : 0;
+    return (uint8_t)((map[at] | next << 8) >> i % 8);
+}
+
+/* Sets byte i * lanes + j to bit i of byte j. */
+static void spread_steps(const uint8_t *eight, size_t lanes, size_t steps, uint8_t *bits) {
+    const uint64_t lowest = UINT64_C(0x0101010101010101);
+    if (lanes % 8) {
+        for (size_t i = 0; i < steps; i++)
+            for (size_t j = 0; j < lanes; j++) bits[i * lanes + j] = eight[j] >> i & 1;
+        return;
+    }
+    for (size_t j = 0; j < lanes; j += 8)
+        for (size_t i = 0; i < steps; i++)
+            pithi_put64(bits + i * lanes + j, pithi_get64(eight + j) >> i & lowest);
+}
+
+/* The other way round. */
+static void gather_steps(uint8_t *eight, size_t lanes, size_t steps, const uint8_t *bits) {
+    memset(eight, 0, PITHI_ZERO_LANES_MOST);
+    if (lanes % 8) {
+        for (size_t i = 0; i < steps; i++)
+            for (size_t j = 0; j < lanes; j++)
+                eight[j] = (uint8_t)(eight[j] | (unsigned)bits[i * lanes + j] << i);
+        return;
+    }
+    for (size_t j = 0; j < lanes; j += 8) {
+        uint64_t sum = 0;
+        for (size_t i = 0; i < steps; i++) sum |= pithi_get64(bits + i * lanes + j) << i;
+        pithi_put64(eight + j, sum);
+    }
+}
+
+static void bits_of_map(const struct cut *c, const uint8_t *map, uint8_t *bits) {
+    const size_t bytes = (c->count + 7) / 8;
+    for (size_t t = 0; t < c->steps; t += 8) {
+        uint8_t eight[PITHI_ZERO_LANES_MOST];
+        for (size_t j = 0; j < c->lanes; j++) eight[j] = eight_bits(map, bytes, j * c->steps + t);
+        spread_steps(eight, c->lanes, least(8, c->steps - t), bits + t * c->lanes);
+    }
+}
+
+static void map_of_bits(const struct cut *c, const uint8_t *bits, uint8_t *map) {
+    memset(map, 0, (c->count + 7) / 8);
+    for (size_t t = 0; t < c->steps; t += 8) {
+        uint8_t eight[PITHI_ZERO_LANES_MOST];
+        const size_t active = active_at(c, t);
+        gather_steps(eight, c->lanes, least(8, c->steps - t), bits + t * c->lanes);
+        for (size_t j = 0; j < active; j++) {
+            const size_t i = j * c->steps + t;
+            const unsigned two = (unsigned)eight[j] << i % 8;
+            map[i / 8] = (uint8_t)(map[i / 8] | two);
+            if (two >> 8) map[i / 8 + 1] = (uint8_t)(map[i / 8 + 1] | two >> 8);
+        }
+    }
+}
+
+enum { USUAL = 16 }; /* lanes of all but small maps */
+
+/* ---- Contexts --------------------------------------------------------------------------------*/
+
+/* The class of the plane that each lane is in, above the bits around. */
+static void classes_at(const struct cut *c, const uint8_t *classes, size_t plane, uint8_t *to) {
+    for (size_t j = 0; j < c->lanes; j++) {
+        const size_t p = j * c->share + plane;
+        to[j] = p < c->planes ? (uint8_t)(classes[p] << ROUND_BITS) : 0;
+    }
+}
+
+/* Adds bits as bit `shift` of contexts. */
+static inline void add_bits(uint8_t *restrict to, const uint8_t *restrict bits, size_t n,
+                            unsigned shift) {
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        pithi_put64(to + i, pithi_get64(to + i) | pithi_get64(bits + i) << shift);
+    for (; i < n; i++) to[i] = (uint8_t)(to[i] | bits[i] << shift);
+}
+
+/* What rows above say of the contexts of a row, and the class. Bits of the row are at `bits`. */
+static void row_above(const uint8_t *bits, size_t lanes, size_t width, size_t y,
+                      const uint8_t *class_of, uint8_t *around) {
+    const size_t row = width * lanes;
+    if (lanes == USUAL)
+        for (size_t i = 0; i < row; i += USUAL) memcpy(around + i, class_of, USUAL);
+    else
+        for (size_t i = 0; i < row; i += lanes) memcpy(around + i, class_of, lanes);
+    if (!y) return;
+    add_bits(around, bits - row, row, 1);
+    add_bits(around, bits - row + lanes, row - lanes, 2);
+    add_bits(around + lanes, bits - row, row - lanes, 3);
+    if (y > 1) add_bits(around, bits - 2 * row, row, 5);
+}
+
+/* The same with the bits to the left. */
+static void row_around(const uint8_t *bits, size_t lanes, size_t width, size_t y,
+                       const uint8_t *class_of, uint8_t *around) {
+    row_above(bits, lanes, width, y, class_of, around);
+    add_bits(around + lanes, bits, (width - 1) * lanes, 0);
+    if (width > 1) add_bits(around + 2 * lanes, bits, (width - 2) * lanes, 4);
+}
+
+/* Returns the number of a context in a map's bytes. */
+static unsigned number_of(unsigned place, unsigned around) {
+    const unsigned bits = around & ((1u << ROUND_BITS) - 1), class = around >> ROUND_BITS;
+    return bits | place << PLACE_BIT | class << CLASS_BIT;
+}
+
+/* Makes tables by y mod 2. */
+static void chances_of(pithi_zero_chances to[2], const uint8_t level[CONTEXTS], unsigned mask) {
+    for (unsigned place = 0; place < 4; place++)
+        for (unsigned around = 0; around < AROUND; around++)
+            to[place >> 1][place & 1][around & 1][around >> 1] =
+                chance_at[level[number_of(place, around) & mask]];
+}
+
+/* ---- Reference of the coder ------------------------------------------------------------------*/
+
+static inline uint32_t chance_in(const struct pithi_zero_run *r, size_t step, unsigned around) {
+    return (*r->chances)[(r->x + step) & 1][around & 1][around >> 1];
+}
+
+uint8_t *pithi_zero_encode_c(const struct pithi_zero_run *r, uint32_t *state, uint8_t *begin,
+                             uint8_t *end) {
+    for (size_t i = r->steps; i--;)
+        for (size_t j = r->active; j--;) {
+            const uint32_t one = chance_in(r, i, r->around[i * r->lanes + j]);
+            const bool bit = r->bits[i * r->lanes + j];
+            const uint32_t f = bit ? one : SLOTS - one, first = bit ? 0 : one;
+            uint32_t x = state[j];
+            if (x >> (32 - LOG2_SLOTS) >= f) {
+                if (end - begin < 2) return NULL;
+                end -= 2;
+                pithi_put16(end, (uint16_t)x);
+                x >>= 16;
+            }
+            state[j] = ((x / f) << LOG2_SLOTS) + first + x % f;
+        }
+    return end;
+}
+
+/* What a state becomes by its next bit; it may have to be renormalised. */
+static inline uint32_t advance(uint32_t x, uint32_t one, uint8_t *bit) {
+    const uint32_t slot = x & (SLOTS - 1), is = 0 - (uint32_t)(slot < one);
+    const uint32_t f = (SLOTS - one) ^ (((SLOTS - one) ^ one) & is);
+    *bit = (uint8_t)(is & 1);
+    return f * (x >> LOG2_SLOTS) + slot - (one & ~is);
+}
+
+const uint8_t *pithi_zero_decode_c(const struct pithi_zero_run *r, uint32_t *state,
+                                   const uint8_t *words, const uint8_t *end) {
+    uint8_t left[PITHI_ZERO_LANES_MOST] = {0}, further[PITHI_ZERO_LANES_MOST] = {0};
+    if (r->x > 0) memcpy(left, r->bits - r->lanes, r->lanes);
+    if (r->x > 1) memcpy(further, r->bits - 2 * (size_t)r->lanes, r->lanes);
+    for (size_t i = 0; i < r->steps; i++) {
+        const uint8_t *const around = r->around + i * r->lanes;
+        uint8_t *const bits = r->bits + i * r->lanes;
+        const bool plenty = (size_t)(end - words) >= 2 * (size_t)r->active;
+        for (size_t j = 0; j < r->active; j++) {
+            const unsigned context = around[j] | left[j] | (unsigned)further[j] << 4;
+            uint8_t bit;
+            const uint32_t x = advance(state[j], chance_in(r, i, context), &bit);
+            const uint32_t low = x < PITHI_RANS_LOW;
+            if (low && !plenty && end - words < 2) return NULL;
+            state[j] = x << 16 * low | (low ? pithi_get16(words) : 0u);
+            words += 2 * low;
+            further[j] = left[j];
+            left[j] = bits[j] = bit;
+        }
+        memset(bits + r->active, 0, r->lanes - r->active);
+    }
+    return words;
+}
+
+/* ---- Levels in a map's bytes -----------------------------------------------------------------
+ * The level of a context is told from that of the context without its highest bit: a bit 0 where
+ * they are equal, else a 1 and their difference, in more bits the larger it is. */
+
+static unsigned before(unsigned context) {
+    return context ? context ^ 1u << (pithi_bit_length(context) - 1) : 0;
+}
+
+enum { FIRST_LEVEL = LEVELS / 2, CODE_LENGTH_MOST = 5 };
+
+static unsigned told_from(const uint8_t *level, unsigned context) {
+    return context ? level[before(context)] : FIRST_LEVEL;
+}
+
+/* Returns the difference of two levels as an unsigned number: 0, -1, 1, -2 .. are 0, 1, 2, 3 .. */
+static unsigned difference(unsigned level, unsigned from) {
+    return level < from ? 2 * (from - level) - 1 : 2 * (level - from);
+}
+
+/* Bits of a difference but for the first, and the unary part: 0 for 0. */
+static unsigned code_length(unsigned d) { return d ? pithi_bit_length(d + 1) - 1 : 0; }
+
+static void put_difference(struct pithi_rans_bits *b, unsigned d) {
+    const unsigned length = code_length(d);
+    if (!length) {
+        pithi_rans_put_bits(b, 0, 1);
+    } else {
+        pithi_rans_put_bits(b, (1u << length) - 1, length + 1);
+        pithi_rans_put_bits(b, (d + 1) & ((1u << length) - 1), length);
+    }
+}
+
+/* Returns the difference; LEVELS * 2 where there is no such code. */
+static unsigned take_difference(struct pithi_rans_bit_reader *b) {
+    unsigned length = 0;
+    while (pithi_rans_take_bits(b, 1))
+        if (++length > CODE_LENGTH_MOST) return 2 * LEVELS;
+    return length ? ((1u << length) | pithi_rans_take_bits(b, length)) - 1 : 0;
+}
+
+static bool take_level(struct pithi_rans_bit_reader *b, uint8_t *level, unsigned context) {
+    const unsigned from = told_from(level, context), d = take_difference(b);
+    const unsigned found = d & 1 ? from - (d + 1) / 2 : from + d / 2;
+    level[context] = (uint8_t)found;
+    return found < LEVELS;
+}
+
+/* ---- Choice: the class of each plane, the bits that contexts are made of ---------------------*/
+
+/* Returns how many of the `count` bits from bit i on are ones. */
+static size_t ones_in(const uint8_t *map, size_t bytes, size_t i, size_t count) {
+    size_t ones = 0;
+    const size_t lead = least((8 - i % 8) % 8, count);
+    if (lead) ones += pithi_ones_of(eight_bits(map, bytes, i) & ((1u << lead) - 1));
+    i += lead, count -= lead;
+    ones += pithi_ones(map + i / 8, count / 8);
+    i += count / 8 * 8, count %= 8;
+    return count ? ones + pithi_ones_of(eight_bits(map, bytes, i) & ((1u << count) - 1)) : ones;
+}
+
+/* Puts planes into four classes, by their ones, of about as many planes each. */
+static void choose_classes(const struct cut *c, const uint8_t *map, uint8_t *classes) {
+    enum { BINS = 256, CLASSES = 4 };
+    uint32_t planes[BINS] = {0};
+    uint8_t class_of[BINS];
+    const size_t area = c->height * c->width, bytes = (c->count + 7) / 8;
+    for (size_t p = 0; p < c->planes; p++) {
+        const size_t n = least(area, c->count - p * area);
+        classes[p] = (uint8_t)(ones_in(map, bytes, p * area, n) * (BINS - 1) / n);
+        planes[classes[p]]++;
+    }
+    for (size_t b = 0, below = 0; b < BINS; below += planes[b++]) {
+        const size_t middle = (2 * below + planes[b]) * CLASSES / (2 * c->planes);
+        class_of[b] = (uint8_t)least(middle, CLASSES - 1);
+    }
+    for (size_t p = 0; p < c->planes; p++) classes[p] = class_of[classes[p]];
+}
+
+/* Costs of a bit at each level, in 1/256 bit, and up to which share of ones, in 4096ths, no higher
+ * level is better. */
+struct costs {
+    uint32_t of[LEVELS][2];
+    uint16_t end[LEVELS];
+};
+
+static void costs_of(struct costs *k) {
+    for (unsigned l = 0; l < LEVELS; l++) {
+        k->of[l][0] = 256 * LOG2_SLOTS - pithi_log2_256(SLOTS - chance_at[l]);
+        k->of[l][1] = 256 * LOG2_SLOTS - pithi_log2_256(chance_at[l]);
+    }
+    for (unsigned l = 0; l + 1 < LEVELS; l++) {
+        const uint32_t zeros = k->of[l + 1][0] - k->of[l][0], ones = k->of[l][1] - k->of[l + 1][1];
+        k->end[l] = (uint16_t)(SLOTS * zeros / (zeros + ones));
+    }
+    k->end[LEVELS - 1] = SLOTS;
+}
+
+static uint64_t cost_at(const struct costs *k, const uint32_t count[2], unsigned level) {
+    return (uint64_t)count[0] * k->of[level][0] + (uint64_t)count[1] * k->of[level][1];
+}
+
+static unsigned level_for(const struct costs *k, const uint32_t count[2]) {
+    const uint32_t share = (uint32_t)((uint64_t)count[1] * SLOTS / ((uint64_t)count[0] + count[1]));
+    unsigned level = 0;
+    for (unsigned step = LEVELS / 2; step; step /= 2)
+        if (k->end[level + step - 1] < share) level += step;
+    return level;
+}
+
+/* Adds the counts of contexts that differ in bits that are not in the mask. */
+static void merge(const uint32_t count[CONTEXTS][2], unsigned mask, uint32_t to[CONTEXTS][2]) {
+    memset(to, 0, CONTEXTS * sizeof to[0]);
+    for (unsigned c = 0; c < CONTEXTS; c++) {
+        to[c & mask][0] += count[c][0];
+        to[c & mask][1] += count[c][1];
+    }
+}
+
+static size_t class_bits(const struct cut *c, unsigned mask) {
+    return c->planes * ((mask >> CLASS_BIT & 1) + (mask >> (CLASS_BIT + 1) & 1));
+}
+
+/* Returns about how many bits a map takes whose contexts are made of these bits. */
+static uint64_t bits_with(const struct costs *k, const struct cut *c,
+                          const uint32_t count[CONTEXTS][2], unsigned mask) {
+    enum { LEVEL_BITS = 3 * 256, SAME_BITS = 256 };
+    uint32_t merged[CONTEXTS][2];
+    uint64_t sum = (uint64_t)class_bits(c, mask) << 8;
+    merge(count, mask, merged);
+    for (unsigned n = mask;; n = (n - 1) & mask) {
+        const uint32_t *const m = merged[n];
+        sum += m[0] | m[1] ? cost_at(k, m, level_for(k, m)) + LEVEL_BITS : SAME_BITS;
+        if (!n) return sum >> 8;
+    }
+}
+
+enum {
+    LEFT = 1,
+    UP = 2,
+    UP_RIGHT = 4,
+    UP_LEFT = 8,
+    FURTHER = 16,
+    ABOVE = 32,
+    PLACE = 0xC0,
+    HALVES = 0x200,
+    QUARTERS = 0x300,
+    NEAR = LEFT | UP | UP_RIGHT | UP_LEFT,
+    AROUND_ALL = NEAR | FURTHER | ABOVE
+};
+
+/* Small maps first: those that need many levels are for maps of many bits. */
+static const struct {
+    uint16_t mask, least; /* least: 1/64 of the bits of the least map that it is tried for */
+} masks[] = {
+    {LEFT | FURTHER, 0},
+    {NEAR, 0},
+    {NEAR | PLACE, 16},
+    {AROUND_ALL, 32},
+    {NEAR | HALVES, 32},
+    {AROUND_ALL | HALVES, 128},
+    {AROUND_ALL | PLACE, 128},
+    {NEAR | QUARTERS, 128},
+    {NEAR | PLACE | QUARTERS, 128},
+    {AROUND_ALL | QUARTERS, 256},
+    {AROUND_ALL | PLACE | QUARTERS, 256},
+};
+
+static void count_bits(uint32_t count[CONTEXTS][2], const struct cut *c, const struct memory *m) {
+    /* Neighbours are often alike: with one counter for each context it would wait for itself. */
+    uint32_t part[2][4][2 * AROUND] = {{{0}}};
+    const size_t lanes = c->lanes;
+    size_t active = active_at(c, 0), end = c->count - (active - 1) * c->steps;
+    for (size_t t = 0, x = 0, y = 0; t < c->steps && active; t++) {
+        const uint8_t *const around = m->around + t * lanes, *const bits = m->bits + t * lanes;
+        uint32_t(*const to)[2 * AROUND] = &part[0][(y & 1) << 1 | (x & 1)];
+        for (size_t j = 0; j < active; j++) to[(j & 1) * 4][around[j] | (unsigned)bits[j] << 8]++;
+        if (++x == c->width) x = 0, y = y + 1 == c->height ? 0 : y + 1;
+        if (t + 1 == end) active--, end = c->steps;
+    }
+    for (unsigned place = 0; place < 4; place++)
+        for (unsigned i = 0; i < 2 * AROUND; i++)
+            count[number_of(place, i % AROUND)][i / AROUND] = part[0][place][i] + part[1][place][i];
+}
+
+static void contexts_of(const struct cut *c, const struct memory *m) {
+    uint8_t class_of[PITHI_ZERO_LANES_MOST];
+    const size_t row = c->width * c->lanes;
+    for (size_t r = 0; r < c->share * c->height; r++) {
+        const size_t y = r % c->height;
+        if (y == 0) classes_at(c, m->classes, r / c->height, class_of);
+        row_around(m->bits + r * row, c->lanes, c->width, y, class_of, m->around + r * row);
+    }
+}
+
+void pithi_zero_lanes_plan(struct pithi_zero_plan *plan, void *scratch, size_t max_count,
+                           const uint8_t *map, const uint32_t extent[PITHI_TILE_NDIM]) {
+    const struct cut c = cut_of(extent, plan->log2_lanes);
+    const struct memory m = memory_of(scratch, max_count);
+    struct costs costs;
+    uint64_t fewest = UINT64_MAX, without = UINT64_MAX;
+    bits_of_map(&c, map, m.bits);
+    choose_classes(&c, map, m.classes);
+    contexts_of(&c, &m);
+    count_bits(plan->count, &c, &m);
+    costs_of(&costs);
+    for (size_t i = 0; i < sizeof masks / sizeof masks[0] && masks[i].least <= c.count / 64; i++) {
+        const uint64_t sum =
+            bits_with(&costs, &c, (const uint32_t(*)[2])plan->count, masks[i].mask);
+        if (sum < without && !(masks[i].mask & PLACE)) without = sum;
+        if (sum >= fewest) continue;
+        fewest = sum;
+        plan->mask = masks[i].mask;
+    }
+    plan->places = fewest < without - without / 16;
+    plan->bytes = HEAD + 3 * c.lanes + (size_t)(fewest >> 3);
+}
+
+/* ---- Write -----------------------------------------------------------------------------------*/
+
+/* Returns the level for which its bits and the bits that tell it are fewest together. */
+static unsigned choose_level(const struct costs *k, const uint32_t count[2], unsigned from) {
+    if (!(count[0] | count[1])) return from;
+    const unsigned best = level_for(k, count),
+                   toward = best < from ? best + 1 : best - (best > from);
+    const unsigned tried[3] = {best, toward, from};
+    uint64_t fewest = UINT64_MAX;
+    unsigned level = best;
+    for (unsigned i = 0; i < 3; i++) {
+        const unsigned length = code_length(difference(tried[i], from));
+        const uint64_t sum = cost_at(k, count, tried[i]) + 256 * (2 * (uint64_t)length + 1);
+        if (sum >= fewest) continue;
+        fewest = sum;
+        level = tried[i];
+    }
+    return level;
+}
+
+/* Writes classes and levels, and returns what follows; NULL when that would be beyond `end`. */
+static uint8_t *put_levels(const struct pithi_zero_plan *plan, const struct cut *c,
+                           const uint8_t *classes, uint8_t level[CONTEXTS], uint8_t *at,
+                           const uint8_t *end) {
+    const unsigned mask = plan->mask, used = 1u << pithi_ones_of(mask);
+    const size_t most = (class_bits(c, mask) + used * (2 * CODE_LENGTH_MOST + 1)) / 8 + 1;
+    struct pithi_rans_bits b = {at, 0, 0};
+    uint32_t merged[CONTEXTS][2];
+    struct costs costs;
+    if ((size_t)(end - at) < most) return NULL;
+    for (size_t p = 0; p < c->planes; p++)
+        for (unsigned i = 0; i < 2; i++)
+            if (mask >> (CLASS_BIT + i) & 1) pithi_rans_put_bits(&b, classes[p] >> i & 1u, 1);
+    costs_of(&costs);
+    merge((const uint32_t(*)[2])plan->count, mask, merged);
+    for (unsigned n = 0; n < CONTEXTS; n++) {
+        if (n & ~mask) continue;
+        const unsigned from = told_from(level, n);
+        level[n] = (uint8_t)choose_level(&costs, merged[n], from);
+        put_difference(&b, difference(level[n], from));
+    }
+    if (b.count) *b.at++ = (uint8_t)b.held;
+    return b.at;
+}
+
+/* A run of steps in which the same lanes are active, from step t on and in its row. */
+static struct pithi_zero_run run_at(const struct cut *c, const pithi_zero_chances chances[2],
+                                    const struct memory *m, size_t t) {
+    const size_t x = t % c->width, y = t / c->width % c->height;
+    struct pithi_zero_run r = {.chances = &chances[y & 1],
+                               .around = m->around + t * c->lanes,
+                               .bits = m->bits + t * c->lanes,
+                               .steps = c->width - x,
+                               .x = x,
+                               .lanes = (unsigned)c->lanes,
+                               .active = active_at(c, t)};
+    if (r.active) r.steps = least(r.steps, c->count - (r.active - 1) * c->steps - t);
+    return r;
+}
+
+size_t pithi_zero_lanes_put(const struct pithi_zero_plan *plan, const struct pithi_kernels *kernels,
+                            void *scratch, size_t max_count, const uint32_t extent[PITHI_TILE_NDIM],
+                            uint8_t *to, size_t cap) {
+    const struct cut c = cut_of(extent, plan->log2_lanes);
+    const struct memory m = memory_of(scratch, max_count);
+    pithi_zero_chances chances[2];
+    uint8_t level[CONTEXTS];
+    uint32_t state[PITHI_ZERO_LANES_MOST];
+    uint8_t *const end = to + cap;
+    if (cap < HEAD) return 0;
+    to[0] = (uint8_t)plan->log2_lanes;
+    pithi_put16(to + 1, (uint16_t)plan->mask);
+    uint8_t *const states = put_levels(plan, &c, m.classes, level, to + HEAD, end);
+    if (!states || (size_t)(end - states) < 4 * c.lanes) return 0;
+    chances_of(chances, level, plan->mask);
+    for (size_t j = 0; j < c.lanes; j++) state[j] = PITHI_RANS_LOW;
+    uint8_t *words = end;
+    /* Rows backward; within the one in which a lane ends two runs. */
+    for (size_t t = c.steps; t && words;) {
+        const size_t row = (t - 1) / c.width * c.width;
+        struct pithi_zero_run r = run_at(&c, chances, &m, row);
+        if (row + r.steps < t) r = run_at(&c, chances, &m, row + r.steps);
+        t -= r.steps;
+        words = kernels->zero_encode(&r, state, states + 4 * c.lanes, words);
+    }
+    if (!words) return 0;
+    for (size_t j = 0; j < c.lanes; j++) pithi_put32(states + 4 * j, state[j]);
+    memmove(states + 4 * c.lanes, words, (size_t)(end - words));
+    return (size_t)(states + 4 * c.lanes - to) + (size_t)(end - words);
+}
+
+/* ---- Read ------------------------------------------------------------------------------------*/
+
+/* Reads classes and levels; returns what follows, NULL when they are damaged. */
+static const uint8_t *take_levels(const struct cut *c, unsigned mask, uint8_t *classes,
+                                  uint8_t level[CONTEXTS], const uint8_t *at, const uint8_t *end) {
+    struct pithi_rans_bit_reader b = {at, end, 0, 0, false};
+    for (size_t p = 0; p < c->planes; p++) {
+        classes[p] = 0;
+        for (unsigned i = 0; i < 2; i++)
+            if (mask >> (CLASS_BIT + i) & 1)
+                classes[p] = (uint8_t)(classes[p] | pithi_rans_take_bits(&b, 1) << i);
+    }
+    for (unsigned n = 0; n < CONTEXTS; n++)
+        if (!(n & ~mask) && !take_level(&b, level, n)) return NULL;
+    return b.short_of || b.held ? NULL : b.at;
+}
+
+static const uint8_t *take_bits(const struct pithi_kernels *kernels, const struct cut *c,
+                                const pithi_zero_chances chances[2], const struct memory *m,
+                                uint32_t *state, const uint8_t *words, const uint8_t *end) {
+    uint8_t class_of[PITHI_ZERO_LANES_MOST];
+    for (size_t t = 0; t < c->steps && words;) {
+        const size_t x = t % c->width, y = t / c->width % c->height;
+        struct pithi_zero_run r = run_at(c, chances, m, t);
+        r.around = m->around + x * c->lanes;
+        if (x == 0) {
+            if (y == 0) classes_at(c, m->classes, t / c->width / c->height, class_of);
+            row_above(r.bits, c->lanes, c->width, y, class_of, m->around);
+        }
+        words = kernels->zero_decode(&r, state, words, end);
+        t += r.steps;
+    }
+    return words;
+}
+
+bool pithi_zero_lanes_take(const struct pithi_kernels *kernels, void *scratch, size_t max_count,
+                           const uint32_t extent[PITHI_TILE_NDIM], const uint8_t *from,
+                           size_t length, uint8_t *map) {
+    const uint8_t *const end = from + length;
+    const struct memory m = memory_of(scratch, max_count);
+    pithi_zero_chances chances[2];
+    uint8_t level[CONTEXTS];
+    uint32_t state[PITHI_ZERO_LANES_MOST];
+    if (length < HEAD || from[0] > PITHI_ZERO_LOG2_LANES_MOST) return false;
+    const struct cut c = cut_of(extent, from[0]);
+    const unsigned mask = pithi_get16(from + 1);
+    if (mask >= CONTEXTS) return false;
+    const uint8_t *at = take_levels(&c, mask, m.classes, level, from + HEAD, end);
+    if (!at || (size_t)(end - at) < 4 * c.lanes) return false;
+    for (size_t j = 0; j < c.lanes; j++, at += 4) {
+        state[j] = pithi_get32(at);
+        if (state[j] < PITHI_RANS_LOW) return false;
+    }
+    chances_of(chances, level, mask);
+    if (take_bits(kernels, &c, chances, &m, state, at, end) != end) return false;
+    for (size_t j = 0; j < c.lanes; j++)
+        if (state[j] != PITHI_RANS_LOW) return false;
+    map_of_bits(&c, m.bits, map);
+    return true;
+}
