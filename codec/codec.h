@@ -107,6 +107,7 @@ struct pithi_kernels {
     pithi_update_merge_fn *update_merge;
     pithi_symbols_cut_fn *symbols_cut;
     pithi_symbols_join_fn *symbols_join;
+    pithi_interp_weigh_fn *interp_weigh;
 };
 void pithi_kernels_bind(struct pithi_kernels *kernels, uint32_t cpu);
 

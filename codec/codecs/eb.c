@@ -46,8 +46,10 @@ static const struct pithi_key keys[] = {
     [BLOCK] = {"block", PITHI_KEY_BLOCK, 262144, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0,
                PITHI_WIRE_BLOCK, "16..16777216, a power of two, or whole",
                "most elements per block", false},
-    [REVISION] = {"revision", PITHI_KEY_NUMBER, 2, 1, 2, 0, PITHI_WIRE_REVISION, "1,2",
-                  "newest revision of frames to make: 1 is for readers without rANS", true},
+    [REVISION] = {"revision", PITHI_KEY_NUMBER, 3, 1, 3, 0, PITHI_WIRE_REVISION, "1..3",
+                  "newest revision of frames to make: 1 is for readers without rANS, 2 for those "
+                  "without weighted interpolation",
+                  true},
 };
 
 static const struct pithi_need needs[] = {
@@ -55,9 +57,11 @@ static const struct pithi_need needs[] = {
     {REVISION, MODE, 0, "has no effect with mode=fast"},
 };
 
-/* The head of a block: how it is coded, and the order of differences or the row of level bounds. */
-enum method { CONSTANT, PACKED, CODED, INTERPOLATED, METHODS };
-enum { HEAD_BYTES = 2, CODE_BYTES = 4 };
+/* The head of a block: how it is coded, and the order of differences or the row of level bounds.
+ * Blocks of fewer elements than WEIGHTED_MIN are too small for the tables of many strings, unless
+ * all methods are tried. */
+enum method { CONSTANT, PACKED, CODED, INTERPOLATED, WEIGHTED, METHODS };
+enum { HEAD_BYTES = 2, CODE_BYTES = 4, WEIGHTED_MIN = 16384 };
 
 static size_t element_of(const struct pithi_params *p) { return pith_dtype_bytes(p->dtype); }
 
@@ -98,6 +102,7 @@ struct work {
     void *levels, *pieces;
     struct pithi_quant quant;
     struct pithi_source source;
+    struct pithi_weights weights;
 };
 
 /* Scratch memory for decoding a strip at a time: as little as possible where a block is a whole
@@ -140,7 +145,8 @@ static size_t open_memory(const struct pithi_params *p, void *scratch, struct wo
     const size_t groups = ((size_t)p->most + PITHI_BITPLANE_GROUP) * sizeof(uint32_t);
     w->codes = place(&at, groups);
     w->words = place(&at, groups);
-    w->levels = place(&at, pithi_interp_scratch(p->most, p->dtype));
+    w->levels = place(&at, larger(pithi_interp_scratch(p->most, p->dtype),
+                                  pithi_weighted_scratch(p->extent, p->dtype)));
     w->pieces = place(&at, pieces_bytes(p));
     w->source.miss = place(&at, p->most / 8 + 1);
     w->other = place(&at, p->most * element_of(p));
@@ -164,7 +170,9 @@ static size_t interpolated_bytes(const uint32_t extent[PITHI_TILE_NDIM]) {
 static size_t rest_bytes(const struct pithi_params *p) {
     const uint32_t *const e = p->extent;
     const size_t coded = coded_bytes(count_of(e)) + pithi_unpredict_bytes(e);
-    const size_t interp = interpolated_bytes(e) + pithi_interp_decode_scratch(e, p->dtype);
+    const size_t interp =
+        interpolated_bytes(e) + larger(pithi_interp_decode_scratch(e, p->dtype),
+                                       pithi_weighted_decode_scratch(e, p->dtype));
     return larger(pithi_strip_take_scratch(e), larger(coded, interp));
 }
 
@@ -211,6 +219,7 @@ static struct pithi_interp interp_of(const struct pithi_block *b, const struct p
                              .row = row,
                              .encode = b->kernels->interp_encode,
                              .decode = b->kernels->interp_decode,
+                             .weigh = b->kernels->interp_weigh,
                              .scratch = scratch};
     memcpy(t.extent, b->tiled.tile->extent, sizeof t.extent);
     return t;
@@ -226,8 +235,8 @@ static unsigned dimensions(const struct pithi_tile *t) {
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
-/* A method to code a block, and the order of its differences (of interpolation: the row of level
- * bounds). */
+/* A method to code a block, and the order of its differences (of both interpolations: the row of
+ * level bounds). */
 struct variant {
     enum method method;
     unsigned order;
@@ -236,7 +245,36 @@ struct variant {
 /* Returns where words are cut into two strings: interpolated words of the finest level are unlike
  * the others. */
 static size_t cut_of(const struct pithi_block *b, struct variant variant) {
-    return variant.method == INTERPOLATED ? pithi_interp_coarse(b->tiled.tile->extent) : 0;
+    return variant.method >= INTERPOLATED ? pithi_interp_coarse(b->tiled.tile->extent) : 0;
+}
+
+/* Puts the weights of classes that have some, the coarse level's first. */
+static bool put_weights(const struct pithi_block *b, const struct pithi_weights *w,
+                        struct pithi_pen *pen) {
+    const uint8_t set[PITHI_WEIGHTED_LEVELS] = {w->set[1], w->set[0]};
+    if (!pithi_pen_put(pen, set, sizeof set)) return false;
+    for (unsigned level = PITHI_WEIGHTED_LEVELS; level--;)
+        for (unsigned k = 0; k < PITHI_WEIGHTED_CLASSES; k++) {
+            if (!(w->set[level] >> k & 1)) continue;
+            const unsigned terms = pithi_weighted_terms(b->tiled.tile->extent, k + 1);
+            for (unsigned i = 0; i < terms; i++) {
+                uint8_t bytes[4];
+                pithi_put32(bytes, (uint32_t)w->of[level][k][i]);
+                if (!pithi_pen_put(pen, bytes, PITHI_WEIGHT_BYTES)) return false;
+            }
+        }
+    return true;
+}
+
+/* Puts the words of the finest level, a string for each class, behind the others. */
+static bool put_classes(const struct pithi_block *b, const uint32_t *words, struct pithi_pen *pen) {
+    for (unsigned k = 1; k <= PITHI_WEIGHTED_CLASSES; k++) {
+        const size_t count = pithi_weighted_count(b->tiled.tile->extent, k);
+        if (count && !pithi_symbols_put(pen, b->params->most, b->kernels, words, count))
+            return false;
+        words += count;
+    }
+    return true;
 }
 
 /* Codes whose words are made when they are asked for. */
@@ -255,6 +293,10 @@ static const uint32_t *make_words(const void *arg, size_t at, size_t n, uint32_t
 static bool put_words(const struct pithi_block *b, const struct work *w, struct variant variant,
                       struct pithi_pen *pen) {
     const size_t most = b->params->most, cut = cut_of(b, variant);
+    if (variant.method == WEIGHTED)
+        return put_weights(b, &w->weights, pen) &&
+               pithi_symbols_put(pen, most, b->kernels, w->words, cut) &&
+               put_classes(b, w->words + cut, pen);
     if (cut && !pithi_symbols_put(pen, most, b->kernels, w->words, cut)) return false;
     return cut == b->count ||
            pithi_symbols_put(pen, most, b->kernels, w->words + cut, b->count - cut);
@@ -304,11 +346,20 @@ static size_t put(const struct pithi_block *b, const struct work *w, struct vari
     return (size_t)(pen.at - dst);
 }
 
-static size_t put_interpolated(const struct pithi_block *b, const struct work *w, unsigned row,
+/* Encodes by one of the interpolations. */
+static size_t put_interpolated(const struct pithi_block *b, struct work *w, struct variant variant,
                                uint8_t *dst, size_t cap, uint64_t *misses) {
-    const struct pithi_interp t = interp_of(b, &w->quant, row, w->levels);
-    *misses = pithi_interp_encode(&t, b->value, w->words, w->source.miss);
-    return put(b, w, (struct variant){INTERPOLATED, row}, (size_t)*misses, dst, cap);
+    const struct pithi_interp t = interp_of(b, &w->quant, variant.order, w->levels);
+    *misses = variant.method == WEIGHTED
+                  ? pithi_weighted_encode(&t, b->value, w->words, w->source.miss, &w->weights)
+                  : pithi_interp_encode(&t, b->value, w->words, w->source.miss);
+    return put(b, w, variant, (size_t)*misses, dst, cap);
+}
+
+/* Whether frames and tiles of this kind may be coded by weighted interpolation. */
+static bool can_weigh(const struct pithi_block *b) {
+    return pithi_frame_revision(b->params) >= 3 &&
+           pithi_weighted_can(b->tiled.tile->extent, b->params->dtype);
 }
 
 static bool all_equal(const int32_t *codes, size_t count) {
@@ -357,16 +408,19 @@ static struct pithi_estimate estimate(const struct pithi_block *b, const struct 
     return pithi_estimate_tile(&w->quant, b->value, w->codes, b->tiled.tile->extent);
 }
 
-static size_t code_ratio(struct pithi_block *b, const struct work *w, size_t cap) {
+static size_t code_ratio(struct pithi_block *b, struct work *w, size_t cap) {
     const struct pithi_estimate e = estimate(b, w);
     const unsigned order = best_order(&e, dimensions(b->tiled.tile));
-    if (e.interp < e.lorenzo[order])
-        return put_interpolated(b, w, e.interp_row, b->bytes, cap, &b->bounded.exact);
+    if (e.interp < e.lorenzo[order]) {
+        const bool weigh = b->count >= WEIGHTED_MIN && can_weigh(b);
+        const struct variant variant = {weigh ? WEIGHTED : INTERPOLATED, e.interp_row};
+        return put_interpolated(b, w, variant, b->bytes, cap, &b->bounded.exact);
+    }
     return put(b, w, (struct variant){CODED, order}, (size_t)b->bounded.exact, b->bytes, cap);
 }
 
 /* Tries all methods, and leaves the shortest result in b->bytes. */
-static size_t code_auto(struct pithi_block *b, const struct work *w, size_t cap) {
+static size_t code_auto(struct pithi_block *b, struct work *w, size_t cap) {
     const struct pithi_estimate e = estimate(b, w);
     const struct variant variants[] = {{PACKED, packed_order(b, w)},
                                        {CODED, best_order(&e, dimensions(b->tiled.tile))}};
@@ -376,10 +430,12 @@ static size_t code_auto(struct pithi_block *b, const struct work *w, size_t cap)
         const size_t n = put(b, w, variants[i], (size_t)b->bounded.exact, w->other, limit);
         if (n) memcpy(b->bytes, w->other, length = n);
     }
-    for (unsigned row = 0; row < PITHI_INTERP_ROWS && !w->quant.relative; row++) {
+    const unsigned methods = w->quant.relative ? 0 : can_weigh(b) ? 2 : 1;
+    for (unsigned i = 0; i < methods * PITHI_INTERP_ROWS; i++) {
+        const struct variant variant = {i % methods ? WEIGHTED : INTERPOLATED, i / methods};
         uint64_t misses;
         const size_t limit = length ? length - 1 : cap;
-        const size_t n = put_interpolated(b, w, row, w->other, limit, &misses);
+        const size_t n = put_interpolated(b, w, variant, w->other, limit, &misses);
         if (!n) continue;
         memcpy(b->bytes, w->other, length = n);
         b->bounded.exact = misses;
@@ -563,11 +619,63 @@ static const char *take_interpolated(struct reading *g, unsigned row, struct pit
     return fault;
 }
 
+/* Reads the weights of classes that have some. */
+static const char *take_weights(const struct pithi_block *b, struct pithi_reader *r,
+                                struct pithi_weights *w) {
+    const uint32_t *const extent = b->tiled.tile->extent;
+    const uint8_t *const set = pithi_reader_take(r, PITHI_WEIGHTED_LEVELS);
+    if (!set) return "the weights of a block are cut";
+    for (unsigned level = PITHI_WEIGHTED_LEVELS; level--;) {
+        w->set[level] = set[PITHI_WEIGHTED_LEVELS - 1 - level];
+        for (unsigned k = 0; k < 8; k++) {
+            if (!(w->set[level] >> k & 1)) continue;
+            if (k == PITHI_WEIGHTED_CLASSES || !pithi_weighted_count(extent, k + 1))
+                return "weights of elements that do not exist";
+            const unsigned terms = pithi_weighted_terms(extent, k + 1);
+            const uint8_t *const at = pithi_reader_take(r, (size_t)terms * PITHI_WEIGHT_BYTES);
+            if (!at) return "the weights of a block are cut";
+            for (unsigned i = 0; i < terms; i++) {
+                const uint32_t u =
+                    at[3 * i] | (uint32_t)at[3 * i + 1] << 8 | (uint32_t)at[3 * i + 2] << 16;
+                w->of[level][k][i] = (int32_t)(u ^ 0x800000u) - 0x800000;
+            }
+        }
+    }
+    return NULL;
+}
+
+static const char *take_weighted(struct reading *g, unsigned row, struct pithi_reader *r) {
+    const struct pithi_block *const b = g->block;
+    const bool rounded = g->exact.element < sizeof(float);
+    const uint32_t *const extent = b->tiled.tile->extent;
+    struct feed feed = {.strip = g->words, .left = pithi_interp_coarse(extent)};
+    struct pithi_weights weights;
+    struct pithi_interp tile =
+        interp_of(b, &g->quant, row, (uint8_t *)g->rest + interpolated_bytes(extent));
+    tile.next = next_words;
+    tile.next_arg = &feed;
+    r->scratch = g->rest;
+    const char *fault = take_weights(b, r, &weights);
+    if (!fault) fault = pithi_symbols_open(&feed.coded, r, b->kernels, feed.left);
+    if (fault) return fault;
+    pithi_weighted_decode_coarse(&tile, &weights);
+    for (unsigned k = 1; k <= PITHI_WEIGHTED_CLASSES; k++) {
+        feed.left = pithi_weighted_count(extent, k);
+        if (!feed.left) continue;
+        fault = pithi_symbols_open(&feed.coded, r, b->kernels, feed.left);
+        if (fault) return fault;
+        pithi_weighted_decode_class(&tile, &weights, k);
+    }
+    pithi_weighted_decode_put(&tile, &(struct pithi_sink){rounded ? put_rounded : put_part, g});
+    return NULL;
+}
+
 static const char *take_body(struct reading *g, struct variant variant, struct pithi_reader *r) {
     switch (variant.method) {
     case CONSTANT: return take_constant(g, r);
     case PACKED: return take_packed(g, variant.order, r);
     case CODED: return take_coded(g, variant.order, r);
+    case WEIGHTED: return take_weighted(g, variant.order, r);
     default: return take_interpolated(g, variant.order, r);
     }
 }
@@ -575,7 +683,9 @@ static const char *take_body(struct reading *g, struct variant variant, struct p
 /* Whether the variant exists for this tile and bound. */
 static bool legal(const struct pithi_block *b, bool relative, struct variant variant) {
     if (variant.method == CONSTANT) return variant.order == 0;
-    if (variant.method == INTERPOLATED) return variant.order < PITHI_INTERP_ROWS && !relative;
+    if (variant.method == WEIGHTED && !can_weigh(b)) return false;
+    if (variant.method == INTERPOLATED || variant.method == WEIGHTED)
+        return variant.order < PITHI_INTERP_ROWS && !relative;
     return variant.method < METHODS && variant.order <= dimensions(b->tiled.tile);
 }
 
@@ -614,7 +724,7 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
 
 const struct pithi_codec pithi_codec_eb = {
     .id = 5,
-    .revision = 2,
+    .revision = 3,
     .frame_revision = frame_revision,
     .name = "eb",
     .summary = "any values under a bound on every one of them",

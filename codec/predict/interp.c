@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/convert.h"
+#include "common/log2.h"
 #include "common/pad.h"
 #include "predict/lorenzo.h"
 
@@ -78,6 +79,31 @@ bool pithi_interp_encode_c(const struct pithi_interp_run *run, const void *x, si
 void pithi_interp_decode_c(const struct pithi_interp_run *run, const uint32_t *words, size_t n,
                            float *y) {
     f32_decode_run(run, words, n, y);
+}
+
+static void add2(float *restrict y, const float *const p[], float w, size_t n) {
+    const float *const a = p[0], *const b = p[1];
+    for (size_t i = 0; i < n; i++) y[i] = y[i] + w * (a[i] + b[i]);
+}
+static void add4(float *restrict y, const float *const p[], float w, size_t n) {
+    const float *const a = p[0], *const b = p[1], *const c = p[2], *const d = p[3];
+    for (size_t i = 0; i < n; i++) y[i] = y[i] + w * (((a[i] + b[i]) + c[i]) + d[i]);
+}
+static void add8(float *restrict y, const float *const p[], float w, size_t n) {
+    const float *const a = p[0], *const b = p[1], *const c = p[2], *const d = p[3];
+    const float *const e = p[4], *const f = p[5], *const g = p[6], *const h = p[7];
+    for (size_t i = 0; i < n; i++)
+        y[i] = y[i] + w * (((((((a[i] + b[i]) + c[i]) + d[i]) + e[i]) + f[i]) + g[i]) + h[i]);
+}
+
+void pithi_interp_weigh_c(const struct pithi_interp_terms *t, size_t n, float *y) {
+    const float *const *point = t->point;
+    memset(y, 0, n * sizeof *y);
+    for (size_t k = 0; k < t->terms; point += t->points[k++]) {
+        if (t->points[k] == 2) add2(y, point, t->weight[k], n);
+        if (t->points[k] == 4) add4(y, point, t->weight[k], n);
+        if (t->points[k] == 8) add8(y, point, t->weight[k], n);
+    }
 }
 
 /* ---- f64 -------------------------------------------------------------------------------------*/
@@ -198,11 +224,11 @@ void pithi_interp_decode_coarse(const struct pithi_interp *t) {
     if (t->quant->dtype == PITH_F64) {
         struct f64_walk w = walk64(t);
         f64_place_read(&w, half_of(t->extent));
-        f64_coarse_levels(&w, levels_of(t->extent));
+        f64_coarse_levels(&w, levels_of(t->extent), 1);
     } else {
         struct f32_walk w = walk32(t);
         f32_place_read(&w, half_of(t->extent));
-        f32_coarse_levels(&w, levels_of(t->extent));
+        f32_coarse_levels(&w, levels_of(t->extent), 1);
     }
 }
 
@@ -216,4 +242,114 @@ void pithi_interp_decode_finest(const struct pithi_interp *t, const struct pithi
         f32_place_read(&w, half_of(t->extent));
         f32_finest(&w, last_of(t->extent), to);
     }
+}
+
+/* ---- Weighted interpolation ------------------------------------------------------------------*/
+
+#include "predict/interp_weighted.h"
+
+/* Least extents along the last dimension, so that margins are small beside rows, and along others
+ * that are not 1, so that what lies outside mirrors what is inside. */
+enum { LAST_MIN = 64, SIDE_MIN = 16 };
+
+bool pithi_weighted_can(const uint32_t extent[PITHI_TILE_NDIM], uint32_t dtype) {
+    for (size_t d = 1; d < 3; d++)
+        if (extent[d] > 1 && extent[d] < SIDE_MIN) return false;
+    return dtype != PITH_F64 && extent[0] == 1 && extent[3] >= LAST_MIN;
+}
+
+size_t pithi_weighted_count(const uint32_t extent[PITHI_TILE_NDIM], unsigned parities) {
+    size_t side[SIDES], count = 1;
+    sides_of(extent, 0, side);
+    for (size_t d = 0; d < SIDES; d++) count *= places_of(side, parities, d);
+    return count;
+}
+
+unsigned pithi_weighted_terms(const uint32_t extent[PITHI_TILE_NDIM], unsigned parities) {
+    size_t side[SIDES];
+    sides_of(extent, 0, side);
+    return class_of(side, parities).count;
+}
+
+size_t pithi_weighted_decode_scratch(const uint32_t extent[PITHI_TILE_NDIM], uint32_t dtype) {
+    struct f32_walk w;
+    struct grid grid[PITHI_WEIGHTED_LEVELS];
+    if (dtype == PITH_F64 || extent[3] < LAST_MIN) return 0;
+    return place_weighted(&w, extent, NULL, grid) * sizeof(float);
+}
+
+size_t pithi_weighted_scratch(const uint32_t extent[PITHI_TILE_NDIM], uint32_t dtype) {
+    const size_t bytes = pithi_weighted_decode_scratch(extent, dtype);
+    const size_t gathered = dense_floats(extent, dtype == PITH_F32 ? 1 : 0);
+    return bytes ? bytes + padded(gathered) * sizeof(float) : 0;
+}
+
+size_t pithi_weighted_encode(const struct pithi_interp *t, const void *values, uint32_t *words,
+                             uint8_t *miss, struct pithi_weights *weights) {
+    struct grid grid[PITHI_WEIGHTED_LEVELS];
+    struct f32_walk w = walk32(t);
+    place_weighted(&w, t->extent, t->scratch, grid);
+    memset(miss, 0, (count_of(t) + 7) / 8);
+    memset(weights, 0, sizeof *weights);
+    w.values = values, w.words = words, w.miss = miss;
+    f32_coarse_levels(&w, levels_of(t->extent), PITHI_WEIGHTED_LEVELS);
+    begin_of_dense(&grid[1], w.fine);
+    for (unsigned level = PITHI_WEIGHTED_LEVELS; level--;) {
+        const struct grid *const g = &grid[level];
+        f32_begin_level(&w, level);
+        for (unsigned k = 0; k < CLASSES; k++) {
+            if (!has_class(g->side, k + 1)) continue;
+            struct class c = class_of(g->side, k + 1);
+            if (choose_weights(&w, g, &c, weights->of[level][k]))
+                weights->set[level] = (uint8_t)(weights->set[level] | 1u << k);
+            code_class(&w, g, &c);
+        }
+        if (level) begin_of(&grid[level - 1], g);
+    }
+    return w.misses;
+}
+
+/* Decodes a class of a level. */
+static void decode_class(struct f32_walk *w, const struct grid *g, unsigned level,
+                         const struct pithi_weights *weights, unsigned k) {
+    struct class c = class_of(g->side, k + 1);
+    if (weights->set[level] >> k & 1) set_weights(&c, weights->of[level][k]);
+    code_class(w, g, &c);
+}
+
+void pithi_weighted_decode_coarse(const struct pithi_interp *t,
+                                  const struct pithi_weights *weights) {
+    struct grid grid[PITHI_WEIGHTED_LEVELS];
+    struct f32_walk w = walk32(t);
+    place_weighted(&w, t->extent, t->scratch, grid);
+    f32_coarse_levels(&w, levels_of(t->extent), PITHI_WEIGHTED_LEVELS);
+    begin_of_dense(&grid[1], w.fine);
+    f32_begin_level(&w, 1);
+    for (unsigned k = 0; k < CLASSES; k++)
+        if (has_class(grid[1].side, k + 1)) decode_class(&w, &grid[1], 1, weights, k);
+    begin_of(&grid[0], &grid[1]);
+}
+
+void pithi_weighted_decode_class(const struct pithi_interp *t, const struct pithi_weights *weights,
+                                 unsigned parities) {
+    struct grid grid[PITHI_WEIGHTED_LEVELS];
+    struct f32_walk w = walk32(t);
+    place_weighted(&w, t->extent, t->scratch, grid);
+    f32_begin_level(&w, 0);
+    decode_class(&w, &grid[0], 0, weights, parities - 1);
+}
+
+void pithi_weighted_decode_put(const struct pithi_interp *t, const struct pithi_sink *to) {
+    struct grid grid[PITHI_WEIGHTED_LEVELS];
+    struct f32_walk w = walk32(t);
+    place_weighted(&w, t->extent, t->scratch, grid);
+    const struct grid *const g = &grid[0];
+    size_t at = 0;
+    for (size_t j1 = 0; j1 < g->side[0]; j1++)
+        for (size_t j2 = 0; j2 < g->side[1]; j2++)
+            for (size_t j3 = 0, n; j3 < g->side[2]; j3 += n, at += n) {
+                n = g->side[2] - j3 < LINE ? g->side[2] - j3 : LINE;
+                join(g, j1, j2, j3, n, w.line_x);
+                to->put(to->arg, at, n, w.line_x);
+            }
 }

@@ -51,6 +51,19 @@ typedef void pithi_interp_decode_fn(const struct pithi_interp_run *run, const ui
 pithi_interp_encode_fn pithi_interp_encode_c;
 pithi_interp_decode_fn pithi_interp_decode_c;
 
+/* Terms of a prediction: a weight each, and 2, 4 or 8 neighbours. */
+enum { PITHI_WEIGHTED_TERMS = 16, PITHI_WEIGHTED_POINTS = 64 };
+struct pithi_interp_terms {
+    size_t terms;
+    float weight[PITHI_WEIGHTED_TERMS];
+    uint8_t points[PITHI_WEIGHTED_TERMS];      /* how many neighbours a term has */
+    const float *point[PITHI_WEIGHTED_POINTS]; /* those of all terms, one behind the other */
+};
+/* Predicts n values y, which no neighbour overlaps: the sum, in order, of the weight of each term
+ * times the sum, in order, of its neighbours. Where that is NaN, its bits are any NaN's. */
+typedef void pithi_interp_weigh_fn(const struct pithi_interp_terms *t, size_t n, float *y);
+pithi_interp_weigh_fn pithi_interp_weigh_c;
+
 /* A tile of q->dtype, dense. */
 struct pithi_interp {
     const struct pithi_quant *quant;
@@ -58,6 +71,7 @@ struct pithi_interp {
     unsigned row; /* the row of level bounds */
     pithi_interp_encode_fn *encode;
     pithi_interp_decode_fn *decode;
+    pithi_interp_weigh_fn *weigh; /* weighted interpolation */
     /* Decode: sets *words to the next words, and returns how many they are, at least 1. */
     size_t (*next)(void *arg, const uint32_t **words);
     void *next_arg;
@@ -79,5 +93,43 @@ void pithi_interp_decode_finest(const struct pithi_interp *t, const struct pithi
 /* Returns the bytes for tiles of at most this extent: about half of the values and those of a
  * coarse grid. */
 size_t pithi_interp_decode_scratch(const uint32_t extent[PITHI_TILE_NDIM], uint32_t dtype);
+
+/* ---- Weighted interpolation ------------------------------------------------------------------
+ * The two finest levels go by classes of elements, of the parities of their places along dimensions
+ * 1 to 3: each is predicted by neighbours in all directions, whose weights the encoder may choose
+ * for each level and class (doc/FORMAT.md, Weighted interpolation). */
+
+enum {
+    PITHI_WEIGHTED_LEVELS = 2,
+    PITHI_WEIGHTED_CLASSES = 7,
+    PITHI_WEIGHT_ONE = 1 << 22, /* weights are integers of so many bytes, in this unit */
+    PITHI_WEIGHT_BYTES = 3
+};
+
+/* Weights of classes 1 to 7, at index 0 to 6, of levels 0 and 1, as far as they are set. */
+struct pithi_weights {
+    uint8_t set[PITHI_WEIGHTED_LEVELS]; /* bit k: those of class k + 1 */
+    int32_t of[PITHI_WEIGHTED_LEVELS][PITHI_WEIGHTED_CLASSES][PITHI_WEIGHTED_TERMS];
+};
+
+/* Whether tiles of this extent can be coded so. */
+bool pithi_weighted_can(const uint32_t extent[PITHI_TILE_NDIM], uint32_t dtype);
+/* Returns how many elements of the finest level a class has, and how many weights. */
+size_t pithi_weighted_count(const uint32_t extent[PITHI_TILE_NDIM], unsigned parities);
+unsigned pithi_weighted_terms(const uint32_t extent[PITHI_TILE_NDIM], unsigned parities);
+/* Returns the bytes of scratch memory for tiles of at most this extent, 0 where none can be. */
+size_t pithi_weighted_scratch(const uint32_t extent[PITHI_TILE_NDIM], uint32_t dtype);
+size_t pithi_weighted_decode_scratch(const uint32_t extent[PITHI_TILE_NDIM], uint32_t dtype);
+/* As pithi_interp_encode: first the words before those of the finest level, then those of its
+ * classes. */
+size_t pithi_weighted_encode(const struct pithi_interp *t, const void *values, uint32_t *words,
+                             uint8_t *miss, struct pithi_weights *weights);
+/* Make values of words: the coarse ones, then each class of the finest level that has elements, in
+ * order, and at last all values, in f32, to a sink. The scratch memory must stay as it is. */
+void pithi_weighted_decode_coarse(const struct pithi_interp *t,
+                                  const struct pithi_weights *weights);
+void pithi_weighted_decode_class(const struct pithi_interp *t, const struct pithi_weights *weights,
+                                 unsigned parities);
+void pithi_weighted_decode_put(const struct pithi_interp *t, const struct pithi_sink *to);
 
 #endif

@@ -100,6 +100,42 @@ static bool interp_encode(const struct pithi_interp_run *run, const void *values
     }
 }
 
+/* Adds a term of so many neighbours to vectors at i, of which there are 2. */
+ALWAYS void add_neighbours(v16 sum[2], const float *const *point, size_t points, float weight,
+                           size_t i) {
+    v16 x = f_add(v_near(point[0], i), v_near(point[1], i));
+    v16 y = f_add(v_near(point[0], i + 16), v_near(point[1], i + 16));
+    for (size_t k = 2; k < points; k++) {
+        x = f_add(x, v_near(point[k], i));
+        y = f_add(y, v_near(point[k], i + 16));
+    }
+    sum[0] = f_add(sum[0], f_times(x, weight));
+    sum[1] = f_add(sum[1], f_times(y, weight));
+}
+
+ALWAYS void weigh32(const struct pithi_interp_terms *t, size_t i, float *to) {
+    const float *const *point = t->point;
+    v16 sum[2] = {v_set(0), v_set(0)};
+    for (size_t k = 0; k < t->terms; point += t->points[k++]) {
+        if (t->points[k] == 2) add_neighbours(sum, point, 2, t->weight[k], i);
+        if (t->points[k] == 4) add_neighbours(sum, point, 4, t->weight[k], i);
+        if (t->points[k] == 8) add_neighbours(sum, point, 8, t->weight[k], i);
+    }
+    v_store((uint8_t *)(to + i), sum[0]);
+    v_store((uint8_t *)(to + i + 16), sum[1]);
+}
+
+/* The last vectors end with the values, and may do some again. */
+static void interp_weigh(const struct pithi_interp_terms *t, size_t n, float *to) {
+    if (n < 32) {
+        pithi_interp_weigh_c(t, n, to);
+        return;
+    }
+    size_t i = 0;
+    for (; i + 32 < n; i += 32) weigh32(t, i, to);
+    weigh32(t, n - 32, to);
+}
+
 ALWAYS void decode16(const struct level *l, enum pithi_interp_kind kind, const uint32_t *words,
                      size_t i, float *y) {
     const v16 word = v_load((const uint8_t *)(words + i));

@@ -259,19 +259,19 @@ static void NAME(one_level)(struct NAME(walk) * w, unsigned level) {
     for (unsigned d = 3; d--;) NAME(pass)(w, d);
 }
 
-/* Codes element 0 and, of `count` levels, all but the finest. */
-static void NAME(coarse_levels)(struct NAME(walk) * w, unsigned count) {
+/* Codes element 0 and, of `count` levels, those from `last` on. */
+static void NAME(coarse_levels)(struct NAME(walk) * w, unsigned count, unsigned last) {
     static const REAL zero = 0;
     NAME(begin_level)(w, count ? count - 1 : 0);
     w->run.kind = PITHI_INTERP_COPY;
     w->run.a = &zero;
     NAME(code)(w, w->x, 1, count ? w->coarse : w->fine, 0, 1);
-    for (unsigned level = count; level-- > 1;) NAME(one_level)(w, level);
+    for (unsigned level = count; level-- > last;) NAME(one_level)(w, level);
 }
 
 static void NAME(levels)(struct NAME(walk) * w) {
     const unsigned count = levels_of(w->t->extent);
-    NAME(coarse_levels)(w, count);
+    NAME(coarse_levels)(w, count, 1);
     if (count) NAME(one_level)(w, 0);
 }
 

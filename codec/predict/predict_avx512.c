@@ -84,6 +84,7 @@ void pithi_predict_bind_avx512(struct pithi_kernels *k) {
     k->differ = differ;
     k->unpredict = unpredict;
     k->interp_encode = interp_encode;
+    k->interp_weigh = interp_weigh;
     k->interp_decode = interp_decode;
     k->extremes = extremes;
 }

@@ -47,6 +47,16 @@ static void scale_planes(const struct golden *g, float *x, size_t count) {
     for (size_t i = 0; i < count; i++) x[i] *= (float)(i / plane % 4);
 }
 
+/* Two waves that go across all dimensions, too short for cubic interpolation, made of parabolas. */
+static void add_waves(float *x, size_t count) {
+    static const double cycles[2] = {7.15 / 64, 5.22 / 64};
+    for (size_t i = 0; i < count; i++)
+        for (int k = 0; k < 2; k++) {
+            const double turns = (double)i * cycles[k], t = 2 * (turns - (double)(size_t)turns);
+            x[i] += (float)(8 * (t < 1 ? t * (1 - t) : (1 - t) * (2 - t)));
+        }
+}
+
 static void fill(const struct golden *g, struct golden_made *m, pith_view *view) {
     const size_t element = pith_dtype_bytes(g->dtype);
     *view = pith_view_dense(m->value, g->dtype, g->ndim, g->shape);
@@ -67,6 +77,7 @@ static void fill(const struct golden *g, struct golden_made *m, pith_view *view)
     if (g->walk > 0 || g->offset != 0) sum_up(g, m->value, m->count);
     if (g->scaled) scale_matrix(g, m->value, m->count);
     if (g->planes) scale_planes(g, m->value, m->count);
+    if (g->waves) add_waves(m->value, m->count);
 }
 
 /* The frame that follows the first with the same set: of values 1, 2, 3 ... */

@@ -20,6 +20,7 @@ struct golden {
     float offset;             /* added to f32 */
     bool scaled;              /* f32 of rows and columns of different scales */
     bool planes;              /* f32: those of the last two dimensions times 0, 1, 2, 3, 0 .. */
+    bool waves;               /* or: f32 waves along three last dimensions, 64 elements a row */
     uint32_t flags;
     uint64_t step;
     bool same_set;            /* also the frame that follows it with the same set */

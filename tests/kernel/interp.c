@@ -24,6 +24,7 @@ static uint8_t *data[AREAS];
 
 bool bound_interp(const struct level *level) {
     return level->kernels.interp_encode != pithi_interp_encode_c &&
+           level->kernels.interp_weigh != pithi_interp_weigh_c &&
            level->kernels.interp_decode != pithi_interp_decode_c;
 }
 
@@ -121,10 +122,42 @@ static void fill_areas(const struct shape *s) {
             if (check_below(8)) memcpy(data[X] + 4 * i, data[0] + 4 * i, 4);
 }
 
+static bool same_number(float a, float b) {
+    return (a != a && b != b) || pithi_bits(a) == pithi_bits(b);
+}
+
+/* Sums of neighbours that may be anywhere in two areas, which are longer than the sums. */
+static void check_weigh(const struct level *level, const struct shape *s) {
+    static float expected[MOST];
+    struct pithi_interp_terms t = {.terms = check_below(PITHI_WEIGHTED_TERMS + 1)};
+    size_t points = 0;
+    for (size_t k = 0; k < t.terms; k++) {
+        const bool many = points + 8 + 2 * (t.terms - k) <= PITHI_WEIGHTED_POINTS;
+        t.points[k] = (uint8_t)(2u << (many ? check_below(3) : 0));
+        t.weight[k] = (float)((int)check_below(1 << 24) - (1 << 23)) * 0x1p-22f;
+        for (unsigned i = 0; i < t.points[k]; i++)
+            t.point[points++] = neighbour(s, (int)check_below(4));
+    }
+    uint8_t *const to = guarded_place(&area[Y], s->place[Y], data[Y], 4 * s->n);
+    begin(level, "weigh", s);
+    pithi_interp_weigh_c(&t, s->n, expected);
+    level->kernels.interp_weigh(&t, s->n, (float *)(void *)to);
+    bool same = true;
+    for (size_t i = 0; i < s->n; i++) {
+        float sum;
+        memcpy(&sum, to + 4 * i, 4);
+        same = same && same_number(sum, expected[i]);
+    }
+    check_that(same, "predictions differ");
+    check_that(all_intact(), "a byte outside changed");
+    check_end();
+}
+
 static void check_both(const struct level *level, const struct shape *s) {
     fill_areas(s);
     const uint64_t host = pithi_fp_enter();
     check_encode(level, s);
+    check_weigh(level, s);
     for (size_t i = 0; i < s->n; i++) {
         const uint32_t word = (uint32_t)check_random() >> check_below(32);
         pithi_put32(data[X] + 4 * i, word);

@@ -1,4 +1,4 @@
-/* refdec_eb.c - codec 5: differences of codes, and interpolation of values.
+/* refdec_eb.c - codec 5: differences of codes, and two interpolations of values.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "refdec.h"
 
-enum { CONSTANT, PACKED, CODED, INTERPOLATED };
+enum { CONSTANT, PACKED, CODED, INTERPOLATED, WEIGHTED };
 
 /* ---- Differences -----------------------------------------------------------------------------*/
 
@@ -43,6 +43,9 @@ struct tile {
     unsigned row;
     uint32_t *words;
     double *y;
+    /* Weighted interpolation: whether level and class have weights, and these, in units. */
+    bool set[2][8];
+    int32_t weight[2][8][16];
 };
 
 static double rn(const struct tile *x, double value) {
@@ -94,13 +97,134 @@ static unsigned levels(const struct ref_tile *t) {
     return l;
 }
 
-static void interpolate(struct tile *x) {
+/* The levels from `last` on. */
+static void interpolate(struct tile *x, unsigned last) {
     const unsigned top = levels(x->t);
     reconstruct(x, 0, 0, step_of(x, top - 1));
-    for (unsigned l = top; l-- > 0;)
+    for (unsigned l = top; l-- > last;)
         for (int d = 3; d >= 0; d--)
             for (uint64_t i = 0, h = UINT64_C(1) << l; i < x->t->count; i++)
                 if (in_pass(x, i, d, h)) reconstruct(x, i, predict(x, i, d, h), step_of(x, l));
+}
+
+/* ---- Weighted interpolation -------------------------------------------------------------------*/
+
+static const int offsets[16][3] = {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {1, 1, 0}, {1, 0, 1}, {0, 1, 1},
+                                   {1, 1, 1}, {3, 0, 0}, {0, 3, 0}, {0, 0, 3}, {1, 2, 0}, {1, 0, 2},
+                                   {2, 1, 0}, {0, 1, 2}, {2, 0, 1}, {0, 2, 1}};
+
+static bool can_weigh(const struct ref_block *b) {
+    const uint64_t *const e = b->tile->extent;
+    if (b->frame->revision < 3 || b->frame->dtype == F64 || e[0] > 1 || e[3] < 64) return false;
+    if (e[1] > 1 && e[1] < 16) return false;
+    if (e[2] > 1 && e[2] < 16) return false;
+    return true;
+}
+
+/* Bit 2 of a class is the parity along dimension 1, bit 1 that along 2, bit 0 that along 3. */
+static int parity(unsigned class, int d) { return (int)(class >> (2 - d) & 1); }
+
+static bool is_term(const struct ref_tile *t, unsigned class, int k) {
+    unsigned other = 0;
+    for (int d = 0; d < 3; d++) {
+        if (offsets[k][d] && t->extent[d + 1] == 1) return false;
+        other = 2 * other + (unsigned)((parity(class, d) + offsets[k][d]) % 2);
+    }
+    return other < class;
+}
+
+static uint64_t class_count(const struct ref_tile *t, unsigned class) {
+    uint64_t n = 1;
+    for (int d = 0; d < 3; d++)
+        n *= parity(class, d) ? t->extent[d + 1] / 2 : (t->extent[d + 1] + 1) / 2;
+    return n;
+}
+
+/* What stands at places j of a level's grid, or would stand there outside. */
+static double stretched(const struct tile *x, unsigned l, const int64_t j[3]) {
+    uint64_t at = 0;
+    for (int d = 0; d < 3; d++) {
+        const int64_t n = (int64_t)((x->t->extent[d + 1] - 1) >> l) + 1;
+        if (j[d] < 0 || j[d] >= n) {
+            int64_t edge[3] = {j[0], j[1], j[2]}, mirrored[3] = {j[0], j[1], j[2]};
+            edge[d] = j[d] < 0 ? 0 : (n - 1) / 2 * 2;
+            mirrored[d] = 2 * edge[d] - j[d];
+            REF_CASE("weighted edge", REF_UP_TO(5), 2 * (unsigned)d + (j[d] < 0));
+            return rn(x, rn(x, 2 * stretched(x, l, edge)) - stretched(x, l, mirrored));
+        }
+        at += ((uint64_t)j[d] << l) * stride(x->t, d + 1);
+    }
+    return x->y[at];
+}
+
+/* The sum of a term's neighbours. */
+static double neighbours(const struct tile *x, unsigned l, const int64_t j[3], const int o[3]) {
+    double sum = 0;
+    bool first = true;
+    for (int s1 = o[0] ? -1 : 1; s1 <= 1; s1 += 2)
+        for (int s2 = o[1] ? -1 : 1; s2 <= 1; s2 += 2)
+            for (int s3 = o[2] ? -1 : 1; s3 <= 1; s3 += 2) {
+                const int64_t p[3] = {j[0] + s1 * o[0], j[1] + s2 * o[1], j[2] + s3 * o[2]};
+                const double y = stretched(x, l, p);
+                sum = first ? y : rn(x, sum + y);
+                first = false;
+            }
+    return sum;
+}
+
+/* The weight of term k where none are stored. */
+static double usual(unsigned class, int k) {
+    static const uint32_t near[4] = {0, 0x3F100000, 0x3E900000, 0x3E400000};
+    static const uint32_t far[4] = {0, 0xBD800000, 0xBD000000, 0xBCAAAAAB};
+    const int odd = parity(class, 0) + parity(class, 1) + parity(class, 2);
+    if (k < 3) return (double)ref_as_float(near[odd]);
+    return k >= 7 && k < 10 ? (double)ref_as_float(far[odd]) : 0;
+}
+
+static void weigh_element(struct tile *x, unsigned l, unsigned class, const int64_t j[3]) {
+    double p = 0;
+    uint64_t at = 0;
+    for (int k = 0, m = 0; k < 16; k++) {
+        if (!is_term(x->t, class, k)) continue;
+        const double w = x->set[l][class] ? x->weight[l][class][m] * 0x1p-22 : usual(class, k);
+        m++;
+        if (w != 0) p = rn(x, p + rn(x, w * neighbours(x, l, j, offsets[k])));
+    }
+    for (int d = 0; d < 3; d++) at += ((uint64_t)j[d] << l) * stride(x->t, d + 1);
+    reconstruct(x, at, p, step_of(x, l));
+}
+
+static void weigh(struct tile *x) {
+    interpolate(x, 2);
+    for (unsigned l = 2; l-- > 0;)
+        for (unsigned class = 1; class < 8; class ++) {
+            int64_t n[3], j[3];
+            if (!class_count(x->t, class)) continue;
+            REF_CASE("weights", REF_UP_TO(3), 2 * l + x->set[l][class]);
+            for (int d = 0; d < 3; d++) n[d] = (int64_t)((x->t->extent[d + 1] - 1) >> l) + 1;
+            for (j[0] = parity(class, 0); j[0] < n[0]; j[0] += 2)
+                for (j[1] = parity(class, 1); j[1] < n[1]; j[1] += 2)
+                    for (j[2] = parity(class, 2); j[2] < n[2]; j[2] += 2)
+                        weigh_element(x, l, class, j);
+        }
+}
+
+static bool read_weights(struct ref_reader *r, struct tile *x) {
+    const uint8_t *set, *bytes;
+    if (!ref_take(r, 2, &set)) return false;
+    for (unsigned l = 2; l-- > 0;)
+        for (unsigned class = 1; class <= 8; class ++) {
+            if (!(set[1 - l] >> (class - 1) & 1)) continue;
+            if (class == 8 || !class_count(x->t, class)) return false;
+            x->set[l][class] = true;
+            for (int k = 0, m = 0; k < 16; k++) {
+                if (!is_term(x->t, class, k)) continue;
+                if (!ref_take(r, 3, &bytes)) return false;
+                const int32_t u = (int32_t)ref_le(bytes, 3);
+                x->weight[l][class][m++] = u < 1 << 23 ? u : u - (1 << 24);
+            }
+        }
+    return true;
 }
 
 static void put_values(const struct tile *x) {
@@ -125,12 +249,26 @@ static bool two_strings(struct ref_reader *r, const struct ref_tile *t, uint32_t
     return ref_coded(r, t->count - before, words + before);
 }
 
+/* The words before the last level, then those of each of its classes. */
+static bool class_strings(struct ref_reader *r, const struct ref_tile *t, uint32_t *words) {
+    const uint64_t before = class_count(t, 0);
+    if (!ref_coded(r, before, words)) return false;
+    words += before;
+    for (unsigned class = 1; class < 8; class ++) {
+        const uint64_t n = class_count(t, class);
+        if (n && !ref_coded(r, n, words)) return false;
+        words += n;
+    }
+    return true;
+}
+
 static bool read_words(const struct ref_block *b, unsigned method, struct ref_reader *r,
                        uint32_t *words) {
     const uint8_t *code;
     if (method == PACKED) return ref_packed(r, b->count, words);
     if (method == CODED) return ref_coded(r, b->count, words);
     if (method == INTERPOLATED) return two_strings(r, b->tile, words);
+    if (method == WEIGHTED) return class_strings(r, b->tile, words);
     if (!ref_take(r, 4, &code)) return false;
     for (uint64_t i = 0; i < b->count; i++) words[i] = (uint32_t)ref_le(code, 4);
     return true;
@@ -145,7 +283,9 @@ static bool legal(const struct ref_block *b, unsigned method, unsigned order) {
     if (b->count == 1) return false; /* nothing is shorter than the value itself */
     if (method == CONSTANT) return order == 0;
     if (method == INTERPOLATED) return is_row(b, order);
-    if (method > INTERPOLATED || order > dimensions(b->tile)) return false;
+    if (method == WEIGHTED && !can_weigh(b)) return false;
+    if (method == WEIGHTED) return is_row(b, order);
+    if (method > WEIGHTED || order > dimensions(b->tile)) return false;
     return true;
 }
 
@@ -155,11 +295,15 @@ static bool read_block(const struct ref_block *b, uint32_t *words, int32_t *code
     struct ref_exact exact;
     const uint8_t *head;
     if (!ref_take(&r, 2, &head) || !legal(b, head[0], head[1])) return false;
-    if (!ref_take_exact(&r, b, &exact) || !read_words(b, head[0], &r, words) || r.left)
-        return false;
-    if (head[0] == INTERPOLATED) {
-        struct tile x = {b, b->tile, head[1], words, y};
-        interpolate(&x);
+    if (!ref_take_exact(&r, b, &exact)) return false;
+    struct tile x = {.b = b, .t = b->tile, .row = head[1], .words = words, .y = y};
+    if (head[0] == WEIGHTED && !read_weights(&r, &x)) return false;
+    if (!read_words(b, head[0], &r, words) || r.left) return false;
+    if (head[0] >= INTERPOLATED) {
+        if (head[0] == WEIGHTED)
+            weigh(&x);
+        else
+            interpolate(&x, 0);
         put_values(&x);
     } else {
         for (uint64_t i = 0; i < b->count; i++)
@@ -216,7 +360,7 @@ static unsigned only_revision(const struct ref_frame *f) {
 
 const struct ref_codec ref_codec_eb = {
     .name = "eb",
-    .revision = 2,
+    .revision = 3,
     .dtypes = 0x1E,
     .bases = 1,
     .section = BOUND,
