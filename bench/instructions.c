@@ -34,6 +34,8 @@ static const struct setting settings[] = {
     {"lossless", PITH_F32, PITH_F32, COUNT, false},
     {"lossless", PITH_BF16, PITH_NONE, COUNT, false},
     {"lossless", PITH_BF16, PITH_BF16, COUNT, false},
+    {"lossless:entropy=rans", PITH_F32, PITH_F32, COUNT, false},
+    {"lossless:entropy=rans", PITH_BF16, PITH_BF16, COUNT, false},
     {"wdiff", PITH_F32, PITH_NONE, COUNT, true},
     {"wdiff", PITH_F32, PITH_F32, COUNT, true},
     {"wdiff", PITH_F32, PITH_BF16, COUNT, true},
