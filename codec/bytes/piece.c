@@ -141,8 +141,7 @@ static void take_sample(uint8_t *to, const uint8_t *src, size_t n) {
  * and more or of four as far back as the one before, less what telling them takes. */
 static uint64_t saved_by_matches(struct pithi_rans *m, size_t n) {
     enum { LOG2_PLACES = 11, LEAST = 7, TOLD = 6 * 256, AGAIN = 6 * 256 };
-    /* By a hash of the bytes: the place after it. The memory is free once symbols are counted. */
-    uint16_t *const last = (uint16_t *)(void *)m->count[1];
+    uint16_t *const last = m->counted.places; /* by a hash of the bytes: the place after it */
     const uint8_t *const src = m->tables.sample;
     uint64_t saved = 0;
     size_t distance = 1, begun = 0; /* where the last match ended */

@@ -61,9 +61,19 @@ typedef void pithi_symbol_count_fn(uint32_t table[PITHI_RANS_TABLES][256], const
                                    size_t n);
 pithi_symbol_count_fn pithi_symbol_count_c;
 
+/* What the tables of counts hold once the symbols are counted: their sums, and memory for those who
+ * look at a string. */
+struct pithi_rans_counted {
+    uint32_t sums[256];
+    uint16_t places[2048];
+};
+
 /* Memory of a worker; what it holds is of use only between a plan and its pack. */
 struct pithi_rans {
-    uint32_t count[PITHI_RANS_TABLES][256];
+    union {
+        uint32_t count[PITHI_RANS_TABLES][256];
+        struct pithi_rans_counted counted;
+    };
     uint16_t frequency[256];
     uint16_t cost[256];       /* of each symbol that occurs, in 1/256 bit */
     unsigned rest, precision; /* of the table of frequencies */
