@@ -60,10 +60,10 @@ PITHI_INLINE bool pithi_rans_fair(int left, int share) {
     return left > 0 && left <= share + share / 16 + 1 && left >= share - share / 16 - 1;
 }
 
-/* More states are faster, and each takes three bytes more than what it carries: at most one in a
- * hundred of a string of n symbols that takes `bytes`. Vectors are for 8 and more. */
+/* More states are faster, and each takes three bytes more than what it carries: the second 64 at
+ * most one in a hundred of a string of n symbols that takes `bytes`. Vectors are for 8 and more. */
 PITHI_INLINE unsigned pithi_rans_log2_states(uint64_t n, uint64_t bytes) {
-    if (n >= 1 << 16) return bytes >= 100 * 3 * PITHI_RANS_STATES_MOST ? 7 : 6;
+    if (n >= 1 << 16) return bytes >= 100 * 3 * (PITHI_RANS_STATES_MOST / 2) ? 7 : 6;
     return n >= 1 << 14 ? 5 : n >= 1 << 13 ? 3 : 1;
 }
 

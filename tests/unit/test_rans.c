@@ -169,7 +169,7 @@ static void states_are_chosen(void **state) {
     CHECK(states_of(8191, 4) == 1 && states_of(8192, 4) == 3);
     CHECK(states_of(16383, 200) == 3 && states_of(16384, 200) == 5);
     CHECK(states_of(65535, 200) == 5 && states_of(65536, 200) == 7);
-    CHECK(states_of(131072, 4) == 6 && states_of(160000, 4) == 7);
+    CHECK(states_of(70000, 4) == 6 && states_of(80000, 4) == 7);
 }
 
 /* ---- By hand ---------------------------------------------------------------------------------*/
