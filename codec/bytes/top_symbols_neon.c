@@ -61,9 +61,9 @@ enum { CHUNK = 2048 };
 
 /* ---- Shift -----------------------------------------------------------------------------------*/
 
-/* Sums mod 254 of numbers below it: b is subtracted as what it lacks to 254, and, where that is more
- * than a, 2 more, mod 256. A comparison that holds is -1. Any byte mod 254 is the smaller one of it
- * and it plus 2, mod 256. */
+/* Sums mod 254 of numbers below it: b is subtracted as what it lacks to 254, and, where that is
+ * more than a, 2 more, mod 256. A comparison that holds is -1. Any byte mod 254 is the smaller one
+ * of it and it plus 2, mod 256. */
 static inline uint8x16_t mod(uint8x16_t x) { return vminq_u8(x, vaddq_u8(x, vdupq_n_u8(2))); }
 
 static inline uint8x16_t missing_of(uint8x16_t x) {

@@ -245,7 +245,7 @@ static void add_sample(const struct f32_walk *w, const struct grid *g, const str
             t[k] = terms[k][i];
             left -= t[k] * c->weight[k];
         }
-        if (!(left < 0x1p100 && left > -0x1p100)) continue;
+        if (!(left < 1e30 && left > -1e30)) continue;
         /* Large differences count linearly, since so about grows what their words take. */
         const double share = 1 / ((left < 0 ? -left : left) + w->run.step);
         for (unsigned k = 0; k < c->count; k++) {

@@ -327,8 +327,8 @@ static void test_exact_is_counted(void **state) {
     free(x);
 }
 
-/* Waves too short for cubic interpolation, in boxes that are a little uneven, among them values that
- * are stored exactly: in f32 a quarter less than revision 2 takes; the same bytes from scalar C. */
+/* Waves too short for cubic interpolation, in uneven boxes, among them values that are stored
+ * exactly: in f32 a quarter less than revision 2 takes; the same bytes from scalar C. */
 static void test_weighted(void **state) {
     (void)state;
     static const uint64_t shapes[][3] = {{24, 27, 70}, {1, 150, 129}, {33, 1, 640}};
