@@ -139,7 +139,10 @@ void bench_zero_lanes(const struct level *level) {
     struct pithi_kernels scalar;
     pithi_kernels_bind(&scalar, 0);
     memset(words, 0x55, sizeof words);
-    for (size_t i = 0; i < MOST; i++) bits[i] = check_below(4) == 0, around[i] = bits[i] << 1;
+    for (size_t i = 0; i < MOST; i++) {
+        bits[i] = check_below(4) == 0;
+        around[i] = (uint8_t)(2 * bits[i]);
+    }
     for (size_t i = 0; i < sizeof chances / 2; i++) (&chances[0][0][0])[i] = 1024;
     printf("zero_lanes %-7s 16 lanes, in cache", level->isa);
     for (int forward = 1; forward >= 0; forward--) {
