@@ -67,7 +67,7 @@ static void check_join(const struct level *level, const struct pithi_top *top, s
     const uint8_t *const with = guarded_place(&area[1], any_place(1), symbols, count);
     const uint8_t *const rest = guarded_place(&area[3], any_place(1), string, packed);
     const uint8_t *const beside = guarded_place(&area[4], any_place(1), escapes, 2 * used);
-    void *const to = guarded_place(&area[0], any_place(top->width), bits, count * top->width);
+    void *const to = guarded_place(&area[0], any_place(top->width), words, count * top->width);
     level->kernels.top_join(top, to, count, with, placed, rest, beside);
     check_that(!memcmp(to, back, count * top->width), "values differ");
     for (int i = 0; i < 5; i++) check_that(guarded_intact(&area[i]), "a byte outside changed");

@@ -110,6 +110,21 @@ static void search(struct model *m) {
     }
 }
 
+/* What a grid loses of a group: squares of numbers of 8ths of a unit of t. */
+static int64_t model_losses(const struct pithi_group_setting *s, uint32_t dtype, float factor,
+                            const struct pithi_grid *grid, const uint8_t *x, size_t count) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        const float v = float_of(pithi_load(x, dtype, i));
+        const float q = pithi_grid_code(s, grid, grid->most, v);
+        const double eighths =
+            nearbyint((double)((pithi_grid_value(dtype, grid, q) - v) * factor * 8));
+        const int64_t loss = eighths > 2047 ? 2047 : eighths < -2047 ? -2047 : (int64_t)eighths;
+        sum += loss * loss;
+    }
+    return sum;
+}
+
 /* The grid of a group of finite values, by the search. */
 static struct pithi_grid model_grid(const struct pithi_group_setting *s, uint32_t dtype,
                                     const uint8_t *x, size_t count) {
@@ -146,7 +161,13 @@ static struct pithi_grid model_grid(const struct pithi_group_setting *s, uint32_
     const float low = pithi_round_to(dtype, lo + up), high = pithi_round_to(dtype, hi - down);
     struct pithi_grid grid = pithi_grid_of(s, dtype, s->asymmetric ? low : 0, high);
     pithi_idempotent_scale(s, dtype, lo, hi, &grid);
-    return grid.reciprocal == 0 ? whole : grid;
+    if (grid.reciprocal == 0) return whole;
+    /* A zero point that is far from where it should be makes another grid than the search saw. */
+    const bool coarse = s->asymmetric && fabsf(grid.zero - low) * 8 > grid.scale;
+    return coarse && model_losses(s, dtype, factor, &grid, x, count) >=
+                         model_losses(s, dtype, factor, &whole, x, count)
+               ? whole
+               : grid;
 }
 
 static struct pithi_group_setting random_setting(void) {
