@@ -298,6 +298,8 @@ static void decode_any(struct decoder *d, struct pithi_group_job *job, size_t i,
         decode_common(d, job, i, PITH_BF16, false, nontemporal);
     else if (bt == PITH_NONE && ot == PITH_F16 && r.asymmetric)
         decode_common(d, job, i, PITH_F16, true, nontemporal);
+    else if (bt == PITH_NONE && ot == PITH_F16)
+        decode_common(d, job, i, PITH_F16, false, nontemporal);
     else if (!r.asymmetric && ot == PITH_NONE && bt == PITH_F32 && r.write)
         decode_batches(d, job, i, (struct variant){.vt = PITH_NONE, .bt = PITH_F32, .write = true},
                        false, false);
