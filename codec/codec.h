@@ -80,6 +80,7 @@ struct pithi_kernels {
     pithi_fused_decode_fn *fused_decode;
     pithi_split_fn *split;
     pithi_spread_fn *spread;
+    pithi_median_fn *median;
     pithi_zero_encode_fn *zero_encode;
     pithi_zero_decode_fn *zero_decode;
     pithi_move_fn *move_nontemporal;

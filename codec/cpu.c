@@ -137,6 +137,7 @@ void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->fused_decode = pithi_fused_decode_c;
     k->split = pithi_split_c;
     k->spread = pithi_spread_c;
+    k->median = pithi_nonzero_median;
     k->zero_encode = pithi_zero_encode_c;
     k->zero_decode = pithi_zero_decode_c;
     k->move_nontemporal = pithi_move_c;

@@ -218,7 +218,7 @@ static bool put_numbers(const struct pithi_block *b, const struct work *w, size_
     for (unsigned form = 0; form < PITHI_NONZERO_FORMS; form++) {
         if (!tried.coded[form]) continue;
         if (form == PITHI_NONZERO_MEDIAN)
-            pithi_nonzero_median(w->codes, w->map, b->tiled.tile->extent, w->nonzero);
+            b->kernels->median(w->codes, w->map, b->tiled.tile->extent, w->nonzero);
         uint8_t *const to = length ? w->attempt : pen->at;
         const size_t limit = length ? length : pen->capacity + 1;
         const size_t shorter = put_coded(b, w, used, pen, to, limit);

@@ -42,9 +42,12 @@ void pithi_nonzero_from_words(enum pithi_nonzero_form form, const uint32_t *rest
 enum { PITHI_NONZERO_SAMPLE = 2048 };
 size_t pithi_nonzero_sample(enum pithi_nonzero_form form, const int32_t *codes, const uint8_t *map,
                             const uint32_t extent[PITHI_TILE_NDIM], uint32_t *words);
-/* Make numbers of form MEDIAN of the codes of a tile and its map, and all codes of any numbers. */
-void pithi_nonzero_median(const int32_t *codes, const uint8_t *map,
-                          const uint32_t extent[PITHI_TILE_NDIM], int32_t *numbers);
+/* Makes numbers of form MEDIAN of the codes of a tile and its map, with a capacity of
+ * PITHI_NONZERO_MORE more than there are. Kernels do the same. */
+typedef void pithi_median_fn(const int32_t *codes, const uint8_t *map,
+                             const uint32_t extent[PITHI_TILE_NDIM], int32_t *numbers);
+pithi_median_fn pithi_nonzero_median;
+/* Makes all codes again, of any numbers. */
 void pithi_nonzero_from_median(const int32_t *numbers, const uint8_t *map,
                                const uint32_t extent[PITHI_TILE_NDIM], int32_t *codes);
 

@@ -43,6 +43,30 @@ static size_t any_place(size_t step) {
     return check_below(3) ? step * check_below(PLACE_COUNT / step) : PLACE_END;
 }
 
+/* Codes of a tile, of which neighbours are often alike. */
+static void check_median(const struct level *level) {
+    const uint32_t width = 1 + (uint32_t)check_below(check_below(2) ? 40 : 9);
+    const uint32_t rows = 1 + (uint32_t)check_below(MOST / width), height = 1 + rows / 3;
+    const uint32_t extent[PITHI_TILE_NDIM] = {1, rows / height, height, width};
+    const size_t count = (size_t)extent[1] * height * width;
+    check_begin("nonzero %s: numbers of %u planes of %u x %u", level->isa, extent[1], height,
+                width);
+    for (size_t i = 0; i < count; i++) {
+        const int32_t small = (int32_t)check_below(9) - 4, wide = (int32_t)(uint32_t)check_random();
+        codes[i] = check_below(3) == 0 ? 0 : check_below(20) ? small : wide;
+    }
+    const size_t used = pithi_split_c(codes, count, map, nonzero);
+    const void *const from = guarded_place(&area[0], any_place(4), codes, 4 * count);
+    void *const to = guarded_place(&area[2], any_place(4), nonzero, 4 * (used + MORE));
+    level->kernels.median(from, map, extent, to);
+    pithi_nonzero_median(codes, map, extent, nonzero);
+    check_that(!memcmp(to, nonzero, 4 * used), "numbers differ");
+    check_that(guarded_intact(&area[0]) && guarded_intact(&area[2]), "a byte outside changed");
+    pithi_nonzero_from_median(nonzero, map, extent, back);
+    check_that(!memcmp(back, codes, 4 * count), "the reference lost codes");
+    check_end();
+}
+
 void check_nonzero(const struct level *level) {
     for (int i = 0; i < 3; i++)
         if (!area[i].pages) area[i] = guarded_new(CAPACITY);
@@ -54,6 +78,7 @@ void check_nonzero(const struct level *level) {
                 codes[i] = check_below(8) < share ? (int32_t)(uint32_t)check_random() : 0;
             check_one(level, count, place);
         }
+    for (size_t n = 0; n < 1000; n++) check_median(level);
 }
 
 static double seconds(const struct pithi_kernels *k, bool forward, int repeats) {
