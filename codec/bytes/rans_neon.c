@@ -183,16 +183,23 @@ static inline void advance(uint16_t *low, uint16_t *high, uint16x8_t f, uint16x8
     vst1q_u16(high, vbslq_u16(below, lower, upper));
 }
 
+/* Where symbols are looked up: in one of the two. */
+struct lookup {
+    struct buckets buckets;
+    uint32_t slot[PITHI_RANS_SLOTS];
+};
+
 /* Rows of symbols, one of each state, while there are words for all. Returns how many symbols. */
-static inline size_t decode_rows(const struct buckets *b, const uint32_t *slot, size_t row,
+static inline size_t decode_rows(const struct lookup *l, bool bucketed, size_t row,
                                  struct states *x, const uint8_t **words, const uint8_t *end,
                                  uint8_t *dst, size_t n) {
     const uint8_t *at = *words;
     size_t i = 0;
     for (; n - i >= row && (size_t)(end - at) >= 2 * row; i += row)
         for (size_t j = 0; j < row; j += PAIR) {
-            const struct found found = b ? find_in_buckets(b, x->low + j, dst + i + j)
-                                         : find_in_slots(slot, x->low + j, dst + i + j);
+            const struct found found = bucketed
+                                           ? find_in_buckets(&l->buckets, x->low + j, dst + i + j)
+                                           : find_in_slots(l->slot, x->low + j, dst + i + j);
             for (size_t h = 0; h < 2; h++)
                 advance(x->low + j + LANES * h, x->high + j + LANES * h, found.frequency[h],
                         found.number[h], &at);
@@ -208,15 +215,14 @@ static const uint8_t *decode(const struct pithi_rans_decoder *t, uint32_t *state
     if (log2_states >= LOG2_STATES_LEAST && n >= PITHI_RANS_SLOTS) { /* else tables cost more */
         const size_t row = (size_t)1 << log2_states;
         struct states x;
+        struct lookup l;
         states_load(&x, state, row);
         if (t->log2_width == LOG2_WIDTH) {
-            struct buckets b;
-            buckets_of(&b, t);
-            done = decode_rows(&b, NULL, row, &x, &words, end, dst, n);
+            buckets_of(&l.buckets, t);
+            done = decode_rows(&l, true, row, &x, &words, end, dst, n);
         } else {
-            uint32_t slot[PITHI_RANS_SLOTS];
-            slots_of(slot, t);
-            done = decode_rows(NULL, slot, row, &x, &words, end, dst, n);
+            slots_of(l.slot, t);
+            done = decode_rows(&l, false, row, &x, &words, end, dst, n);
         }
         states_store(&x, state, row);
     }

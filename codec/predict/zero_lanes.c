@@ -549,11 +549,10 @@ size_t pithi_zero_lanes_put(const struct pithi_zero_plan *plan, const struct pit
     chances_of(chances, level, plan->mask);
     for (size_t j = 0; j < c.lanes; j++) state[j] = PITHI_RANS_LOW;
     uint8_t *words = end;
-    struct pithi_zero_run r;
     /* Rows backward; within the one in which a lane ends two runs. */
     for (size_t t = c.steps; t && words;) {
         const size_t row = (t - 1) / c.width * c.width;
-        r = run_at(&c, chances, &m, row);
+        struct pithi_zero_run r = run_at(&c, chances, &m, row);
         if (row + r.steps < t) r = run_at(&c, chances, &m, row + r.steps);
         t -= r.steps;
         words = kernels->zero_encode(&r, state, states + 4 * c.lanes, words);

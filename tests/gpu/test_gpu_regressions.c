@@ -107,19 +107,28 @@ static void test_wide_header(void **state) {
  * frames of a plan share; the CPU says NEWER, and CORRUPT of revision 0. */
 static void test_revisions(void **state) {
     (void)state;
-    static const char *const specs[] = {
-        "raw", "wdiff", "grad", "kv", "topk:k=10", "eb:abs=0.001", "embed:mode=fast,abs=0.001",
+    static const struct {
+        const char *spec;
+        uint8_t newest; /* which frames of the spec do not have, unless it is 1 */
+    } codecs[] = {
+        {"raw", 1},
+        {"wdiff", 2},
+        {"grad", 2},
+        {"kv", 2},
+        {"topk:k=10", 1},
+        {"eb:abs=0.001", 3},
+        {"embed:mode=fast,abs=0.001", 2},
     };
     static const uint8_t revisions[] = {0, 3, 4, 255};
-    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
+    for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++)
         for (size_t k = 0; k < sizeof revisions; k++) {
             struct rig r;
             struct frame f;
-            context("%s, revision %u", specs[i], revisions[k]);
-            open_filled(&r, specs[i], PITH_NONE, &f);
+            context("%s, revision %u", codecs[i].spec, revisions[k]);
+            open_filled(&r, codecs[i].spec, PITH_NONE, &f);
             f.bytes[6] = revisions[k];
             bad_seal(&f);
-            CHECK_STATUS(revisions[k] ? PITH_ERR_NEWER : PITH_ERR_CORRUPT,
+            CHECK_STATUS(revisions[k] > codecs[i].newest ? PITH_ERR_NEWER : PITH_ERR_CORRUPT,
                          rig_try(&r, f.bytes, f.length, 0));
             close_filled(&r, &f);
         }
