@@ -204,6 +204,7 @@ PITHI_PHASE(pithi_measure_largest, uint64_t block) {
     for (uint32_t i = 0; i < PITHI_TEAM; i++)
         if (s->sums[i] > largest) largest = s->sums[i];
     s->rans.bound = largest;
+    s->rans.fault = 0;
     s->rans.carry[0] = PITHI_PAGE_BOUND;
     (void)a, (void)block;
 }
@@ -218,19 +219,24 @@ PITHI_PHASE(pithi_measure_length, uint64_t block, uint32_t first) {
         t->rans.total = pithi_coding_piece(a, s->to.index, block, i)->length;
     t->rans.own = t->rans.total;
 }
+/* As pithi_lossless_place: the CPU does not begin a string where there may be too little space. */
 PITHI_PHASE(pithi_measure_place, uint64_t block, uint32_t first) {
     const uint32_t i = first + t->tid, parity = first / PITHI_TEAM % 2;
-    if (i < pithi_page_strings(&s->rans.page))
-        pithi_coding_piece(a, s->to.index, block, i)->at =
-            s->rans.carry[parity] + pithi_coded_before(s, t);
+    if (i < pithi_page_strings(&s->rans.page)) {
+        struct pithi_rans_piece *const piece = pithi_coding_piece(a, s->to.index, block, i);
+        piece->at = s->rans.carry[parity] + pithi_coded_before(s, t);
+        if (piece->length && piece->at + piece->need >= s->rans.page.length)
+            pithi_atomic_max32(&s->rans.fault, 1);
+    }
     if (t->tid == 0) s->rans.carry[!parity] = s->rans.carry[parity] + pithi_coded_all(s);
 }
 PITHI_PHASE(pithi_measure_close, uint64_t block, uint32_t strips) {
     struct pithi_rans_entry *const entry = pithi_coding_entry(a, s->to.index, block);
     const uint64_t length = s->rans.carry[strips % 2];
     if (t->tid) return;
-    entry->length =
-        length < s->rans.page.length ? (uint32_t)length : s->rans.page.length | PITHI_BLOCK_PLAIN;
+    entry->length = !s->rans.fault && length < s->rans.page.length
+                        ? (uint32_t)length
+                        : s->rans.page.length | PITHI_BLOCK_PLAIN;
     entry->bound = s->rans.bound;
 }
 
