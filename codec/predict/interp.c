@@ -8,6 +8,7 @@
 #include "common/convert.h"
 #include "common/log2.h"
 #include "common/pad.h"
+#include "common/popcount.h"
 #include "predict/lorenzo.h"
 
 enum { FACTORS = 5, LINE = 1024 };

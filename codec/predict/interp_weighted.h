@@ -63,7 +63,7 @@ static struct class class_of(const size_t side[SIDES], unsigned parities) {
     static const float near[SIDES] = {0.5625f, 0.28125f, 0.1875f};
     static const float far[SIDES] = {-0.0625f, -0.03125f, -0x1.555556p-6f};
     struct class c = {.parities = parities};
-    const int odd = __builtin_popcount(parities) - 1;
+    const int odd = (int)pithi_ones_of(parities) - 1;
     for (size_t k = 0; k < TERMS; k++) {
         const uint8_t *const o = offsets[k];
         if (!has_term(side, parities, o)) continue;
