@@ -361,8 +361,8 @@ static bool small(const struct pithi_pen *pen, size_t count) {
     return count <= SMALL || pen->level >= PITHI_ENTROPY_LEVEL_SEARCH;
 }
 
-/* Whether a map whose piece takes so many bytes is likely to take less bit by bit, by as much as is
- * worth the time: a 16th of them. In small maps that is tried. */
+/* Whether a map whose piece takes so many bytes is likely to take less bit by bit, in lanes or not,
+ * by as much as is worth the time: a 16th of them. In small maps that is tried. */
 static bool promising(const struct pithi_pen *pen, const uint8_t *map,
                       const uint32_t extent[PITHI_TILE_NDIM], size_t ones, size_t piece) {
     enum { SMALL = 2048 };
@@ -396,8 +396,9 @@ bool pithi_zeros_put(struct pithi_pen *pen, const struct pithi_kernels *lanes, s
     const size_t count = elements(extent), ones = pithi_zeros_count(map, count);
     if (ones == count) return pithi_pen_put(pen, (const uint8_t[]){FORM_ONES}, 1);
     size_t length = put_piece(pen, max_count, map, count);
-    bool one_by_one = false;
-    if (pen->level != PITHI_ENTROPY_LEVEL_NONE && lanes) {
+    bool one_by_one =
+        pen->level != PITHI_ENTROPY_LEVEL_NONE && promising(pen, map, extent, ones, length);
+    if (one_by_one && lanes) {
         struct pithi_zero_plan plan = {.log2_lanes = log2_lanes_for(count)};
         pithi_zero_lanes_plan(&plan, pen->scratch, max_count, map, extent);
         const size_t limit = length ? length : pen->capacity + 1;
@@ -406,8 +407,6 @@ bool pithi_zeros_put(struct pithi_pen *pen, const struct pithi_kernels *lanes, s
             length = put_lanes(pen, lanes, &plan, max_count, extent, limit);
             if (!length) length = put_piece(pen, max_count, map, count);
         }
-    } else if (pen->level != PITHI_ENTROPY_LEVEL_NONE) {
-        one_by_one = promising(pen, map, extent, ones, length);
     }
     if (one_by_one) {
         const size_t limit = length ? length : pen->capacity + 1;
