@@ -305,21 +305,7 @@ static void test_damaged_step(void **state) {
 
 static void test_refused(void **state) {
     (void)state;
-    const uint64_t shape[5] = {1, 100};
-    const pith_layout layout = shape_layout(shape, PITH_F32, 0);
-    struct rig r;
-    struct job j;
-    CHECK(rig_open(&r, "wdiff:entropy=rans", &layout));
-    job_open(&j, &r, 1, 1, PITH_F32, 0);
-    CHECK_STATUS(PITH_ERR_UNSUPPORTED,
-                 pith_cuda_reduce(r.plan, r.stream, &j.items, 1, 1, device_stream(), NULL));
-    j.items.workspace_bytes = (size_t)r.sizes.workspace_bytes - 1;
-    CHECK_STATUS(PITH_ERR_SPACE,
-                 pith_cuda_encode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
-    CHECK_STATUS(PITH_ERR_SPACE,
-                 pith_cuda_decode(r.plan, r.stream, &j.items, 0, device_stream(), NULL));
-    job_close(&j);
-    rig_close(&r);
+    trip_check_coded_refused("wdiff:entropy=rans");
 }
 
 int main(void) {

@@ -35,6 +35,8 @@ void trip_check_all(struct trip *t, uint64_t number);
 void trip_check_frame_of(struct trip *t, const char *spec, pith_status wanted);
 /* A frame that is longer than its capacity is not begun. */
 void trip_check_space(struct trip *t);
+/* Codes that are coded have no sums, and want the workspace that the plan says. */
+void trip_check_coded_refused(const char *spec);
 /* The frame cut and flipped in many places: the CPU's status, or one of those that only devices
  * have; nothing written where it is not OK. */
 void trip_attack(struct trip *t, uint64_t seed);
