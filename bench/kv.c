@@ -94,6 +94,7 @@ static const struct row rows[] = {
     {"kv:preset=kivi2", PITH_F16, 0, 0},
     {"kv:preset=quarot4", PITH_F16, 0, 0},
     {"kv:preset=kvquant-lite", PITH_F16, 0, 0},
+    {"kv:preset=trellis2", PITH_F16, 0, 0},
     {"kv:bits=2,search=mse", PITH_F32, 0, 0},
     {"kv:preset=q4", PITH_F32, 0, 0},
 };

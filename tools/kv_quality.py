@@ -97,6 +97,9 @@ PRESETS = (
     ("kivi2", {KEYS: "kivi2", VALUES: "kivi2,axis=token"}),
     ("kvquant-lite", {"k_pre": "kvquant-lite", VALUES: "kvquant-lite,axis=token"}),
     ("quarot4", {KEYS: "quarot4", VALUES: "quarot4"}),
+    ("trellis4", {KEYS: "trellis4", VALUES: "trellis4"}),
+    ("trellis3", {KEYS: "trellis3", VALUES: "trellis3"}),
+    ("trellis2", {KEYS: "trellis2", VALUES: "trellis2"}),
     ("q8", {KEYS: "q8", VALUES: "q8"}),
     ("q4", {KEYS: "q4", VALUES: "q4"}),
     ("xquant4", {INPUTS: "xquant4"}),
@@ -326,8 +329,8 @@ def offload_table(bench):
                 changed += different if dtype == "f32" else 0
                 cells.append(f"{once:.3f}, {often:.3f} ({different})")
             print(f"| `{preset}` | {NAMES[kind]} | " + " | ".join(cells) + " |")
-    for rotated, which in ((False, "presets that do not rotate"), (True, "`quarot4`")):
-        some = {k: v for k, v in drift.items() if ("quarot" in k) == rotated}
+    for rotated, which in ((False, "presets that do not rotate"), (True, "presets that rotate")):
+        some = {k: v for k, v in drift.items() if ("quarot" in k or "trellis" in k) == rotated}
         worst = max(some, key=some.get)
         bench.claim(f"{OFFLOADS} offloads cost no more than one at 16 bits, {which}",
                     some[worst] < 0.0005, f"{worst}: {some[worst]:.4f} dB")

@@ -20,9 +20,10 @@
 enum { ROW_MOST = 1 << 20, BLOCK_MOST = 1 << PITHI_BLOCK_LOG2_MAX, BOUND_BYTES = sizeof(double) };
 
 static const struct pithi_key keys[] = {
-    [PITHI_KV_PRESET] = {"preset", PITHI_KEY_WORD, 0, 0, 9, 0, PITHI_WIRE_NONE,
-                         "none|kivi2|kivi4|kvquant-lite|quarot4|xquant2|xquant3|xquant4|q8|q4",
-                         "the keys of a published setting; others go on top", false},
+    [PITHI_KV_PRESET] = {"preset", PITHI_KEY_WORD, 0, 0, 12, 0, PITHI_WIRE_NONE,
+                         "none|kivi2|kivi4|kvquant-lite|quarot4|trellis2|trellis3|trellis4|"
+                         "xquant2|xquant3|xquant4|q8|q4",
+                         "the keys of a setting that has a name; others go on top", false},
     [PITHI_KV_AXIS] =
         {"axis", PITHI_KEY_WORD, 0, 0, 1, 0, 0, "token|channel",
          "groups run along the elements of a token's head, or of a channel along tokens", false},
@@ -89,6 +90,9 @@ static const struct {
      {PITHI_KV_BITS, 4},
      {PITHI_KV_GROUP, 128},
      {PITHI_KV_SCALE_DTYPE, 1}},
+    {{PITHI_KV_ROTATE_HEADS, 1}, {PITHI_KV_BITS, 2}, {PITHI_KV_GROUP, 128}, {PITHI_KV_CODEBOOK, 3}},
+    {{PITHI_KV_ROTATE_HEADS, 1}, {PITHI_KV_BITS, 3}, {PITHI_KV_GROUP, 128}, {PITHI_KV_CODEBOOK, 3}},
+    {{PITHI_KV_ROTATE_HEADS, 1}, {PITHI_KV_BITS, 4}, {PITHI_KV_GROUP, 128}, {PITHI_KV_CODEBOOK, 3}},
     {{PITHI_KV_BITS, 2}, {PITHI_KV_GROUP, 128}},
     {{PITHI_KV_BITS, 3}, {PITHI_KV_GROUP, 128}},
     {{PITHI_KV_BITS, 4}, {PITHI_KV_GROUP, 128}},

@@ -378,6 +378,8 @@ static void test_presets(void **state) {
         {"kv:preset=kivi2", "kv:axis=channel,bits=2,group=32,window=128"},
         {"kv:preset=kivi4,axis=token", "kv:group=32,window=128"},
         {"kv:preset=quarot4", "kv:scale_dtype=bf16,rotate_heads=on"},
+        {"kv:preset=trellis2", "kv:bits=2,symmetric=on,rotate_heads=on,codebook=trellis"},
+        {"kv:preset=trellis4,rotate_heads=off", "kv:symmetric=on,codebook=trellis"},
         {"kv:preset=xquant2", "kv:bits=2"},
         {"kv:preset=kvquant-lite", "kv:axis=channel,symmetric=on,codebook=nf,outliers=0.01"},
         {"kv:codebook=lloyd", "kv:symmetric=on,codebook=lloyd"},
