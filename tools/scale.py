@@ -89,12 +89,9 @@ latencies: theirs sends each rank one large message.
 {published}
 
 And with steps of training over four shaped links, four or eight ranks on two cores, in
-[TRAINING.md](TRAINING.md#what-the-model-of-pith-advise-says): 22 of 24 steps are within 15 %. Up to
-250 Mbit/s all are within a tenth, with one rank a node and with two. At 1 Gbit/s six of eight are
-within 11 %, and the model is too low for two: by 15.4 % for 2 bits with two ranks a node, where
-codecs are the longest part and ranks that share a core count a quarter more seconds in them than at
-100 Mbit/s, and by 16.4 % for 4 bits with one rank a node. The latter is not explained: as many
-bytes without codecs, and sharded optimizer states with the same codecs, took no such time.
+[TRAINING.md](TRAINING.md#what-the-model-of-pith-advise-says): all 24 steps are within 15 %,
+and but for 2 bits at 1 Gbit/s within 11 %. There codecs are the longest part: the model says 13 %
+too little, since ranks that share a core count more seconds in them than at 100 Mbit/s.
 
 ## 1.3 billion values
 

@@ -317,9 +317,9 @@ MODEL = """\
   and yet are {scatter} % apart: no row is known better than that;
 * a core sends and receives {send:.2f} GB of messages a second: CPU seconds of both ends of a TCP
   connection by the loopback interface (`transport_speed` in `tools/train_torch.py`);
-* a core copies {copy:.2f} GB of gradients a second to where they are sent from, and back: what
-  "bytes-alone" takes with one rank a node beyond computing and links, median of the rates, which is
-  why that way has no row here;
+* a core copies {copy} GB of gradients a second to where they are sent from, and back, with one and
+  with two ranks a node: what "bytes-alone" takes by the fastest links beyond computing and links,
+  which is why that way has no row here. By slower ones it takes longer: their slack;
 * codecs take what the ranks counted at {first} Mbit/s;
 * all ranks sum together (`--levels 1`), but for `pith-8/4`.
 
@@ -448,15 +448,14 @@ def compute_of(steps, per_node):
     return statistics.median(seconds_of(steps[per_node, rate]["none"]) for rate in RATES)
 
 
-def copy_speed(steps):
-    """Bytes of gradients per second that a core copies into buckets and back, of bytes-alone."""
-    rest = []
-    for rate in RATES:
-        row = steps[1, rate]["bytes-alone"]
-        links = row["sent"] / STEPS / NODES / (1e6 * rate / 8)
-        rest.append(seconds_of(row) - compute_of(steps, 1) - links)
-    size = 4 * row["parameters"]
-    return NODES / os.cpu_count() * size / statistics.median(rest)
+def copy_speed(steps, per_node):
+    """Bytes of gradients per second that a core copies into buckets and back, of bytes-alone by the
+    fastest links: slower ones have a slack of their own that is longer. A hundredth of the step at
+    least, since a difference of three measurements may be nothing."""
+    row = steps[per_node, RATES[-1]]["bytes-alone"]
+    links = row["sent"] / STEPS / NODES / (1e6 * RATES[-1] / 8)
+    rest = max(seconds_of(row) - compute_of(steps, per_node) - links, 0.01 * seconds_of(row))
+    return NODES * per_node / os.cpu_count() * 4 * row["parameters"] / rest
 
 
 def advised(per_node, rate, name, transport, compute, size, speed):
@@ -473,9 +472,9 @@ def advised(per_node, rate, name, transport, compute, size, speed):
 
 def model_table(steps, send):
     """The table, and a sentence of which rows are near; send: what transport_speed() says."""
-    transport = "%.0f,%.0f" % (send, copy_speed(steps))
     rows, far = [], []
     for (per_node, rate), results in steps.items():
+        transport = "%.0f,%.0f" % (send, copy_speed(steps, per_node))
         told = transport, compute_of(steps, per_node), 4 * results["none"]["parameters"]
         for name in (name for name in ADVISED if name in results):
             row = advised(per_node, rate, name, *told, 1e9)
@@ -489,8 +488,9 @@ def model_table(steps, send):
             if abs(apart) > NEAR:
                 far.append("%s, %d ranks, %d Mbit/s" % (name, NODES * per_node, rate))
     return (table(("ranks", "Mbit/s", "gradients", "measured, s", "model, s", "apart, %"), rows),
-            "%d of %d rows are within %d %%. Not within:\n%s." % (
-                len(rows) - len(far), len(rows), NEAR, "; ".join(far) or "none"))
+            "%d of %d rows are within %d %%.%s" % (
+                len(rows) - len(far), len(rows), NEAR,
+                " Not within:\n%s." % "; ".join(far) if far else ""))
 
 
 def model_text(steps, send):
@@ -498,7 +498,8 @@ def model_text(steps, send):
     none = {per_node: [seconds_of(steps[per_node, rate]["none"]) for rate in RATES]
             for per_node, _ in steps}
     return MODEL.format(
-        cores=os.cpu_count(), first=RATES[0], send=1e-9 * send, copy=1e-9 * copy_speed(steps),
+        cores=os.cpu_count(), first=RATES[0], send=1e-9 * send,
+        copy=" and ".join("%.2f" % (1e-9 * copy_speed(steps, per_node)) for per_node in none),
         scatter=" and ".join("%.0f" % (100 * (max(each) / min(each) - 1))
                              for each in none.values()), model=rows, near=near)
 
