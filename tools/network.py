@@ -6,7 +6,9 @@ Each node has one link to a switch, a bridge in a namespace of its own. What lea
 a node is shaped to the same rate, as on a full-duplex port. Needs root, iproute2 and tc.
 """
 import os
+import signal
 import subprocess
+import sys
 
 PREFIX = "pith%d" % os.getpid()
 SWITCH = PREFIX + "s"
@@ -24,6 +26,20 @@ def _run(*words):
 
 def _in(namespace, *words):
     return _run("ip", "netns", "exec", namespace, *words)
+
+
+def end_by_signals():
+    """From here on signals that end a program end its contexts too, and with them networks, which
+    no end of a process takes away."""
+    signals = (signal.SIGTERM, signal.SIGHUP)
+
+    def end(number, _):
+        for each in signals:
+            signal.signal(each, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    for each in signals:
+        signal.signal(each, end)
 
 
 class Network:

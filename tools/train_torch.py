@@ -14,7 +14,7 @@ part of a step that pith's codecs take. The second: validation losses of a model
 parameters, unshaped, over paired seeds. Both print tables. The third runs all of this and writes
 its part of doc/TRAINING.md, half an hour on a machine with nothing else to do; what was measured
 is kept, so that it goes on where it was stopped. Standard library only; ranks need PyTorch
-(./dev need torch).
+(./dev need torch). As a script it wants the folder of what it writes before all else.
 """
 import datetime
 import json
@@ -92,11 +92,13 @@ class Ranks:
         return self
 
     def __exit__(self, kind, *_):
-        if self.processes and not kind:
-            self.processes[0].stdin.close()  # which tells the ranks to end
-            for process in self.processes:
-                process.wait()
-        self.stop()
+        try:
+            if self.processes and not kind:
+                self.processes[0].stdin.close()  # which tells the ranks to end
+                for process in self.processes:
+                    process.wait()
+        finally:
+            self.stop()
 
     def start(self):
         count = self.per_node * len(self.net.names)
@@ -548,6 +550,9 @@ def write_page(steps, losses, send, args):
 
 # ---- Arguments ----------------------------------------------------------------------------------
 
+USAGE = "%s\n\nNAMEs: %s" % (__doc__.strip(), ", ".join(WAYS))
+
+
 def arguments(words):
     args = {"rates": list(RATES), "steps": None, "seeds": list(SEEDS), "ranks-per-node": 1,
             "ways": None, "losses": False, "results": False}
@@ -562,7 +567,7 @@ def arguments(words):
         elif name == "ways" and set(value.split(",")) <= set(WAYS):
             args["ways"] = value.split(",")
         else:
-            sys.exit(__doc__.strip() + "\n\nNAMEs: " + ", ".join(WAYS))
+            sys.exit(USAGE)
     args["steps"] = max(args["steps"] or (LOSS_STEPS if args["losses"] else STEPS), 3)
     args["every"] = args["steps"]
     args["ways"] = args["ways"] or list(LEARNING if args["losses"] else WAYS)
@@ -570,7 +575,11 @@ def arguments(words):
 
 
 def main():
+    if "--help" in sys.argv or len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+        print(USAGE)
+        sys.exit(0 if "--help" in sys.argv else 2)
     out, args = sys.argv[1], arguments(sys.argv[2:])
+    network.end_by_signals()
     os.makedirs(out, exist_ok=True)
     args["text"] = text_file(out)
     signal.signal(signal.SIGALRM, too_long)
