@@ -354,7 +354,12 @@ static pith_status read_sum(void *from, uint64_t first, uint64_t count, struct p
         const uint64_t end = begin + elements(&d->coding, block);
         const uint64_t until = least(end, first + count);
         const bool whole = at == begin && until == end;
+        const uint64_t saturated = in->saturated, poisoned = in->poisoned;
         PITHI_TRY(sum_for(d, block, whole ? sums + (at - first) : one, in, w));
+        if (at != begin) { /* it was counted where its beginning was read */
+            in->saturated = saturated;
+            in->poisoned = poisoned;
+        }
         if (!whole)
             memcpy(sums + (at - first), one + (at - begin), (size_t)(until - at) * sizeof *sums);
         at = until;

@@ -893,6 +893,35 @@ static void test_reduce(void **state) {
     stream_close(&s), stream_close(&chosen);
 }
 
+/* A group that decodes to NaN counts once, however many blocks of the sum's frame it is read for. */
+static void test_sum_counts_once(void **state) {
+    enum { N = 2048 };
+    (void)state;
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, N);
+    static float x[N];
+    struct stream s, out;
+    size_t length;
+    void *memory;
+    values(x, N);
+    x[700] = NAN;
+    stream_open(&s, "topk:k=300,control=exact,values=int8,block=1024", &layout, NULL);
+    stream_open(&out, "topk:k=100,control=exact,block=64", &layout, NULL);
+    pith_work *const work =
+        work_for((const pith_plan *const[]){s.plan, out.plan}, 2, NULL, &memory);
+    const pith_view view = flat(x, PITH_F32, N);
+    const struct frame f = stream_encode(&s, &view, 0, false);
+    struct frame made = {allocate(out.sizes.slot_bytes), 0};
+    pith_stats stats = {.size = sizeof stats};
+    const void *const frames[] = {f.bytes};
+    CHECK_OK(pith_stream_reset(s.work, s.stream));
+    CHECK_OK(reduce_encode_one(work, s.stream, 0, frames, &f.length, 1, 1, out.stream, 0,
+                               made.bytes, out.sizes.slot_bytes, &length));
+    CHECK_OK(pith_stream_stats(s.stream, &stats));
+    CHECK(stats.frames == 1 && stats.poisoned == 1);
+    free(made.bytes), free(f.bytes), free(memory);
+    stream_close(&out), stream_close(&s);
+}
+
 /* One set on every CPU and number of threads. */
 static void test_same_bytes(void **state) {
     enum { N = 300000 };
@@ -1165,6 +1194,7 @@ int main(void) {
         cmocka_unit_test(test_union),
         cmocka_unit_test(test_same_set),
         cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_sum_counts_once),
         cmocka_unit_test(test_damaged_sum),
         cmocka_unit_test(test_wrong_count),
         cmocka_unit_test(test_same_bytes),
