@@ -73,8 +73,11 @@ static void write_limits(const struct pithi_frame *f, struct pithi_device_plan_s
     const uint64_t last = to->blocks ? pithi_block_count(f, to->blocks - 1) : 0;
     if (!codec->sparse_setting) return;
     const struct pithi_sparse_setting setting = codec->sparse_setting(&f->params, f->count);
+    const uint64_t row = f->ndim ? f->shape[f->ndim - 1] : 1;
     to->chosen = setting.control.k;
     to->chosen_most = setting.most;
+    to->row = setting.rows ? row : 0;
+    to->row_chosen = row <= PITHI_SPARSE_ROW ? codec->sparse_setting(&f->params, row).control.k : 0;
     to->block_most = codec->block_bytes(&f->params, f->params.block);
     to->last_most = codec->block_bytes(&f->params, last);
     to->read_most = f->payload.data + to->last_most;

@@ -57,6 +57,9 @@ struct pithi_sets {
     uint32_t every;   /* steps from one exact threshold to the next */
     bool packed;      /* sets are coded as PACKED in place of ELIAS_FANO */
     bool clears;      /* an encode takes what it sends out of the residual */
+    bool rows;        /* elements are chosen of every row by itself */
+    uint32_t unit;    /* sent are all elements of a unit that has one to send; 0: that one */
+    float momentum;   /* what is kept of it from step to step; 0: there is none */
 };
 
 /* A codec's setting, as far as kernels need it. */
@@ -102,6 +105,8 @@ struct pithi_device_plan_slot {
     /* Codecs that send sets: elements to choose, and the hard limit; the most bytes that a whole
      * block, the last block and a payload that is read can have. */
     uint64_t chosen, chosen_most;
+    /* row above 0: elements of a row, and how many are chosen of each; 0: it is too long. */
+    uint64_t row, row_chosen;
     uint64_t block_most, last_most, read_most;
 };
 

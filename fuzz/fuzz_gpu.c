@@ -84,7 +84,9 @@ static bool open_plan(struct subject *x, struct fuzz_source *s) {
     x->coded = strstr(spec, "entropy=rans") != NULL;
     /* Frames do not say what a stream keeps of what was not sent. */
     snprintf(remembers, sizeof remembers, "%s%cef=full%s", spec, strchr(spec, ':') ? ',' : ':',
-             other & 2 ? ",clear=call" : "");
+             other & 2   ? ",clear=call"
+             : other & 4 ? ",momentum=0.9"
+                         : "");
     if (x->sparse && other & 1) spec = remembers;
     if (pith_plan_create(&x->plan, spec, &x->layout, NULL, NULL) != PITH_OK) return false;
     x->sizes.size = sizeof x->sizes;
@@ -417,6 +419,56 @@ static pith_cuda_stream *choose_both(struct subject *x, struct fuzz_tensor *valu
     return stream;
 }
 
+/* Both are asked for the same, refuse it or not, and are told the same of what all ranks chose. */
+static void steer_both(struct subject *x, pith_cuda_stream *stream, uint64_t count,
+                       struct fuzz_source *s) {
+    const uint8_t how = fuzz_u8(s);
+    uint64_t lengths[FRAMES], chosen = fuzz_below(s, 4000);
+    int32_t status[FRAMES];
+    const pith_cuda_items items = items_of(x, NULL, x->layout.dtype, lengths, status);
+    pith_sparse_request asked = {.size = sizeof asked};
+    if (how & 1) asked.first = fuzz_u32(s) % (count + 2);
+    if (how & 2) asked.count = fuzz_u32(s) % (count + 2);
+    if (how & 4) asked.k = fuzz_below(s, 300);
+    if (how & 8) {
+        const uint32_t bits = fuzz_u32(s);
+        memcpy(&asked.threshold, &bits, sizeof bits);
+    }
+    FUZZ_CHECK(pith_cuda_sparse_set_request(x->cuda, stream, &items, &asked, NULL, NULL) ==
+               PITH_OK);
+    FUZZ_CHECK(status[0] == (int32_t)pith_sparse_set_request(x->work, x->stream, 0, &asked));
+    FUZZ_CHECK(pith_cuda_sparse_report(x->cuda, stream, &items, &chosen, NULL, NULL) == PITH_OK);
+    FUZZ_CHECK(status[0] == (int32_t)pith_sparse_report(x->work, x->stream, 0, chosen));
+    compare_streams(x, stream);
+}
+
+static void compare_states(struct subject *x, pith_cuda_stream *stream) {
+    pith_sparse_state cpu = {.size = sizeof cpu}, device = {0};
+    uint64_t lengths[FRAMES];
+    int32_t status[FRAMES];
+    const pith_cuda_items items = items_of(x, NULL, x->layout.dtype, lengths, status);
+    FUZZ_CHECK(pith_cuda_sparse_get_state(x->cuda, stream, &items, &device, NULL, NULL) == PITH_OK);
+    FUZZ_CHECK(pith_sparse_get_state(x->stream, 0, &cpu) == PITH_OK && status[0] == PITH_OK);
+    FUZZ_CHECK(memcmp(&cpu, &device, sizeof cpu) == 0);
+}
+
+/* Both choose as they are asked to. */
+static void steer(struct subject *x, struct fuzz_tensor *value, uint64_t count,
+                  struct fuzz_source *s) {
+    struct made made;
+    pith_cuda_stream *const stream = choose_both(x, value, &made);
+    for (int step = 0; step < 2; step++) {
+        guard_free(made.bytes, made.length);
+        steer_both(x, stream, count, s);
+        made = encode_both(x, stream, value, 0);
+        FUZZ_CHECK(made.bytes);
+        compare_states(x, stream);
+    }
+    FUZZ_CHECK(pith_sparse_set_request(x->work, x->stream, 0, NULL) == PITH_OK);
+    guard_free(made.bytes, made.length);
+    free(stream);
+}
+
 /* The frame is read where a set is held. */
 static void read_elsewhere(struct subject *x, struct fuzz_tensor *value, uint64_t count) {
     struct made own;
@@ -464,6 +516,7 @@ static void sets(struct subject *x, uint64_t count, struct fuzz_source *s) {
     fuzz_fill(&value, &bytes);
     read_elsewhere(x, &value, count);
     hold_and_send(x, &value, count, s);
+    steer(x, &value, count, s);
     fuzz_tensor_free(&value);
 }
 

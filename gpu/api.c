@@ -395,9 +395,12 @@ static pith_status open_made(const pith_cuda_plan *c, const pith_cuda_stream *st
         return pithi_fail(error, PITH_ERR_UNSUPPORTED,
                           "sums are not recoded to coded codes on a device: reduce, then encode");
     if (pithi_cuda_has_base(&out->table) || out->table.dtype != PITH_F32 ||
-        pithi_cuda_is_bounded(out) || pithi_cuda_is_paged(out) || pithi_cuda_is_sparse(out))
+        pithi_cuda_is_bounded(out) || pithi_cuda_is_paged(out))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED,
                           "the sum is encoded by a plan of dtype f32, no base");
+    if (out->table.device.sets.momentum != 0 || out->table.device.sets.rows)
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED,
+                          "a sum has no momentum, nor is it chosen by row");
     if (items->count != made->count || out->device != c->device)
         return pithi_fail(error, PITH_ERR_ARG, "the sides differ in items or device");
     if (stream == out_stream) return pithi_fail(error, PITH_ERR_ARG, "one stream for both sides");
@@ -411,15 +414,19 @@ pith_status pith_cuda_reduce_encode(const pith_cuda_plan *c, pith_cuda_stream *s
                                     pith_error *error) {
     pith_cuda_items items, made;
     pith_status status = open_sum(c, stream, from, &items, per_item, error);
-    if (status == PITH_OK && pithi_cuda_is_sparse(c))
-        return pithi_fail(error, PITH_ERR_UNSUPPORTED,
-                          "sets of elements are not recoded on a device: reduce, then encode");
     if (status == PITH_OK) status = open_made(c, stream, &items, out, out_stream, to, &made, error);
+    if (status == PITH_OK && pithi_cuda_is_sparse(c) != pithi_cuda_is_sparse(out))
+        return pithi_fail(
+            error, PITH_ERR_UNSUPPORTED,
+            "on a device sums of sets are recoded to sets, and no others are: reduce, "
+            "then encode");
     if (status == PITH_OK) status = check_limit(c, error);
     if (status != PITH_OK) return status;
     items.tensors = made.tensors = NULL; /* nothing looks at tensors, so they may hold anything */
     struct pithi_gpu_call a = sum_call(c, stream, &items, per_item, scale);
     a.to = side_of(out, out_stream, &made);
+    if (pithi_cuda_is_sparse(c))
+        return pithi_cuda_sparse_recode(c, &a, &items, out, &made, cuda_stream, error);
     pithi_cuda_divide(&a, c, items.count, c->table.most);
     if (needs_check(c)) status = check_first(c, &a, &items, cuda_stream, error);
     if (status != PITH_OK) return status;
@@ -555,16 +562,66 @@ pith_status pith_cuda_sparse_scatter(const pith_cuda_plan *c, const pith_cuda_st
     return pithi_cuda_sparse_move(c, &a, true, &items, cuda_stream, error);
 }
 
+/* Opens a call that looks at nothing but slots and status. */
+static pith_status open_slots(const pith_cuda_plan *c, const pith_cuda_stream *stream,
+                              const pith_cuda_items *from, pith_cuda_items *items,
+                              struct pithi_gpu_call *a, pith_error *error) {
+    const pith_status status = open_sets(c, stream, from, true, items, error);
+    if (status != PITH_OK) return status;
+    items->tensor = NULL; /* nothing looks at tensors, so they may hold anything */
+    items->tensors = NULL;
+    *a = sets_call(c, stream, items);
+    return PITH_OK;
+}
+
 pith_status pith_cuda_sparse_clear(const pith_cuda_plan *c, pith_cuda_stream *stream,
                                    const pith_cuda_items *from, void *cuda_stream,
                                    pith_error *error) {
     pith_cuda_items items;
-    const pith_status status = open_sets(c, stream, from, true, &items, error);
+    struct pithi_gpu_call a;
+    const pith_status status = open_slots(c, stream, from, &items, &a, error);
     if (status != PITH_OK) return status;
     if (!c->table.device.decay)
         return pithi_fail(error, PITH_ERR_STATE, "the stream has no error feedback");
-    items.tensor = NULL; /* nothing looks at tensors, so they may hold anything */
-    items.tensors = NULL;
-    struct pithi_gpu_call a = sets_call(c, stream, &items);
     return pithi_cuda_sparse_clear(c, &a, &items, cuda_stream, error);
+}
+
+/* ---- What slots remember of their choice -----------------------------------------------------*/
+
+static pith_status ask(const pith_cuda_plan *c, const pith_cuda_stream *stream,
+                       const pith_cuda_items *from, struct pithi_gpu_asking asking,
+                       void *cuda_stream, pith_error *error) {
+    pith_cuda_items items;
+    struct pithi_gpu_call a;
+    const pith_status status = open_slots(c, stream, from, &items, &a, error);
+    if (status != PITH_OK) return status;
+    if ((uintptr_t)asking.requests % 8 || (uintptr_t)asking.chosen % 8 ||
+        (uintptr_t)asking.states % 8)
+        return pithi_fail_at(error, PITH_ERR_ARG, "an array that is not aligned", 8);
+    a.asking = asking;
+    return pithi_cuda_sparse_ask(c, &a, &items, cuda_stream, error);
+}
+
+pith_status pith_cuda_sparse_set_request(const pith_cuda_plan *c, pith_cuda_stream *stream,
+                                         const pith_cuda_items *items,
+                                         const pith_sparse_request *requests, void *cuda_stream,
+                                         pith_error *error) {
+    return ask(c, stream, items, (struct pithi_gpu_asking){.requests = requests}, cuda_stream,
+               error);
+}
+
+pith_status pith_cuda_sparse_report(const pith_cuda_plan *c, pith_cuda_stream *stream,
+                                    const pith_cuda_items *items, const uint64_t *chosen,
+                                    void *cuda_stream, pith_error *error) {
+    pithi_clear(error);
+    if (!chosen) return pithi_cuda_null("chosen", error);
+    return ask(c, stream, items, (struct pithi_gpu_asking){.chosen = chosen}, cuda_stream, error);
+}
+
+pith_status pith_cuda_sparse_get_state(const pith_cuda_plan *c, const pith_cuda_stream *stream,
+                                       const pith_cuda_items *items, pith_sparse_state *states,
+                                       void *cuda_stream, pith_error *error) {
+    pithi_clear(error);
+    if (!states) return pithi_cuda_null("states", error);
+    return ask(c, stream, items, (struct pithi_gpu_asking){.states = states}, cuda_stream, error);
 }

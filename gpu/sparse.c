@@ -47,11 +47,19 @@ static pith_status find_kth(const pith_cuda_plan *c, struct pithi_gpu_call *a, u
  * elements may reach it than the hard limit has. */
 static bool asks_for_kth(const pith_cuda_plan *c) {
     const uint32_t kind = c->table.device.sets.control;
+    if (c->table.device.sets.rows) return false;
     return kind == PITHI_CONTROL_PROP || kind == PITHI_CONTROL_EXACT || kind == PITHI_CONTROL_EVERY;
 }
 static bool may_overflow(const pith_cuda_plan *c) {
     const uint32_t kind = c->table.device.sets.control;
-    return kind != PITHI_CONTROL_EXACT && kind != PITHI_CONTROL_NONZERO;
+    /* An exact threshold does not, but one that is requested. */
+    return kind != PITHI_CONTROL_NONZERO && !c->table.device.sets.rows;
+}
+
+/* Teams that take the rows of a slot by turns: no more than it has tiles, while these are many. */
+static uint64_t row_teams(const pith_cuda_plan *c) {
+    const uint64_t tiles = c->table.most / PITHI_TILE + 1, enough = 8 * c->processors;
+    return tiles < enough ? enough : tiles;
 }
 
 /* *room := what lies behind the workspace of the frames, `each` bytes for every item. */
@@ -84,6 +92,10 @@ pith_status pithi_cuda_sparse_encode(const pith_cuda_plan *c, struct pithi_gpu_c
         if (status == PITH_OK && (chooses || c->table.device.decay))
             status = over_values(c, PITHI_GPU_sparse_map, a, n, cuda_stream, error);
     }
+    if (status == PITH_OK && chooses && c->table.device.sets.rows)
+        status = launch(c, PITHI_GPU_sparse_rows, a, row_teams(c), n, cuda_stream, error);
+    if (status == PITH_OK && chooses && c->table.device.sets.unit)
+        status = over_values(c, PITHI_GPU_sparse_units, a, n, cuda_stream, error);
     if (status == PITH_OK) status = over_values(c, PITHI_GPU_sparse_cut, a, n, cuda_stream, error);
     if (status == PITH_OK) status = launch(c, PITHI_GPU_sparse_list, a, 1, n, cuda_stream, error);
     if (status == PITH_OK)
@@ -119,19 +131,46 @@ pith_status pithi_cuda_sparse_decode(const pith_cuda_plan *c, struct pithi_gpu_c
                   error);
 }
 
+/* Launches the sums of frames that were checked. */
+static pith_status sum_up(const pith_cuda_plan *c, struct pithi_gpu_call *a, uint64_t items,
+                          void *cuda_stream, pith_error *error) {
+    pith_status status = over_parts(c, PITHI_GPU_sparse_sums, a, items, cuda_stream, error);
+    if (status == PITH_OK)
+        status =
+            launch(c, PITHI_GPU_sparse_reduce, a, c->table.most_blocks, items, cuda_stream, error);
+    if (status != PITH_OK || (!a->sums && a->scale == 1.0f)) return status;
+    return over_parts(c, PITHI_GPU_sparse_round, a, items, cuda_stream, error);
+}
+
 pith_status pithi_cuda_sparse_reduce(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                      const pith_cuda_items *items, void *cuda_stream,
                                      pith_error *error) {
     pith_status status = check(c, a, items, cuda_stream, error);
     if (status == PITH_OK && items->dtype != PITH_F32)
         status = behind(c, a, items, pithi_cuda_sum_bytes(&c->table), &a->sums, error);
+    return status == PITH_OK ? sum_up(c, a, items->count, cuda_stream, error) : status;
+}
+
+pith_status pithi_cuda_sparse_recode(const pith_cuda_plan *c, const struct pithi_gpu_call *a,
+                                     const pith_cuda_items *items, const pith_cuda_plan *out,
+                                     const pith_cuda_items *made, void *cuda_stream,
+                                     pith_error *error) {
+    struct pithi_gpu_call sums = *a, encode = *a;
+    uint8_t *room = NULL;
+    sums.update = false; /* until the sums are encoded */
+    pith_status status = check(c, &sums, items, cuda_stream, error);
     if (status == PITH_OK)
-        status = over_parts(c, PITHI_GPU_sparse_sums, a, items->count, cuda_stream, error);
-    if (status == PITH_OK)
-        status = launch(c, PITHI_GPU_sparse_reduce, a, c->table.most_blocks, items->count,
-                        cuda_stream, error);
-    if (status != PITH_OK || (!a->sums && a->scale == 1.0f)) return status;
-    return over_parts(c, PITHI_GPU_sparse_round, a, items->count, cuda_stream, error);
+        status = behind(c, &sums, items, pithi_cuda_sum_bytes(&c->table), &room, error);
+    sums.from.items.tensor = encode.to.items.tensor = room;
+    sums.from.items.tensor_stride = encode.to.items.tensor_stride = pithi_cuda_sum_bytes(&c->table);
+    sums.from.items.dtype = encode.to.items.dtype = PITH_F32;
+    encode.sieve.summands = a->per_item;
+    encode.sieve.marks = sums.workspace;
+    encode.per_item = 1;
+    encode.scale = 1;
+    if (status == PITH_OK) status = sum_up(c, &sums, items->count, cuda_stream, error);
+    if (status != PITH_OK) return status;
+    return pithi_cuda_sparse_encode(out, &encode, made, cuda_stream, error);
 }
 
 pith_status pithi_cuda_sparse_hold(const pith_cuda_plan *c, struct pithi_gpu_call *a,
@@ -177,4 +216,15 @@ pith_status pithi_cuda_sparse_clear(const pith_cuda_plan *c, struct pithi_gpu_ca
                                     const pith_cuda_items *items, void *cuda_stream,
                                     pith_error *error) {
     return over_values(c, PITHI_GPU_sparse_clear, a, items->count, cuda_stream, error);
+}
+
+pith_status pithi_cuda_sparse_ask(const pith_cuda_plan *c, struct pithi_gpu_call *a,
+                                  const pith_cuda_items *items, void *cuda_stream,
+                                  pith_error *error) {
+    const enum pithi_gpu_kernel kernel = a->asking.states   ? PITHI_GPU_sparse_state
+                                         : a->asking.chosen ? PITHI_GPU_sparse_report
+                                                            : PITHI_GPU_sparse_request;
+    const pith_status status = launch(c, kernel, a, 1, items->count, cuda_stream, error);
+    if (status != PITH_OK || !a->asking.states) return status;
+    return over_values(c, PITHI_GPU_sparse_tally, a, items->count, cuda_stream, error);
 }

@@ -18,6 +18,11 @@ pith_status pithi_cuda_sparse_decode(const pith_cuda_plan *c, struct pithi_gpu_c
 pith_status pithi_cuda_sparse_reduce(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                      const pith_cuda_items *items, void *cuda_stream,
                                      pith_error *error);
+/* Sums to frames of sets; a has both sides. */
+pith_status pithi_cuda_sparse_recode(const pith_cuda_plan *c, const struct pithi_gpu_call *a,
+                                     const pith_cuda_items *items, const pith_cuda_plan *out,
+                                     const pith_cuda_items *made, void *cuda_stream,
+                                     pith_error *error);
 /* Of calls on the sets that slots hold. adds: values at their elements to tensors, or else out of
  * them, or of residuals. */
 pith_status pithi_cuda_sparse_hold(const pith_cuda_plan *c, struct pithi_gpu_call *a,
@@ -32,5 +37,9 @@ pith_status pithi_cuda_sparse_move(const pith_cuda_plan *c, struct pithi_gpu_cal
 pith_status pithi_cuda_sparse_clear(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                     const pith_cuda_items *items, void *cuda_stream,
                                     pith_error *error);
+/* Of calls that ask what slots remember, or say something of it: a->asking. */
+pith_status pithi_cuda_sparse_ask(const pith_cuda_plan *c, struct pithi_gpu_call *a,
+                                  const pith_cuda_items *items, void *cuda_stream,
+                                  pith_error *error);
 
 #endif

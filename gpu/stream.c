@@ -209,6 +209,10 @@ struct exchange {
 static uint64_t element_bytes(const struct pithi_device_plan *t) {
     return pithi_cuda_has_base(t) ? pithi_width(t->base_dtype) : t->device.decay ? 4 : 0;
 }
+/* Of all elements, and of the momentum behind them. */
+static uint64_t memory_bytes(const struct pithi_device_plan *t) {
+    return pithi_stream_copy(t) * element_bytes(t);
+}
 
 static struct pithi_gpu_slot_state *slot_at(const struct exchange *x, uint64_t i) {
     uint8_t *const slots = x->bytes + sizeof(struct pithi_gpu_stream);
@@ -239,7 +243,7 @@ static pith_status begin(const pith_cuda_plan *c, const pith_work *work, const p
     const bool more = x->bounded || x->sparse;
     const uint64_t slot = PITHI_STREAM_FORMAT_SLOT + (more ? PITHI_STREAM_FORMAT_MORE : 0);
     x->elements = PITHI_STREAM_FORMAT_HEAD + t->slots * slot;
-    x->total = x->elements + t->count * element_bytes(t) + PITHI_STREAM_FORMAT_TAIL;
+    x->total = x->elements + memory_bytes(t) + PITHI_STREAM_FORMAT_TAIL;
     const pith_status status = pith_plan_sizes(pith_stream_plan(host), &sizes);
     if (status != PITH_OK || sizes.save_bytes != x->total) return other_plan(error);
     x->saved = pithi_cuda_alloc(&c->env, (size_t)x->total);
@@ -281,6 +285,7 @@ static void take_control(const struct exchange *x, uint64_t i) {
     struct pithi_gpu_chosen *const to = pithi_stream_chosen(x->table, x->bytes) + i;
     to->control = pithi_control_load(slot_at(x, i)->base_hash, control_at(x, i));
     to->before = to->control;
+    to->reported = (slot_at(x, i)->base_hash & PITHI_CONTROL_REPORTED) != 0;
     slot_at(x, i)->base_hash = 0;
 }
 
@@ -307,14 +312,10 @@ static pith_status fill_bytes(const struct exchange *x, pith_error *error) {
                                    &(struct pithi_words){.number = {i}});
         *slot_at(x, i) = (struct pithi_gpu_slot_state){
             .step = pithi_get64(slot), .base_hash = pithi_get64(slot + 8), .undone = 1};
-        if (x->sparse && pithi_get64(slot + 8) & PITHI_CONTROL_REPORTED)
-            return pithi_fail_with(error, PITH_ERR_UNSUPPORTED, i,
-                                   "slot # goes on from a report, which devices do not know",
-                                   &(struct pithi_words){.number = {i}});
         if (x->sparse) take_control(x, i);
     }
-    const uint64_t elements = x->table->count * element_bytes(x->table);
-    if (!x->table->external) memcpy(x->bytes + head->memory, from + x->elements, (size_t)elements);
+    if (!x->table->external)
+        memcpy(x->bytes + head->memory, from + x->elements, (size_t)memory_bytes(x->table));
     return PITH_OK;
 }
 
@@ -335,9 +336,12 @@ static void copy_elements(const struct exchange *x) {
     uint8_t *const to = x->saved + x->elements;
     for (uint64_t i = 0; i < x->table->slots && width && !x->table->external; i++) {
         const uint64_t side = x->table->device.decay ? slot_at(x, i)->side & 1 : 0;
-        const uint64_t first = x->slot[i].first * width;
-        memcpy(to + first, x->bytes + memory + side * x->table->count * width + first,
-               (size_t)(x->slot[i].count * width));
+        const uint8_t *const from = x->bytes + memory + side * memory_bytes(x->table);
+        const uint64_t all = x->table->count * width;
+        for (uint64_t at = 0; at < memory_bytes(x->table); at += all) {
+            const uint64_t first = at + x->slot[i].first * width;
+            memcpy(to + first, from + first, (size_t)(x->slot[i].count * width));
+        }
     }
 }
 
@@ -366,9 +370,9 @@ static pith_status fill_saved(const struct exchange *x, pith_error *error) {
         pithi_put64(slot, slot_at(x, i)->step);
         pithi_put64(slot + 8, slot_at(x, i)->base_hash);
         if (!x->sparse) continue;
-        const struct pithi_control_state *const c =
-            &pithi_stream_chosen(x->table, x->bytes)[i].control;
-        pithi_put64(slot + 8, pithi_control_save(c, control_at(x, i)));
+        const struct pithi_gpu_chosen *const c = pithi_stream_chosen(x->table, x->bytes) + i;
+        const uint64_t reported = c->reported ? PITHI_CONTROL_REPORTED : 0;
+        pithi_put64(slot + 8, pithi_control_save(&c->control, control_at(x, i)) | reported);
     }
     copy_elements(x);
     const size_t hashed = (size_t)(x->total - PITHI_STREAM_FORMAT_TAIL);

@@ -179,6 +179,28 @@ pith_status pith_cuda_sparse_clear(const pith_cuda_plan *cuda, pith_cuda_stream 
     return refuse(error);
 }
 
+pith_status pith_cuda_sparse_set_request(const pith_cuda_plan *cuda, pith_cuda_stream *stream,
+                                         const pith_cuda_items *items,
+                                         const pith_sparse_request *requests, void *cuda_stream,
+                                         pith_error *error) {
+    (void)cuda, (void)stream, (void)items, (void)requests, (void)cuda_stream;
+    return refuse(error);
+}
+
+pith_status pith_cuda_sparse_report(const pith_cuda_plan *cuda, pith_cuda_stream *stream,
+                                    const pith_cuda_items *items, const uint64_t *chosen,
+                                    void *cuda_stream, pith_error *error) {
+    (void)cuda, (void)stream, (void)items, (void)chosen, (void)cuda_stream;
+    return refuse(error);
+}
+
+pith_status pith_cuda_sparse_get_state(const pith_cuda_plan *cuda, const pith_cuda_stream *stream,
+                                       const pith_cuda_items *items, pith_sparse_state *states,
+                                       void *cuda_stream, pith_error *error) {
+    (void)cuda, (void)stream, (void)items, (void)states, (void)cuda_stream;
+    return refuse(error);
+}
+
 /* ---- Pages -----------------------------------------------------------------------------------*/
 
 pith_status pith_cuda_kv_encode_pages(const pith_cuda_plan *cuda, const pith_view *like,

@@ -803,7 +803,7 @@ static struct pithi_memory remember(const struct pithi_params *p) {
 /* ---- Devices ---------------------------------------------------------------------------------*/
 
 /* Devices know the controllers that look at nothing but the k-th largest magnitude and what the
- * last step selected, no momentum and no transform. */
+ * last step selected, and no transform. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     static const uint32_t dtype[] = {[F32] = PITH_F32,
                                      [F16] = PITH_F16,
@@ -819,11 +819,11 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
                                   .control = p->value[CONTROL],
                                   .every = p->value[EVERY],
                                   .packed = p->value[INDEX] == FAST,
-                                  .clears = p->value[CLEAR] == 0};
-    /* Kernels know of these keys that they are 0. */
-    const uint32_t more =
-        p->value[MOMENTUM] | p->value[TRANSFORM] | p->value[SCOPE] | p->value[UNIT];
-    return known >> p->value[CONTROL] & 1 && !more;
+                                  .clears = p->value[CLEAR] == 0,
+                                  .rows = p->value[SCOPE] != 0,
+                                  .unit = p->value[UNIT],
+                                  .momentum = (float)pithi_decimal_floor(p->value[MOMENTUM])};
+    return known >> p->value[CONTROL] & 1 && !p->value[TRANSFORM];
 }
 
 const struct pithi_codec pithi_codec_topk = {

@@ -21,6 +21,12 @@ PITHI_INLINE uint32_t pithi_control_kept(uint32_t t) {
     return t > PITHI_CONTROL_LOWEST && t < PITHI_CONTROL_HIGHEST ? t : 0;
 }
 
+/* Returns the share of k that `part` of n elements has, at least 1. */
+PITHI_INLINE uint64_t pithi_control_share(uint64_t k, uint64_t part, uint64_t n) {
+    const double share = (double)k * ((double)part / (double)n);
+    return share < 1 ? 1 : (uint64_t)share;
+}
+
 /* In the rules below `ratio` is how many times k elements the last step selected; they return the
  * factor of the threshold. */
 

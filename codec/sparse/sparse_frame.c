@@ -295,8 +295,7 @@ static void set_range(const struct pithi_coding *c, struct pithi_sparse_setting 
     const uint64_t n = s->selection.end - s->selection.first;
     if (s->reported) control->all = control->k;
     if (n < control->n) {
-        const double share = (double)control->k * ((double)n / (double)control->n);
-        control->k = share < 1 ? 1 : (uint64_t)share;
+        control->k = pithi_control_share(control->k, n, control->n);
         control->n = n;
     }
     if (s->request.k) control->k = s->request.k < setting->most ? s->request.k : setting->most;

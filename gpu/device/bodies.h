@@ -51,6 +51,7 @@
 
 #ifdef PITHI_GPU_sparse
 #include "device/sparse/sets.h"
+#include "device/sparse/slots.h"
 #define PITHI_IF_sparse(x) x
 #else
 #define PITHI_IF_sparse(x)

@@ -5,6 +5,7 @@
 
 #include "device_plan.h"
 #include "sparse/control.h"
+#include "sparse/selection.h"
 
 /* Elements: what one thread codes at a time (8 codes of b bits are b bytes, and one draw of random
  * bits serves 8), how many such units it holds, and what a team holds of them. */
@@ -44,11 +45,15 @@ struct pithi_gpu_slot_state {
     uint64_t hash, saturated, poisoned;
 };
 
-/* What a stream of a codec that sends sets keeps of a slot besides. before: until the last
- * encode. */
+/* What a stream of a codec that sends sets keeps of a slot besides, as struct pithi_slot_sparse of
+ * the CPU. before: until the last encode. */
 struct pithi_gpu_chosen {
     struct pithi_control_state control, before;
-    uint32_t holds, unused; /* holds: the slot's map is that of a set */
+    struct pithi_sparse_request request;
+    uint64_t sent, overflowed; /* of the last encode */
+    uint32_t threshold;        /* the same */
+    uint32_t reported, reported_before;
+    uint32_t holds; /* the slot's map is that of a set */
 };
 
 /* What random bits depend on besides step and element. shift: rank * 65536 / ranks (antithetic). */
@@ -71,10 +76,15 @@ PITHI_INLINE uint64_t pithi_stream_memory_at(const struct pithi_device_plan *t) 
     return (sizeof(struct pithi_gpu_stream) + slots + 255) / 256 * 256;
 }
 
+/* Elements of a copy of the residual, and of the momentum behind it. */
+PITHI_INLINE uint64_t pithi_stream_copy(const struct pithi_device_plan *t) {
+    return t->device.sets.momentum != 0 ? 2 * t->count : t->count;
+}
+
 /* Codecs that send sets: where what is remembered of slots begins, behind the residuals, and where
  * the maps of the sets that slots hold, of whole words each. */
 PITHI_INLINE uint64_t pithi_stream_chosen_at(const struct pithi_device_plan *t) {
-    const uint64_t residuals = t->device.decay ? 2 * sizeof(float) * t->count : 0;
+    const uint64_t residuals = t->device.decay ? 2 * sizeof(float) * pithi_stream_copy(t) : 0;
     return (pithi_stream_memory_at(t) + residuals + 255) / 256 * 256;
 }
 PITHI_INLINE struct pithi_gpu_chosen *pithi_stream_chosen(const struct pithi_device_plan *t,
@@ -106,6 +116,7 @@ struct pithi_gpu_items {
     uint64_t count, first_slot, frame_stride, capacity;
     const uint64_t *slots;
     uint64_t *lengths;
+    uint64_t tensor_stride; /* not 0: item i's piece is at tensor + i * tensor_stride */
     uint8_t *tensor, *frame;
     uint8_t *const *tensors;
     uint8_t *const *frames;
@@ -129,9 +140,12 @@ struct pithi_gpu_paging {
 };
 
 /* Of launches that look for a threshold. round: 0 for the step's own, 1 for that of the hard limit;
- * level: of PITHI_SELECT_LEVELS. */
+ * level: of PITHI_SELECT_LEVELS. Where what is chosen from are sums that launches before have made:
+ * of so many frames of `from` each, and the marks of these. */
 struct pithi_gpu_sieve {
     uint32_t round, level;
+    uint32_t summands; /* else 0 */
+    const uint8_t *marks;
 };
 
 /* Of calls on sets that slots hold. dtype: of values side by side, which stand in place of frames;
@@ -144,6 +158,13 @@ struct pithi_gpu_holding {
     bool names, sends, bare;
     uint64_t run;
     uint8_t *spare;
+};
+
+/* Of calls on what slots remember of their choice; a word or a struct for each item. */
+struct pithi_gpu_asking {
+    const pith_sparse_request *requests;
+    const uint64_t *chosen;
+    pith_sparse_state *states;
 };
 
 /* Of calls on frames of coded codes. Groups, pages and exact values are coded in frames of fixed
@@ -189,6 +210,7 @@ struct pithi_gpu_call {
     struct pithi_gpu_paging paging;
     struct pithi_gpu_sieve sieve;
     struct pithi_gpu_holding holding;
+    struct pithi_gpu_asking asking;
     uint8_t *sums; /* topk: f32 that a sum of frames is formed in; NULL: in the tensor */
     struct pithi_gpu_coding coding;
     struct pithi_gpu_change change;

@@ -53,6 +53,7 @@ PITHI_DEVICE uint8_t *pithi_item_frame(const struct pithi_gpu_items *items, uint
 PITHI_DEVICE uint8_t *pithi_item_tensor(const struct pithi_gpu_items *items, uint64_t i,
                                         uint64_t first, uint64_t element) {
     if (items->tensors) return items->tensors[i];
+    if (items->tensor_stride) return items->tensor + i * items->tensor_stride;
     return items->tensor ? items->tensor + first * element : NULL;
 }
 

@@ -62,6 +62,7 @@ PITHI_PHASE(pithi_stream_undo, uint64_t number) {
     if (a->to.plan.device.kind == PITHI_DEVICE_sets) {
         struct pithi_gpu_chosen *const c = pithi_stream_chosen(&a->to.plan, a->to.stream) + i;
         c->control = c->before;
+        c->reported = c->reported_before;
         c->holds = 0;
     }
     slot->undone = 1;

@@ -39,15 +39,14 @@
  * with mode=fast and abs, rel or pwrel, and embed with mode=fast and decay=none, both of f32, bf16
  * and f16, but for sums, and without bounds that a stream sets; kv without entropy=zstd, but for
  * sums, and with entropy=rans without codebook and outliers and of up to 256 heads; topk with
- * control=prop, exact, every, micro, micro-symmetric or nonzero and without momentum, transform,
- * scope=row and unit, of slots of less than 2^32 elements of which none is exempt, but for
- * reduce_encode. Frames of entropy=rans are not summed, nor are sums encoded to them.
+ * control=prop, exact, every, micro, micro-symmetric or nonzero and without transform, of slots of
+ * less than 2^32 elements of which none is exempt; reduce_encode of its frames makes its frames
+ * alone. Frames of entropy=rans are not summed, nor are sums encoded to them.
  * pith_cuda_plan_sizes answers PITH_ERR_UNSUPPORTED for others.
  * Frames of eb and embed whose blocks need another mode, and those of lossless that have strings
  * of zstd, have the status PITH_ERR_UNSUPPORTED; that of frames whose blocks are damaged as well
  * is PITH_ERR_CORRUPT, where devices have looked. What the header of eb and embed says was asked
- * for must be what the plan asks for, the mode excepted. Streams on a device have no requests
- * (pith_sparse_set_request), no reports and no states of topk.
+ * for must be what the plan asks for, the mode excepted.
  *
  * topk finds the threshold of every step on the device: what a controller remembers is in the
  * stream, and no call waits for a count. Frames have their lengths in items->lengths; a capacity of
@@ -86,8 +85,9 @@ typedef struct pith_cuda_sizes {
                                * topk and entropy=rans, makes; 0: none */
     uint64_t alignment;       /* of all of them */
     uint64_t sum_bytes;       /* topk: device memory per item, behind the workspace of its frames,
-                               * that pith_cuda_reduce needs where it writes bf16 or f16, and
-                               * pith_cuda_encode where it sends a held set; else 0 */
+                               * that pith_cuda_reduce needs where it writes bf16 or f16,
+                               * pith_cuda_reduce_encode, and pith_cuda_encode where it sends a
+                               * held set; else 0 */
     uint64_t set_bytes; /* topk: device memory per item that pith_cuda_sparse_hold needs behind
                                * the workspace of its frames, for an intersection; else 0 */
 } pith_cuda_sizes;
@@ -165,7 +165,7 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_stream_rollback(const pith_cuda_pl
  * and steps; a residual without its older copy, as by pith_stream_load. An external base is not
  * part of the bytes: bind it, after pack on the device, before unpack on the host. PITH_ERR_BASE
  * from unpack: a base is not what the bytes say of it. PITH_ERR_UNSUPPORTED from pack: a bound was
- * set in the stream, or what all ranks chose was reported (pith_sparse_report). */
+ * set in the stream. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_stream_pack(const pith_cuda_plan *cuda,
                                                           pith_work *work, const pith_stream *host,
                                                           void *bytes, size_t size,
@@ -209,8 +209,9 @@ typedef struct pith_cuda_items {
     int32_t *status; /* one per frame; never NULL */
     /* sizes.workspace_bytes for every frame (sums: count * per_item of them) of calls that read
      * frames, and of encode with eb, embed, topk and entropy=rans; NULL when that is 0. Behind it
-     * sizes.sum_bytes for every item of pith_cuda_reduce to bf16 or f16, and of pith_cuda_encode
-     * with PITH_SAME_SET or PITH_HELD_SET. */
+     * sizes.sum_bytes for every item of pith_cuda_reduce to bf16 or f16, of what is read by
+     * pith_cuda_reduce_encode of topk, and of pith_cuda_encode with PITH_SAME_SET or
+     * PITH_HELD_SET. */
     void *workspace;
     uint64_t workspace_bytes;
 } pith_cuda_items;
@@ -254,7 +255,10 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_reduce(const pith_cuda_plan *cuda,
                                                      void *cuda_stream, pith_error *error);
 /* As pith_reduce_encode: item i of `items` (whose tensors are not used) is summed and encoded as
  * item i of out_items. status of out_items: PITH_OK, or the first that its frames have. The streams
- * are two. Nothing looks whether frames of out_items overlap those that are read: they must not. */
+ * are two. Nothing looks whether frames of out_items overlap those that are read: they must not.
+ * Frames of topk become such that are chosen from the sums (without momentum and scope=row, as on
+ * the CPU): behind the workspace of the frames that are read stand sizes.sum_bytes for every item,
+ * and out_items has the workspace of an encode. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_reduce_encode(
     const pith_cuda_plan *cuda, pith_cuda_stream *stream, const pith_cuda_items *items,
     uint32_t per_item, float scale, const pith_cuda_plan *out, pith_cuda_stream *out_stream,
@@ -325,6 +329,29 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_sparse_clear(const pith_cuda_plan 
                                                            pith_cuda_stream *stream,
                                                            const pith_cuda_items *items,
                                                            void *cuda_stream, pith_error *error);
+
+/* What slots remember of their choice, item by item: of items, slots and status are looked at
+ * alone; each slot is taken once. Where a status is not PITH_OK nothing of the item changes.
+ *
+ * As pith_sparse_set_request: of slot i's encodes from now on requests[i] is asked, in device
+ * memory, so that a graph may ask otherwise in each replay; requests NULL: nothing. Behind the call
+ * requests are not looked at any more. PITH_ERR_ARG also where a size is not that of the struct
+ * here. As on the CPU requests are not saved, nor carried over by pack and unpack. */
+PITH_NODISCARD PITH_API pith_status pith_cuda_sparse_set_request(
+    const pith_cuda_plan *cuda, pith_cuda_stream *stream, const pith_cuda_items *items,
+    const pith_sparse_request *requests, void *cuda_stream, pith_error *error);
+/* As pith_sparse_report: all ranks chose chosen[i] elements, in device memory, in the last step of
+ * slot i. PITH_ERR_STATE: the slot has chosen nothing yet. */
+PITH_NODISCARD PITH_API pith_status pith_cuda_sparse_report(const pith_cuda_plan *cuda,
+                                                            pith_cuda_stream *stream,
+                                                            const pith_cuda_items *items,
+                                                            const uint64_t *chosen,
+                                                            void *cuda_stream, pith_error *error);
+/* As pith_sparse_get_state: states[i], in device memory, becomes that of slot i, its size included.
+ * sent is of the last encode, since a decode leaves the slot as it is. */
+PITH_NODISCARD PITH_API pith_status pith_cuda_sparse_get_state(
+    const pith_cuda_plan *cuda, const pith_cuda_stream *stream, const pith_cuda_items *items,
+    pith_sparse_state *states, void *cuda_stream, pith_error *error);
 
 /* ---- Pages ----------------------------------------------------------------------------------
  * As pith_kv_encode_pages and pith_kv_decode_pages, of `count` pages in one launch: pairs and what

@@ -20,7 +20,7 @@ The library for devices is loaded with this module, when ``pith.cuda`` is first 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from . import _cuda, dtypes, views
@@ -61,6 +61,29 @@ class Values(NamedTuple):
     """i64, ``[count]``: bytes of each; 0 where it failed."""
     status: Tensor
     """i32, ``[count]``: 0, or what :func:`check` raises."""
+
+
+class SparseStates(NamedTuple):
+    """What the last encodes of slots of codec topk did, and the sets that they hold; in elements.
+
+    Every field is a tensor ``[count]`` on the device, i64 where it says nothing else."""
+
+    k: Tensor
+    """That the spec asks for."""
+    most: Tensor
+    """The spec's hard limit (``cap``)."""
+    sent: Tensor
+    """Of the last frame that was encoded."""
+    overflowed: Tensor
+    """That reached the threshold beyond the limit: they stay in the residual, if there is one."""
+    held: Tensor
+    """Of the set that the slot holds."""
+    threshold: Tensor
+    """f32, of the last encode: magnitudes from it on were chosen; 0: none yet."""
+    holds: Tensor
+    """i32, 1: the slot holds a set."""
+    status: Tensor
+    """i32: 0, or what :func:`check` raises."""
 
 
 def _torch() -> Any:
@@ -441,7 +464,7 @@ class DeviceStream:
         scale: float = 1.0,
         out: Frames | None = None,
     ) -> Frames:
-        """Encode the sums that :meth:`reduce` makes, without writing them in between.
+        """Encode the sums that :meth:`reduce` makes; codec topk chooses from them again.
 
         Args:
             frames: those of the first slot, then those of the second, as many for each
@@ -464,7 +487,7 @@ class DeviceStream:
         frames = self._given(frames)
         per_item = self._per_item(frames, listed)
         items, keep = self._items(None, listed, None, "")
-        room = self._plan._workspace_bytes * per_item
+        room = self._plan._workspace_bytes * per_item + self._plan._sum_bytes
         keep += self._put(items, frames, len(listed), room, per_item)
         out_items, more = to._items(None, written, None, "")
         if out is None:
@@ -654,12 +677,101 @@ class DeviceStream:
             UnsupportedError: another codec
 
         """
+        return self._about(self._slots(slots), _lib.pith_cuda_sparse_clear)
+
+    def request(
+        self,
+        first: int = 0,
+        count: int | None = None,
+        *,
+        k: int = 0,
+        threshold: float = 0.0,
+        slots: Iterable[int] | None = None,
+    ) -> Tensor:
+        """Say what later encodes of slots choose from; without arguments: as the spec says.
+
+        Args:
+            first: first element of each slot that may be chosen; those outside the range only add
+                to the residual
+            count: number of elements that may be chosen; None: to the end
+            k: elements to choose, at most the spec's hard limit; 0: as the spec says, of a range
+                the share that it has of the slot
+            threshold: choose magnitudes from it on, rounded to f32; 0: the controller finds one
+            slots: which; None: all
+
+        Returns:
+            A status for each slot; where it is not 0 what was asked before stays.
+
+        Raises:
+            UnsupportedError: another codec
+
+        """
+        torch, device = _torch(), self._plan.device
         listed = self._slots(slots)
+        asked = _ffi.new("pith_sparse_request[]", len(listed))
+        size = _ffi.sizeof("pith_sparse_request")
+        for i, slot in enumerate(listed):
+            n = self._plan._plan.slot(slot)[1]
+            # A count of 0 stands for all from `first` on.
+            begin = max(first, n) if count == 0 else first
+            asked[i] = (size, begin, count or 0, k, threshold)
+        given = torch.frombuffer(bytearray(_ffi.buffer(asked) or bytes(1)), dtype=torch.uint8)
+        requests = given.to(device)
+        address = _ffi.cast("pith_sparse_request *", requests.data_ptr())
+        status = self._about(listed, _lib.pith_cuda_sparse_set_request, address)
+        del requests
+        return status
+
+    def report(self, chosen: Tensor | int, *, slots: Iterable[int] | None = None) -> Tensor:
+        """Say how many elements all ranks chose together in the last step of each slot.
+
+        Args:
+            chosen: i64 on the device, one for each slot; or a number for all of them
+            slots: which; None: all
+
+        Returns:
+            A status for each slot.
+
+        Raises:
+            ArgumentError, ShapeError, DtypeError: chosen is not that
+            UnsupportedError: another codec
+
+        """
+        torch, device = _torch(), self._plan.device
+        listed = self._slots(slots)
+        if isinstance(chosen, int):
+            chosen = torch.full((len(listed),), chosen, dtype=torch.int64, device=device)
+        self._plan._tensor(chosen, "chosen", _lib.PITH_I64)
+        if chosen.numel() != len(listed):
+            raise ShapeError(f"chosen: found {chosen.numel()} numbers, expected {len(listed)}")
+        address = _ffi.cast("uint64_t *", chosen.data_ptr())
+        return self._about(listed, _lib.pith_cuda_sparse_report, address)
+
+    def sparse_states(self, *, slots: Iterable[int] | None = None) -> SparseStates:
+        """Return what the last encodes of slots did, and the sets that they hold.
+
+        Raises:
+            UnsupportedError: another codec
+
+        """
+        torch, device = _torch(), self._plan.device
+        listed = self._slots(slots)
+        words = _ffi.sizeof("pith_sparse_state") // 8
+        made = torch.zeros((len(listed), words), dtype=torch.int64, device=device)
+        address = _ffi.cast("pith_sparse_state *", made.data_ptr())
+        status = self._about(listed, _lib.pith_cuda_sparse_get_state, address)
+        threshold, holds = made.view(torch.float32)[:, 12], made.view(torch.int32)[:, 13]
+        return SparseStates(*(made[:, i] for i in range(1, 6)), threshold, holds, status)
+
+    def _about(
+        self, listed: list[int], call: Callable[..., int], *arguments: Any
+    ) -> Tensor:
+        """Make a call that looks at nothing of items but slots and status; return the latter."""
         items, keep = self._items(None, listed, None, "")
         status = _torch().zeros(len(listed), dtype=_torch().int32, device=self._plan.device)
         items.status = _ffi.cast("int32_t *", status.data_ptr())
         if listed:
-            self._do(_lib.pith_cuda_sparse_clear, items)
+            self._do(call, items, *arguments)
         del keep
         return status
 

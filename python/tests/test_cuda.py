@@ -241,6 +241,52 @@ def test_sets_of_elements(cuda, torch, put, zeros):
     assert same(flat, torch.tensor([*sums[0], *sums[1]]).half().numpy())
 
 
+def test_choices_that_are_asked_for(cuda, torch, put):
+    host, sender, _ = ends(cuda, "topk:density=0.1,ef=full", slots=2)
+    x = noise(6, 50)
+
+    def same_frames() -> None:
+        made = sender.encode(put(x))
+        cuda.check(made.status)
+        assert rows(made) == [host.encode(x, slot=i) for i in range(2)]
+        states = sender.sparse_states()
+        cuda.check(states.status)
+        for i in range(2):
+            assert tuple(each[i].item() for each in states[:-1]) == host.sparse_state(i)
+
+    with pytest.raises(pith.StateError):
+        cuda.check(sender.report(5))
+    for asked in ({}, {"first": 20, "count": 70}, {"k": 3}, {"threshold": 0.02}, {"count": 0}):
+        cuda.check(sender.request(**asked))
+        for i in range(2):
+            host.request(**asked, slot=i)
+        same_frames()
+    cuda.check(sender.request())
+    cuda.check(sender.report(put([40, 50])))
+    for i in range(2):
+        host.request(slot=i)
+        host.report(40 + 10 * i, slot=i)
+    same_frames()
+    with pytest.raises(pith.ArgumentError):
+        cuda.check(sender.request(100, 51))
+    with pytest.raises(pith.ShapeError):
+        sender.report(put([1, 2, 3]))
+
+
+def test_sums_that_are_chosen_from_again(cuda, torch, put):
+    host, sender, receiver = ends(cuda, "topk:density=0.1,ef=full", slots=2)
+    x = noise(6, 50)
+    made = sender.encode(put(x))
+    cuda.check(made.status)
+    frames = [host.encode(x, slot=i) for i in range(2)]
+    again = sender.reduce_encode(made, receiver, scale=0.5)
+    cuda.check(again.status)
+    other = pith.Stream(host.plan)
+    for i in range(2):
+        expected = host.reduce_encode([frames[i]], other, slot=i, to_slot=i, scale=0.5)
+        assert rows(again)[i] == expected
+
+
 def test_sets_that_are_chosen_and_refused(cuda, put, zeros):
     host, sender, receiver = ends(cuda, "topk:density=0.1", slots=2)
     x = noise(6, 50)

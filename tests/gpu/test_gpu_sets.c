@@ -157,48 +157,6 @@ static void check_clear(struct rig *r, struct moves *m) {
     rig_check_stream(r);
 }
 
-/* A call on all slots with room for frames of any set. */
-static void open_sender(struct job *j, const struct rig *r) {
-    job_open(j, r, r->slots, r->slots, r->layout.dtype, 0);
-    j->stride = (size_t)(2 * r->cpu.sizes.slot_bytes + 5 * r->count);
-    mirror_close(&j->frame);
-    mirror_open(&j->frame, j->stride * (size_t)r->slots, 5);
-    device_free(j->work);
-    j->items.workspace_bytes = r->slots * (r->sizes.workspace_bytes + r->sizes.sum_bytes);
-    j->items.workspace = j->work = device_alloc((size_t)j->items.workspace_bytes);
-    j->items.frame = j->frame.device;
-    j->items.frame_stride = j->items.capacity = j->stride;
-}
-
-/* Encodes every slot on both sides: statuses, frames and streams are the same. */
-static void send_both(struct rig *r, struct job *j, int kind, uint64_t seed, uint32_t flags) {
-    const size_t capacity = (size_t)j->items.capacity;
-    uint8_t *const wanted = allocate(capacity);
-    gen_fill((enum gen)kind, seed, r->layout.dtype, j->tensor.host, r->count);
-    memset(j->frame.host, UNTOUCHED, j->frame.bytes);
-    const pith_view view = pith_view_flat(j->tensor.host, r->layout.dtype, r->count);
-    JOB_RUN(j, pith_cuda_encode(r->plan, r->stream, &j->items, flags, device_stream(), NULL));
-    for (uint64_t s = 0; s < r->slots; s++) {
-        size_t length;
-        const pith_status status =
-            encode_one(r->cpu.work, r->cpu.stream, &view, s, flags, wanted, capacity, &length);
-        CHECK_STATUS(status, job_status(j, s));
-        CHECK(*job_length(j, s) == length);
-        CHECK(memcmp(job_frame(j, s), wanted, length) == 0);
-        CHECK(all_bytes(job_frame(j, s) + length, j->stride - length, UNTOUCHED));
-    }
-    free(wanted);
-    rig_check_stream(r);
-}
-
-static void encode_both(struct rig *r, int kind, uint64_t seed) {
-    struct job j;
-    open_sender(&j, r);
-    send_both(r, &j, kind, seed, 0);
-    for (uint64_t s = 0; s < r->slots; s++) CHECK_OK(job_status(&j, s));
-    job_close(&j);
-}
-
 /* ---- What an encode chose --------------------------------------------------------------------*/
 
 static const char *const specs[] = {
@@ -209,6 +167,7 @@ static const char *const specs[] = {
     "topk:density=0.05,control=micro,cap=1,block=64,ef=full",
     "topk:density=0.5,control=nonzero,block=512,ef=full,clear=call",
     "topk:density=0.99,block=128",
+    "topk:density=0.05,ef=full,clear=call,momentum=0.9",
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 

@@ -20,6 +20,11 @@ static const char *const specs[] = {
     "topk:density=0.5,control=nonzero,values=int8,index=fast",
     "topk:density=0.05,control=every,every=3,values=f16",
     "topk:density=1",
+    "topk:density=0.1,control=nonzero,unit=2",
+    "topk:density=0.1,control=nonzero,unit=8,index=fast",
+    "topk:density=0.1,control=nonzero,unit=64,values=int8,block=64",
+    "topk:density=0.1,control=nonzero,unit=4096,values=f16",
+    "topk:density=0.1,scope=row",
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 
@@ -235,8 +240,8 @@ static void test_refused(void **state) {
         context("%s", spec);
         CHECK(!rig_open(&r, spec, &layout));
     }
-    context("momentum");
-    CHECK(!rig_open(&r, "topk:k=9,ef=full,momentum=0.9", &layout));
+    context("transforms");
+    CHECK(!rig_open(&r, "topk:k=9,ef=full,transform=dct", &layout));
     context("calls that devices do not know");
     CHECK(rig_open(&r, "topk:k=9", &layout) && rig_open(&raw, "raw", &layout));
     job_open(&j, &r, 1, 1, PITH_F32, 0);

@@ -48,4 +48,14 @@ void trip_check_frame(struct rig *r, const struct job *j, uint64_t i, uint64_t s
 /* All slots of a tensor with these values, there and back. */
 void trip_check_slots(struct rig *r, const void *value);
 
+/* ---- Frames of any set -----------------------------------------------------------------------*/
+
+/* A call on all slots with room for frames of any set. */
+void open_sender(struct job *j, const struct rig *r);
+/* Encodes values of a kind (gen.h), every slot on both sides: statuses, frames and streams are the
+ * same. */
+void send_both(struct rig *r, struct job *j, int kind, uint64_t seed, uint32_t flags);
+/* The same in a call of its own, which succeeds for all slots. */
+void encode_both(struct rig *r, int kind, uint64_t seed);
+
 #endif

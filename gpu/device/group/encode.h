@@ -84,7 +84,7 @@ PITHI_LOCAL(pithi_rotate_across, uint64_t tile, uint32_t half) {
 PITHI_DEVICE float *pithi_residual(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
                                    uint32_t next) {
     float *const both = (float *)(void *)pithi_stream_memory(a->to.stream);
-    return both + (it->slot_state->side ^ next) * a->to.plan.count + it->slot->first;
+    return both + (it->slot_state->side ^ next) * pithi_stream_copy(&a->to.plan) + it->slot->first;
 }
 
 /* Values of no slot stay 0, so that they cannot be a group's largest. */

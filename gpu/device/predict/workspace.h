@@ -14,7 +14,9 @@ struct pithi_gpu_mark {
     struct pithi_bound bound;
     uint64_t bytes;   /* encode: of the frame */
     uint64_t counted; /* topk: values of all blocks */
-    int32_t held;     /* topk: whether the slot holds the set that the frame has values of */
+    uint64_t saturated,
+        poisoned; /* topk: of a sum that is encoded, in the mark of its first frame */
+    int32_t held; /* topk: whether the slot holds the set that the frame has values of */
 };
 enum { PITHI_MARK_BYTES = 256 };
 /* A block in the part of a frame. plain: the high bit of length. */

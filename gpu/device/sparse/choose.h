@@ -34,11 +34,45 @@ PITHI_DEVICE uint8_t *pithi_chosen_map(const struct pithi_gpu_call *a,
 
 /* ---- Values ----------------------------------------------------------------------------------*/
 
+/* The momentum of the item's slot, which lies behind the residual. */
+PITHI_DEVICE float *pithi_momentum(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
+                                   uint32_t next) {
+    return pithi_residual(a, it, next) + a->to.plan.count;
+}
+/* As read_changed of sparse_frame.c: what is given and the momentum before. */
+PITHI_DEVICE uint32_t pithi_momentum_of(const struct pithi_gpu_call *a, float before, uint32_t x) {
+    const float kept = a->to.plan.device.sets.momentum * before;
+    return pithi_bits(kept + pithi_float(x));
+}
+
+/* x := f32 bits of what is added to the residual: values, of which `before` momentum becomes
+ * another. */
+PITHI_DEVICE void pithi_choose_given(const struct pithi_gpu_call *a,
+                                     const struct pithi_gpu_item *it, uint64_t e, uint32_t n,
+                                     uint32_t x[8], uint32_t before[8]) {
+    const uint32_t dtype = a->to.plan.dtype;
+    pithi_unit_load(it->tensor + e * pithi_width(dtype), dtype, n, x);
+    if (a->to.plan.device.sets.momentum == 0) return;
+    pithi_unit_load((const uint8_t *)(pithi_momentum(a, it, 0) + e), PITH_F32, n, before);
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] =
+        pithi_momentum_of(a, pithi_float(before[k]), x[k]);
+}
+
+/* The momentum where nothing is sent, as keep_momentum of topk.c. */
+PITHI_DEVICE void pithi_momentum_keep(const struct pithi_gpu_call *a,
+                                      const struct pithi_gpu_item *it, uint64_t e, uint32_t n) {
+    uint32_t x[PITHI_UNIT], before[PITHI_UNIT];
+    if (a->to.plan.device.sets.momentum == 0) return;
+    pithi_choose_given(a, it, e, n, x, before);
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (pithi_nonfinite(x[k])) x[k] =
+        before[k];
+    pithi_unit_put((uint8_t *)(pithi_momentum(a, it, 1) + e), 4, n, x);
+}
+
 /* x := f32 bits of what is chosen from, of n elements from e on; before := their residual. */
 PITHI_DEVICE void pithi_choose_load(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
                                     uint64_t e, uint32_t n, uint32_t x[8], uint32_t before[8]) {
-    const uint32_t dtype = a->to.plan.dtype;
-    pithi_unit_load(it->tensor + e * pithi_width(dtype), dtype, n, x);
+    pithi_choose_given(a, it, e, n, x, before);
     if (!a->to.plan.device.decay) {
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) before[k] = 0;
         return;
@@ -52,8 +86,10 @@ PITHI_DEVICE void pithi_choose_load(const struct pithi_gpu_call *a, const struct
 PITHI_DEVICE uint32_t pithi_choose_value(const struct pithi_gpu_call *a,
                                          const struct pithi_gpu_item *it, uint64_t e) {
     const uint32_t dtype = a->to.plan.dtype, width = pithi_width(dtype);
-    const uint32_t x = pithi_unit_widen(dtype, pithi_own_get(it->tensor + e * width, width));
+    uint32_t x = pithi_unit_widen(dtype, pithi_own_get(it->tensor + e * width, width));
     if (!a->to.plan.device.decay) return x;
+    if (a->to.plan.device.sets.momentum != 0)
+        x = pithi_momentum_of(a, pithi_momentum(a, it, 0)[e], x);
     return pithi_bits(pithi_residual(a, it, 0)[e] + pithi_float(x));
 }
 
@@ -68,17 +104,44 @@ PITHI_DEVICE uint32_t pithi_residual_after(const struct pithi_device_plan *p, ui
 
 /* ---- The threshold ---------------------------------------------------------------------------*/
 
-/* As pithi_control_choose. exact: its threshold is the k-th largest magnitude. */
+/* Whether every row of a slot is chosen from by itself. */
+PITHI_DEVICE bool pithi_choose_by_row(const struct pithi_device_plan_slot *slot) {
+    return slot->row && slot->count;
+}
+
+/* What of the slot may be chosen, and how many of it: as open_selection and set_range of
+ * sparse_frame.c. */
+PITHI_DEVICE void pithi_choose_range(const struct pithi_device_plan_slot *slot,
+                                     const struct pithi_sparse_request *r,
+                                     struct pithi_gpu_search *f) {
+    const uint64_t n = slot->count;
+    uint64_t k = slot->chosen ? slot->chosen : 1;
+    f->end = r->end && r->end < n ? r->end : n;
+    f->first = r->first < f->end ? r->first : f->end;
+    f->most = slot->chosen_most;
+    if (f->end - f->first < n) k = pithi_control_share(k, f->end - f->first, n);
+    if (r->k) k = r->k < f->most ? r->k : f->most;
+    f->kth[0].k = k;
+}
+
+/* As choose of sparse_frame.c and pithi_control_choose. exact: its threshold is the k-th largest
+ * magnitude. */
 PITHI_DEVICE void pithi_choose_threshold(const struct pithi_device_plan *p,
-                                         const struct pithi_control_state *before, uint64_t k,
-                                         uint64_t n, struct pithi_gpu_search *f) {
+                                         const struct pithi_device_plan_slot *slot,
+                                         const struct pithi_gpu_chosen *chosen,
+                                         struct pithi_gpu_search *f) {
+    const struct pithi_control_state *const before = &chosen->control;
     const uint32_t kind = p->device.sets.control, every = p->device.sets.every;
     const bool symmetric = kind == PITHI_CONTROL_MICRO_SYMMETRIC, begins = !before->threshold;
-    const double last = pithi_float(before->threshold),
-                 ratio = (double)before->selected / (double)k;
-    f->exact = false;
+    const uint64_t k = f->kth[0].k, n = f->end - f->first;
+    const double wanted = (double)(chosen->reported ? slot->chosen : k);
+    const double last = pithi_float(before->threshold), ratio = (double)before->selected / wanted;
     f->control = *before;
     f->control.steps++;
+    if (pithi_choose_by_row(slot)) return;
+    f->threshold = chosen->request.threshold;
+    f->control.threshold = pithi_control_kept(f->threshold);
+    if (f->threshold) return;
     f->control.extra = 0;
     f->control.threshold = 0;
     f->threshold = 1;
@@ -94,9 +157,26 @@ PITHI_DEVICE void pithi_choose_threshold(const struct pithi_device_plan *p,
         t = last * pithi_control_prop(ratio, &f->control.extra);
     }
     if (kind == PITHI_CONTROL_MICRO || symmetric)
-        t = begins ? pithi_control_guess((double)k) : last * pithi_control_micro(symmetric, ratio);
+        t = begins ? pithi_control_guess(wanted) : last * pithi_control_micro(symmetric, ratio);
     f->threshold = pithi_control_nearest(t);
     f->control.threshold = pithi_control_kept(f->threshold);
+}
+
+/* Of an item that is a sum: whether its slot is like that of its frames, and the first status that
+ * one of these has. */
+PITHI_DEVICE int32_t pithi_summed_status(const struct pithi_gpu_call *a,
+                                         const struct pithi_gpu_item *it) {
+    const struct pithi_device_plan *const p = &a->from.plan;
+    const struct pithi_device_plan_slot *const slots =
+        (const struct pithi_device_plan_slot *)(const void *)(a->from.table + p->slots_at);
+    const uint64_t slot = pithi_item_slot(&a->from.items, it->index);
+    int32_t status = PITH_OK;
+    if (slot < p->slots && slots[slot].count != it->slot->count) return PITH_ERR_ARG;
+    for (uint64_t k = a->sieve.summands; k-- > 0;) {
+        const int32_t one = a->from.items.status[it->index * a->sieve.summands + k];
+        if (one != PITH_OK) status = one;
+    }
+    return status;
 }
 
 PITHI_PHASE(pithi_choose_open, uint64_t number) {
@@ -106,6 +186,10 @@ PITHI_PHASE(pithi_choose_open, uint64_t number) {
     if (it->status == PITH_OK && !it->frame) it->status = PITH_ERR_ARG;
     if (it->status == PITH_OK && a->holding.sends && !pithi_chosen_of(a, it)->holds)
         it->status = PITH_ERR_STATE;
+    if (it->status == PITH_OK && !a->holding.sends && pithi_choose_by_row(it->slot) &&
+        !it->slot->row_chosen)
+        it->status = PITH_ERR_UNSUPPORTED;
+    if (it->status == PITH_OK && a->sieve.summands) it->status = pithi_summed_status(a, it);
     pithi_mark(a, it->index)->status = it->status;
 }
 
@@ -126,14 +210,13 @@ PITHI_PHASE(pithi_choose_clear, uint64_t frame) {
         f->found[round] = 0;
     }
     if (t->tid) return;
-    f->kth[0].k = s->to.slot->chosen ? s->to.slot->chosen : 1;
-    f->most = s->to.slot->chosen_most;
-    f->kth[1].k = a->to.plan.device.sets.control == PITHI_CONTROL_PROP ? f->kth[0].k : f->most;
+    const struct pithi_gpu_chosen *const chosen = pithi_chosen_of(a, &s->to);
+    pithi_choose_range(s->to.slot, &chosen->request, f);
+    f->anew = a->to.plan.device.sets.control == PITHI_CONTROL_PROP && !chosen->request.threshold;
+    f->kth[1].k = f->anew ? f->kth[0].k : f->most;
     f->exact = false;
     f->threshold = UINT32_MAX; /* more than the bits of every magnitude */
-    if (a->holding.sends) return;
-    pithi_choose_threshold(&a->to.plan, &pithi_chosen_of(a, &s->to)->control, f->kth[0].k,
-                           s->to.slot->count, f);
+    if (!a->holding.sends) pithi_choose_threshold(&a->to.plan, s->to.slot, chosen, f);
 }
 
 /* A team a frame. */
@@ -143,6 +226,20 @@ PITHI_BODY(pithi_sparse_begin) {
 }
 
 /* ---- The k-th largest magnitude --------------------------------------------------------------*/
+
+/* By the team's first thread: the elements that may be chosen. */
+PITHI_DEVICE void pithi_choose_bounds(const struct pithi_gpu_search *f,
+                                      struct pithi_gpu_shared *s) {
+    s->strip.block.lo = f->first;
+    s->strip.block.hi = f->end;
+}
+/* Which elements of the unit at e these are, of its first n. */
+PITHI_DEVICE uint32_t pithi_choose_within(const struct pithi_gpu_shared *s, uint64_t e,
+                                          uint32_t n) {
+    const uint64_t lo = s->strip.block.lo, hi = s->strip.block.hi;
+    const uint32_t from = pithi_unit_left(e, lo), end = pithi_unit_left(e, hi);
+    return ((1u << (end < n ? end : n)) - 1) & ~((1u << from) - 1);
+}
 
 /* Whether more elements reach the threshold than the hard limit allows. An exact k-th has no more
  * than k, of which ties are cut. */
@@ -171,21 +268,26 @@ PITHI_PHASE(pithi_count_open, uint64_t number) {
     s->strip.low = kth->prefix;
     s->strip.carry[0] = kth->k - kth->larger;
     s->strip.fault = 0;
+    pithi_choose_bounds(f, s);
+}
+
+/* Counts a magnitude whose bits above those of the level are s->strip.low. */
+PITHI_DEVICE void pithi_bin_count(struct pithi_gpu_shared *s, uint32_t level, uint32_t magnitude) {
+    const uint32_t shift = pithi_level_shift(level), bits = level ? 10 : 11;
+    const uint32_t mask = level ? 1023 : PITHI_SELECT_BINS - 1;
+    if (!level || magnitude >> shift >> bits == s->strip.low)
+        pithi_atomic_add32(&s->strip.bins[magnitude >> shift & mask], 1);
 }
 
 PITHI_PHASE(pithi_count_take, uint64_t tile) {
-    const uint32_t level = a->sieve.level, shift = pithi_level_shift(level);
-    const uint32_t mask = level ? 1023 : PITHI_SELECT_BINS - 1, bits = level ? 10 : 11;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         const uint32_t n = pithi_unit_left(e, s->to.end);
         uint32_t x[PITHI_UNIT], before[PITHI_UNIT];
+        const uint32_t within = pithi_choose_within(s, e, n);
         pithi_choose_load(a, &s->to, e, n, x, before);
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-            const uint32_t magnitude = pithi_select_magnitude(x[k]);
-            if (k < n && (!level || magnitude >> shift >> bits == s->strip.low))
-                pithi_atomic_add32(&s->strip.bins[magnitude >> shift & mask], 1);
-        }
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (within >> k & 1)
+            pithi_bin_count(s, a->sieve.level, pithi_select_magnitude(x[k]));
     }
 }
 
@@ -221,20 +323,35 @@ PITHI_PHASE(pithi_pick_sum, uint64_t frame) {
     }
 }
 
-/* By the thread that has the bin of the k-th; carry: how many are missing to k. */
-PITHI_PHASE(pithi_pick_find, uint64_t frame) {
-    struct pithi_gpu_kth *const kth = &pithi_search_of(a, frame)->kth[a->sieve.round];
+/* Whether the thread has the bin of the k-th, and what that says of it; carry: how many are missing
+ * to k. */
+struct pithi_gpu_pick {
+    uint64_t larger;
+    uint32_t prefix, equal;
+};
+PITHI_DEVICE bool pithi_pick_bin(const struct pithi_gpu_shared *s, uint32_t tid, uint64_t k,
+                                 uint32_t level, struct pithi_gpu_pick *found) {
     const uint64_t missing = s->strip.carry[0];
-    uint64_t larger = pithi_scan_before(s, 0, t->tid);
+    uint64_t larger = pithi_scan_before(s, 0, tid);
     for (uint32_t i = PITHI_PICK; i-- > 0;) {
-        const uint32_t bin = pithi_pick_first(t->tid) + i, here = s->strip.bins[bin];
+        const uint32_t bin = pithi_pick_first(tid) + i, here = s->strip.bins[bin];
         if (larger < missing && larger + here >= missing) {
-            kth->prefix = s->strip.low << (a->sieve.level ? 10 : 11) | bin;
-            kth->larger = kth->k - missing + larger;
-            kth->equal = here;
+            found->prefix = s->strip.low << (level ? 10 : 11) | bin;
+            found->larger = k - missing + larger;
+            found->equal = here;
+            return true;
         }
         larger += here;
     }
+    return false;
+}
+PITHI_PHASE(pithi_pick_find, uint64_t frame) {
+    struct pithi_gpu_kth *const kth = &pithi_search_of(a, frame)->kth[a->sieve.round];
+    struct pithi_gpu_pick found;
+    if (!pithi_pick_bin(s, t->tid, kth->k, a->sieve.level, &found)) return;
+    kth->prefix = found.prefix;
+    kth->larger = found.larger;
+    kth->equal = found.equal;
 }
 
 /* The last team to arrive finds the bin of the k-th largest. */
@@ -272,6 +389,7 @@ PITHI_PHASE(pithi_reach_open, uint64_t number) {
     s->strip.touched = pithi_mark(a, s->to.index)->status == PITH_OK &&
                        (!a->sieve.round || pithi_choose_overflows(f));
     s->strip.low = s->strip.touched ? pithi_choose_reached(f, a->sieve.round) : 0;
+    pithi_choose_bounds(f, s);
     s->strip.set.found = s->strip.set.ties = 0;
 }
 
@@ -284,13 +402,16 @@ PITHI_LOCAL(pithi_reach_take, uint64_t tile) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         const uint32_t n = pithi_unit_left(e, it->end);
         uint32_t x[PITHI_UNIT], before[PITHI_UNIT], reached = 0, equal = 0;
+        const uint32_t within = pithi_choose_within(s, e, n);
         if (e >= (it->slot->count + 63) / 64 * 64) continue;
         pithi_choose_load(a, it, e, n, x, before);
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
             const uint32_t magnitude = pithi_select_magnitude(x[k]);
-            reached |= (uint32_t)(k < n && magnitude >= least) << k;
-            equal |= (uint32_t)(k < n && magnitude == least) << k;
+            reached |= (uint32_t)(magnitude >= least) << k;
+            equal |= (uint32_t)(magnitude == least) << k;
         }
+        reached &= within;
+        equal &= within;
         if (!a->holding.sends) pithi_chosen_map(a, it)[e / 8] = (uint8_t)reached;
         t->predict.total += pithi_ones32(reached);
         t->predict.own += pithi_ones32(equal);
@@ -298,6 +419,7 @@ PITHI_LOCAL(pithi_reach_take, uint64_t tile) {
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] =
             pithi_residual_after(&a->to.plan, before[k], pithi_float(x[k]));
         pithi_unit_put((uint8_t *)(pithi_residual(a, it, 1) + e), 4, n, x);
+        pithi_momentum_keep(a, it, e, n);
     }
 }
 
@@ -326,6 +448,166 @@ PITHI_BODY(pithi_sparse_map) {
     PITHI_RUN(pithi_reach_close, number);
 }
 
+/* ---- Rows ------------------------------------------------------------------------------------*/
+
+/* The largest of every row, where k of each are chosen: the team has a row at a time. The map is
+ * that of no element yet. carry[0]: how many are missing to k; run: what a level finds of the k-th
+ * magnitude, its bits and how many are larger. */
+PITHI_PHASE(pithi_by_row_open, uint64_t number) {
+    t->predict.total = t->predict.own = 0;
+    if (t->tid) return;
+    pithi_item_locate(a, &a->to, number, &s->to);
+    const struct pithi_gpu_search *const f = pithi_search_of(a, s->to.index);
+    const struct pithi_device_plan_slot *const slot = s->to.slot;
+    const uint64_t asked = pithi_chosen_of(a, &s->to)->request.k;
+    const uint64_t k = asked ? asked : slot->row_chosen;
+    s->strip.touched = pithi_mark(a, s->to.index)->status == PITH_OK && pithi_choose_by_row(slot);
+    s->strip.set.total = k < slot->row ? k : slot->row;
+    s->strip.set.found = 0;
+    pithi_choose_bounds(f, s);
+}
+
+PITHI_PHASE(pithi_row_clear, uint32_t level) {
+    (void)a;
+    for (uint32_t i = t->tid; i < PITHI_SELECT_BINS; i += PITHI_TEAM) s->strip.bins[i] = 0;
+    if (t->tid) return;
+    s->strip.low = level ? (uint32_t)s->strip.run[0] : 0;
+    s->strip.carry[0] = s->strip.set.total - (level ? s->strip.run[1] : 0);
+}
+PITHI_PHASE(pithi_row_count, uint64_t row, uint32_t level) {
+    for (uint64_t i = t->tid; i < s->to.slot->row; i += PITHI_TEAM)
+        pithi_bin_count(s, level, pithi_select_magnitude(pithi_choose_value(a, &s->to, row + i)));
+}
+PITHI_LOCAL(pithi_row_sum, uint32_t level) {
+    (void)a, (void)level;
+    t->predict.total = 0;
+    for (uint32_t i = 0; i < PITHI_PICK; i++)
+        t->predict.total += s->strip.bins[pithi_pick_first(t->tid) + i];
+}
+PITHI_PHASE(pithi_row_find, uint32_t level) {
+    struct pithi_gpu_pick found;
+    (void)a;
+    if (!pithi_pick_bin(s, t->tid, s->strip.set.total, level, &found)) return;
+    s->strip.run[0] = found.prefix;
+    s->strip.run[1] = found.larger;
+}
+
+/* low: of element i of the row, whether it is larger than the k-th, and whether it equals it, which
+ * zeros do not. */
+PITHI_LOCAL(pithi_row_look, uint64_t row, uint64_t first) {
+    const uint64_t i = first + t->tid;
+    t->predict.low = 0;
+    if (i < s->to.slot->row) {
+        const uint32_t x = pithi_select_magnitude(pithi_choose_value(a, &s->to, row + i));
+        t->predict.low = (uint32_t)(x > s->strip.run[0]) | (uint32_t)(x && x == s->strip.run[0])
+                                                               << 1;
+    }
+    t->predict.total = t->predict.low >> 1;
+}
+PITHI_PHASE(pithi_row_mark, uint64_t row, uint64_t first) {
+    const uint64_t e = row + first + t->tid, parity = first / PITHI_TEAM % 2;
+    const uint64_t before = first ? s->strip.carry[parity] : 0;
+    const uint64_t rank = before + pithi_scan_before(s, 0, t->tid);
+    const uint64_t ties = s->strip.set.total - s->strip.run[1];
+    if (t->tid == 0) s->strip.carry[!parity] = before + pithi_scan_all(s, 0);
+    if (!t->predict.low || (t->predict.low > 1 && rank >= ties)) return;
+    if (e < s->strip.block.lo || e >= s->strip.block.hi) return;
+    pithi_atomic_or32((uint32_t *)(void *)pithi_chosen_map(a, &s->to) + e / 32, 1u << e % 32);
+    t->predict.own++;
+}
+
+PITHI_PHASE(pithi_by_row_join, uint64_t number) {
+    (void)number;
+    if (t->tid % PITHI_WARP == 0)
+        pithi_atomic_add64(&pithi_search_of(a, s->to.index)->found[0], t->predict.own);
+}
+
+/* Teams take the rows by turns. */
+PITHI_BODY(pithi_sparse_rows) {
+    PITHI_RUN(pithi_by_row_open, number);
+    if (!s->strip.touched) return;
+    const uint64_t length = s->to.slot->row, step = a->chunks * length;
+    for (uint64_t row = number % a->chunks * length; row < s->to.slot->count; row += step) {
+        for (uint32_t level = 0; level < PITHI_SELECT_LEVELS; level++) {
+            PITHI_RUN(pithi_row_clear, level);
+            PITHI_RUN(pithi_row_count, row, level);
+            PITHI_STEP(pithi_row_sum, level);
+            PITHI_SCAN(0);
+            PITHI_RUN(pithi_row_find, level);
+        }
+        for (uint64_t first = 0; first < length; first += PITHI_TEAM) {
+            PITHI_STEP(pithi_row_look, row, first);
+            PITHI_SCAN(0);
+            PITHI_RUN(pithi_row_mark, row, first);
+        }
+    }
+    PITHI_WARP_ADD(predict.own);
+    PITHI_RUN(pithi_by_row_join, number);
+}
+
+/* ---- Units -----------------------------------------------------------------------------------*/
+
+/* A byte of the map where units are whole: they are smaller than a byte, or have several. */
+PITHI_DEVICE uint32_t pithi_unit_fill(const uint8_t *map, uint64_t bytes, uint64_t at,
+                                      uint32_t unit) {
+    const uint64_t each = unit / 8, begin = each ? at / each * each : at;
+    const uint64_t end = bytes - begin < each ? bytes : begin + each;
+    uint32_t any = 0;
+    for (uint64_t i = begin; i < end; i++) any |= map[i];
+    if (each) return any ? 0xFF : 0;
+    for (uint32_t k = 0; k < 8; k += unit) {
+        const uint32_t all = ((1u << unit) - 1) << k;
+        if (map[at] & all) any |= all;
+    }
+    return any;
+}
+
+PITHI_PHASE(pithi_units_open, uint64_t number) {
+    t->predict.total = 0;
+    if (t->tid) return;
+    pithi_item_locate(a, &a->to, number, &s->to);
+    s->to.status = pithi_mark(a, s->to.index)->status;
+    pithi_choose_bounds(pithi_search_of(a, s->to.index), s);
+}
+/* low: the bytes of a thread's units, which others read until all are known. */
+PITHI_PHASE(pithi_units_look, uint64_t tile) {
+    const uint8_t *const map = pithi_chosen_map(a, &s->to);
+    const uint64_t bytes = (s->to.slot->count + 63) / 64 * 8;
+    t->predict.low = 0;
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const uint64_t e = pithi_unit_at(t, tile, u);
+        const uint32_t within = pithi_choose_within(s, e, pithi_unit_left(e, s->to.end));
+        if (!within) continue;
+        t->predict.low |= (within & pithi_unit_fill(map, bytes, e / 8, a->to.plan.device.sets.unit))
+                          << 8 * u;
+    }
+}
+PITHI_PHASE(pithi_units_put, uint64_t tile) {
+    uint8_t *const map = pithi_chosen_map(a, &s->to);
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
+        const uint64_t e = pithi_unit_at(t, tile, u);
+        if (e < s->to.end) map[e / 8] = (uint8_t)(t->predict.low >> 8 * u);
+    }
+    t->predict.total += pithi_ones32(t->predict.low);
+}
+PITHI_PHASE(pithi_units_join, uint64_t number) {
+    (void)number;
+    if (t->tid % PITHI_WARP == 0)
+        pithi_atomic_add64(&pithi_search_of(a, s->to.index)->found[1], t->predict.total);
+}
+
+/* A team a run of tiles, of which each has whole units. */
+PITHI_BODY(pithi_sparse_units) {
+    PITHI_RUN(pithi_units_open, number);
+    if (s->to.status != PITH_OK) return;
+    for (uint64_t tile = s->to.begin; tile < s->to.end; tile += PITHI_TILE) {
+        PITHI_RUN(pithi_units_look, tile);
+        PITHI_RUN(pithi_units_put, tile);
+    }
+    PITHI_WARP_ADD(predict.total);
+    PITHI_RUN(pithi_units_join, number);
+}
+
 /* ---- Ties ------------------------------------------------------------------------------------*/
 
 /* Ties of the threshold that are chosen: the first ones. UINT64_MAX: all. */
@@ -337,7 +619,9 @@ PITHI_DEVICE uint64_t pithi_choose_quota(const struct pithi_gpu_search *f) {
 }
 
 /* Elements that reach the threshold, those beyond the hard limit included. */
-PITHI_DEVICE uint64_t pithi_choose_found(const struct pithi_gpu_search *f) {
+PITHI_DEVICE uint64_t pithi_choose_found(const struct pithi_device_plan *p,
+                                         const struct pithi_gpu_search *f) {
+    if (p->device.sets.unit) return f->found[1];
     return f->exact && pithi_choose_quota(f) != UINT64_MAX ? f->kth[0].k : f->found[0];
 }
 
@@ -351,6 +635,7 @@ PITHI_PHASE(pithi_cut_open, uint64_t number) {
     s->strip.touched = false;
     if (s->to.status != PITH_OK) return;
     s->strip.low = pithi_choose_reached(f, pithi_choose_overflows(f));
+    pithi_choose_bounds(f, s);
     s->strip.run[0] = pithi_choose_quota(f);
     s->strip.touched = s->strip.run[0] != UINT64_MAX;
 }
@@ -379,7 +664,8 @@ PITHI_LOCAL(pithi_cut_look, uint64_t row) {
     pithi_choose_load(a, &s->to, e, n, x, before);
     t->predict.low = 0;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->predict.low |=
-        (uint32_t)(k < n && pithi_select_magnitude(x[k]) == s->strip.low) << k;
+        (uint32_t)(pithi_select_magnitude(x[k]) == s->strip.low) << k;
+    t->predict.low &= pithi_choose_within(s, e, n);
     t->predict.total = pithi_ones32(t->predict.low);
 }
 PITHI_PHASE(pithi_cut_drop, uint64_t row, uint32_t parity) {

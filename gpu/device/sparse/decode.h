@@ -645,8 +645,16 @@ PITHI_PHASE(pithi_topk_poisoned, uint32_t groups) {
             pithi_nonfinite(pithi_own_get(s->strip.set.values + 4 * (uint64_t)g, 4));
 }
 
+/* The stream does not count a sum that is to be encoded until it is. */
 PITHI_PHASE(pithi_topk_close, uint64_t frames) {
-    if (t->tid == 0) pithi_results_count(a->from.stream, &s->read, frames);
+    struct pithi_gpu_mark *const m = pithi_mark(a, s->from.index / a->per_item * a->per_item);
+    if (t->tid) return;
+    if (a->update) {
+        pithi_results_count(a->from.stream, &s->read, frames);
+        return;
+    }
+    if (s->read.saturated) pithi_atomic_add64(&m->saturated, s->read.saturated);
+    if (s->read.poisoned) pithi_atomic_add64(&m->poisoned, s->read.poisoned);
 }
 
 /* Part of a body: the values of a block that is opened. A launch before has made all others 0. */

@@ -246,12 +246,13 @@ PITHI_PHASE(pithi_code_end, uint32_t strips, bool measured) {
         c->shortest = s->strip.carry[strips % 2];
     }
     const uint64_t values = pithi_values_bytes(p, c->count), all = pithi_values_bytes(p, c->n);
+    const struct pithi_gpu_search *const f = pithi_search_of(a, s->to.index);
     if (c->count == 0 || c->count == c->n || a->holding.bare) {
         const uint32_t known = a->holding.bare ? PITHI_INDEX_HELD : PITHI_INDEX_ALL;
         c->form = c->count ? known : PITHI_INDEX_EMPTY;
         c->shortest = 0;
-    } else if (!a->holding.sends && p->device.sets.values != PITH_NONE &&
-               all < c->shortest + values) {
+    } else if (!a->holding.sends && p->device.sets.values != PITH_NONE && c->first >= f->first &&
+               c->first + c->n <= f->end && all < c->shortest + values) {
         c->form = PITHI_INDEX_ALL;
         c->low_bits = 0;
         c->shortest = 0;
@@ -308,6 +309,12 @@ enum {
 };
 enum { PITHI_CHOSEN_HELD = 1, PITHI_CHOSEN_BOUNDED = 2 };
 
+/* What a frame says of its threshold: rows have none in common. */
+PITHI_DEVICE uint32_t pithi_chosen_threshold(const struct pithi_device_plan_slot *slot,
+                                             const struct pithi_gpu_search *f) {
+    return pithi_choose_by_row(slot) ? 0 : pithi_choose_reached(f, pithi_choose_overflows(f));
+}
+
 /* Of a frame of what the slot held before: the set goes by its hash where it has no indices. */
 PITHI_DEVICE void pithi_held_section(const struct pithi_gpu_call *a,
                                      const struct pithi_gpu_shared *s, uint8_t *section) {
@@ -332,9 +339,10 @@ PITHI_PHASE(pithi_chosen_header, uint64_t number) {
         uint8_t *const section = pithi_bound_section(it);
         pithi_put64(it->frame + PITHI_AT_PAYLOAD, m->bytes - it->form->header_bytes);
         pithi_put64(section + PITHI_CHOSEN_AT_COUNT, m->counted);
-        pithi_put32(section + PITHI_CHOSEN_AT_THRESHOLD,
-                    pithi_choose_reached(f, pithi_choose_overflows(f)));
-        pithi_put32(section + PITHI_CHOSEN_AT_FLAGS, PITHI_CHOSEN_BOUNDED);
+        const bool whole = f->first == 0 && f->end == it->slot->count;
+        pithi_put32(section + PITHI_CHOSEN_AT_THRESHOLD, pithi_chosen_threshold(it->slot, f));
+        pithi_put32(section + PITHI_CHOSEN_AT_FLAGS,
+                    whole && !pithi_choose_by_row(it->slot) ? PITHI_CHOSEN_BOUNDED : 0);
         if (a->holding.sends) pithi_held_section(a, s, section);
         pithi_put64(it->frame + fixed - 8,
                     pithi_header_hash(it->frame, fixed, it->form->header_bytes));
@@ -531,6 +539,7 @@ PITHI_DEVICE void pithi_set_sent(const struct pithi_gpu_call *a, const struct pi
     const uint32_t before = pithi_bits(pithi_residual(a, it, 0)[e]);
     pithi_residual(a, it, 1)[e] =
         pithi_float(pithi_residual_after(&a->to.plan, before, pithi_float(x) - pithi_float(sent)));
+    if (a->to.plan.device.sets.momentum != 0) pithi_momentum(a, it, 1)[e] = 0;
 }
 
 PITHI_PHASE(pithi_values_write, uint32_t dtype) {
@@ -602,6 +611,18 @@ PITHI_DEVICE void pithi_set_values(const struct pithi_gpu_call *a, struct pithi_
 
 /* ---- The end ---------------------------------------------------------------------------------*/
 
+/* Where the item is a sum: the stream of its frames counts them. */
+PITHI_DEVICE void pithi_summed_count(const struct pithi_gpu_call *a, uint64_t item) {
+    const struct pithi_gpu_mark *const m =
+        (const struct pithi_gpu_mark *)(const void *)(a->sieve.marks +
+                                                      item * a->sieve.summands * PITHI_MARK_BYTES);
+    struct pithi_gpu_results r;
+    pithi_results_clear(&r);
+    r.saturated = m->saturated;
+    r.poisoned = m->poisoned;
+    pithi_results_count(a->from.stream, &r, a->sieve.summands);
+}
+
 /* By the last team of a frame: the slot's next step begins. */
 PITHI_PHASE(pithi_set_close, uint64_t number) {
     struct pithi_gpu_item *const it = &s->to;
@@ -611,17 +632,22 @@ PITHI_PHASE(pithi_set_close, uint64_t number) {
     const struct pithi_gpu_search *const f = pithi_search_of(a, it->index);
     struct pithi_gpu_chosen *const chosen = pithi_chosen_of(a, it);
     pithi_results_finish(a->to.stream, slot, 1, false);
+    if (a->sieve.summands) pithi_summed_count(a, it->index);
     slot->step++;
     if (a->to.plan.device.decay) slot->side ^= 1;
     slot->undone = 0;
     chosen->before = chosen->control;
+    chosen->reported_before = chosen->reported;
+    chosen->sent = pithi_mark(a, it->index)->counted;
+    chosen->overflowed = chosen->threshold = 0;
     if (a->holding.sends) return;
+    const bool over = pithi_choose_overflows(f), anew = over && f->anew;
+    chosen->threshold = pithi_chosen_threshold(it->slot, f);
     chosen->control = f->control;
-    const bool anew =
-        pithi_choose_overflows(f) && a->to.plan.device.sets.control == PITHI_CONTROL_PROP;
-    if (f->exact || anew)
-        chosen->control.threshold = pithi_control_kept(pithi_choose_reached(f, anew));
-    chosen->control.selected = anew ? f->kth[1].k : pithi_choose_found(f);
+    chosen->reported = 0;
+    if (f->exact || anew) chosen->control.threshold = pithi_control_kept(chosen->threshold);
+    chosen->control.selected = anew ? f->kth[1].k : pithi_choose_found(&a->to.plan, f);
+    if (over) chosen->overflowed = f->found[0] - f->kth[1].k;
     chosen->holds = 1;
 }
 

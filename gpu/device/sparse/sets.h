@@ -315,8 +315,14 @@ PITHI_LOCAL(pithi_clear_take, uint64_t tile) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         if (e >= s->to.end) continue;
         float *const residual = pithi_residual(a, &s->to, 0) + e;
+        float *const momentum =
+            a->to.plan.device.sets.momentum != 0 ? pithi_momentum(a, &s->to, 0) + e : residual;
         const uint32_t bits = pithi_chosen_map(a, &s->to)[e / 8];
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (bits >> k & 1) residual[k] = 0;
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+            if (!(bits >> k & 1)) continue;
+            residual[k] = 0;
+            momentum[k] = 0;
+        }
     }
 }
 

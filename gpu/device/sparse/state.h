@@ -17,9 +17,13 @@ struct pithi_gpu_kth {
 };
 
 struct pithi_gpu_search {
-    uint32_t exact;                     /* the threshold is the k-th largest magnitude */
-    uint32_t threshold;                 /* if not, the threshold */
-    uint64_t found[2];                  /* elements that reach the threshold, in each round */
+    uint32_t exact;        /* the threshold is the k-th largest magnitude */
+    uint32_t threshold;    /* if not, the threshold */
+    uint32_t anew, unused; /* past the hard limit k are sent, and the rule begins */
+    uint64_t first, end;   /* the elements that may be chosen */
+    /* Elements that reach the threshold, in each round; of settings with units, which have one
+     * round, all elements of units that have one. */
+    uint64_t found[2];
     uint64_t most;                      /* the hard limit */
     struct pithi_control_state control; /* what the slot's next step goes on from */
     struct pithi_gpu_kth kth[2];        /* of each round */
