@@ -46,7 +46,7 @@ static const struct pithi_key keys[] = {
     [BLOCK] = {"block", PITHI_KEY_BLOCK, 262144, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0,
                PITHI_WIRE_BLOCK, "16..16777216, a power of two, or whole",
                "most elements per block", false},
-    [REVISION] = {"revision", PITHI_KEY_NUMBER, 3, 1, 3, 0, PITHI_WIRE_REVISION, "1..3",
+    [REVISION] = {"revision", PITHI_KEY_NUMBER, 3, 1, 3, 0, PITHI_WIRE_REVISION, "1,2,3",
                   "newest revision of frames to make: 1 is for readers without rANS, 2 for those "
                   "without weighted interpolation",
                   true},
