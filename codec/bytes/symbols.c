@@ -95,37 +95,43 @@ static struct lengths range(const struct pithi_word_source *from, size_t count) 
     return s;
 }
 
-/* Returns the cost of n symbols of one kind among `total`, in 1/256 bit. */
-static uint64_t cost_of(uint32_t n, uint32_t total) {
-    return n ? (uint64_t)n * (pithi_log2_256(total) - pithi_log2_256(n)) : 0;
+/* Returns the cost of n symbols of one kind among all, of which `whole` is the logarithm, in 1/256
+ * bit. */
+static uint64_t cost_of(uint32_t n, uint32_t whole) {
+    return n ? (uint64_t)n * (whole - pithi_log2_256(n)) : 0;
 }
 
-/* Returns the cost of words of which `low` bits stay bits, as if all words of one length were
- * equally likely. */
-static uint64_t cost(const struct lengths *s, unsigned low) {
-    uint32_t zeros = 0, escapes = 0;
-    uint64_t sum = (uint64_t)s->total * low << 8;
-    for (unsigned b = 0; b < 33; b++) {
-        if (b <= low) {
-            zeros += s->of[b];
-        } else if (b > low + 8) {
-            escapes += s->of[b];
-        } else {
-            sum += cost_of(s->of[b], s->total) + ((uint64_t)s->of[b] * (b - low - 1) << 8);
+/* Finds the costs of words of which 0, 1 .. LOW_MAX low bits stay bits, as if all words of one
+ * length were equally likely. */
+static void find_costs(const struct lengths *s, uint64_t cost[LOW_MAX + 1]) {
+    const uint32_t whole = s->total ? pithi_log2_256(s->total) : 0;
+    uint64_t of[33]; /* what it costs that words have a length */
+    for (unsigned b = 0; b < 33; b++) of[b] = cost_of(s->of[b], whole);
+    for (unsigned low = 0; low <= LOW_MAX; low++) {
+        uint32_t zeros = 0, escapes = 0;
+        cost[low] = (uint64_t)s->total * low << 8;
+        for (unsigned b = 0; b < 33; b++) {
+            if (b <= low)
+                zeros += s->of[b];
+            else if (b > low + 8)
+                escapes += s->of[b];
+            else
+                cost[low] += of[b] + ((uint64_t)s->of[b] * (b - low - 1) << 8);
         }
+        cost[low] += ((uint64_t)escapes * 32 << 8) + cost_of(escapes, whole);
+        cost[low] += cost_of(zeros, whole);
     }
-    sum += ((uint64_t)escapes * 32 << 8) + cost_of(escapes, s->total);
-    return sum + cost_of(zeros, s->total);
 }
 
 /* Returns the fewest low bits within 1/64 of the least cost: zstd does worse with fewer kinds of
  * symbols. */
 static unsigned choose_low(const struct lengths *s) {
-    uint64_t least = UINT64_MAX;
+    uint64_t cost[LOW_MAX + 1], least = UINT64_MAX;
     unsigned low = 0;
+    find_costs(s, cost);
     for (unsigned k = 0; k <= LOW_MAX; k++)
-        if (cost(s, k) < least) least = cost(s, k);
-    while (cost(s, low) > least + least / 64) low++;
+        if (cost[k] < least) least = cost[k];
+    while (cost[low] > least + least / 64) low++;
     return low;
 }
 
@@ -180,6 +186,7 @@ size_t pithi_symbols_estimate(const uint32_t *words, size_t count, size_t total)
     enum { TABLE = 6 * 256, SHORT = 185 };
     const struct lengths s = range(&(struct pithi_word_source){words_at, words}, count);
     const unsigned low = choose_low(&s);
+    const uint32_t whole = pithi_log2_256((uint32_t)count);
     uint32_t counted[256] = {0}, kinds = 0;
     for (size_t i = 0; i < count; i++) {
         const uint32_t high = words[i] >> low;
@@ -188,7 +195,7 @@ size_t pithi_symbols_estimate(const uint32_t *words, size_t count, size_t total)
     uint64_t sum = ((uint64_t)count * low + (uint64_t)counted[ESCAPE] * 32) << 8;
     for (unsigned k = 0; k < 256; k++) {
         if (!counted[k]) continue;
-        sum += cost_of(counted[k], (uint32_t)count) + SHORT;
+        sum += cost_of(counted[k], whole) + SHORT;
         kinds++;
     }
     return (size_t)((sum * total / count + (uint64_t)kinds * TABLE) >> 11);

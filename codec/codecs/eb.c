@@ -363,8 +363,12 @@ static bool can_weigh(const struct pithi_block *b) {
 }
 
 static bool all_equal(const int32_t *codes, size_t count) {
+    enum { PART = 1024 };
     uint32_t differ = 0;
-    for (size_t i = 0; i < count; i++) differ |= (uint32_t)codes[i] ^ (uint32_t)codes[0];
+    for (size_t at = 0, n; at < count && !differ; at += n) {
+        n = count - at < PART ? count - at : PART;
+        for (size_t i = at; i < at + n; i++) differ |= (uint32_t)codes[i] ^ (uint32_t)codes[0];
+    }
     return differ == 0;
 }
 
@@ -405,7 +409,8 @@ static unsigned best_order(const struct pithi_estimate *e, unsigned most) {
 }
 
 static struct pithi_estimate estimate(const struct pithi_block *b, const struct work *w) {
-    return pithi_estimate_tile(&w->quant, b->value, w->codes, b->tiled.tile->extent);
+    return pithi_estimate_tile(&w->quant, b->kernels->predict, b->value, w->codes,
+                               b->tiled.tile->extent);
 }
 
 static size_t code_ratio(struct pithi_block *b, struct work *w, size_t cap) {

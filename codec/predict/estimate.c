@@ -30,13 +30,23 @@ static uint64_t entropy(const struct kinds *s) {
     return sum;
 }
 
+struct tile {
+    const struct pithi_quant *q;
+    bool f32;
+    pithi_predict_fn *difference;
+    const void *values;
+    const int32_t *codes;
+    const uint32_t *extent;
+};
+
 /* ---- Differences -----------------------------------------------------------------------------*/
 
 /* Makes words of n elements from place x of their row on. */
-static void differ(const int32_t *codes, const uint32_t extent[PITHI_TILE_NDIM], unsigned order,
-                   size_t at, size_t x, size_t n, uint32_t *words) {
+static void differ(const struct tile *t, unsigned order, size_t at, size_t x, size_t n,
+                   uint32_t *words) {
+    const int32_t *const codes = t->codes;
     if (order > 1) {
-        pithi_predict_c(codes + at, extent, order, at, n, words);
+        t->difference(codes + at, t->extent, order, at, n, words);
         return;
     }
     uint32_t before = order && x ? (uint32_t)codes[at - 1] : 0;
@@ -48,14 +58,6 @@ static void differ(const int32_t *codes, const uint32_t extent[PITHI_TILE_NDIM],
 }
 
 /* ---- Interpolation ---------------------------------------------------------------------------*/
-
-struct tile {
-    const struct pithi_quant *q;
-    bool f32;
-    const void *values;
-    const int32_t *codes;
-    const uint32_t *extent;
-};
 
 /* Returns 16 times a value in steps. */
 PITHI_INLINE int64_t fine(const struct tile *t, size_t i) {
@@ -98,6 +100,51 @@ static int64_t predict(const struct tile *t, size_t i, enum pithi_interp_kind ki
     }
 }
 
+/* As fine and rebuilt, of n elements. */
+static void fine_run(const struct tile *t, size_t at, size_t n, int32_t *to) {
+    for (size_t i = 0; !t->f32 && i < n; i++) to[i] = (int32_t)fine(t, at + i);
+    for (size_t i = 0; t->f32 && i < n; i++) {
+        float x;
+        memcpy(&x, (const uint8_t *)t->values + 4 * (at + i), 4);
+        const float steps = x * t->q->inverse;
+        const bool within = steps < PITHI_QUANT_LIMIT && steps > -PITHI_QUANT_LIMIT;
+        const int32_t near = (int32_t)((within ? steps : 0) * 16);
+        to[i] = within ? near : 16 * t->codes[at + i];
+    }
+}
+
+static void rebuilt_run(const struct tile *t, size_t at, size_t n, int32_t *to) {
+    fine_run(t, at, n, to);
+    for (size_t i = 0; i < n; i++) to[i] = (to[i] >> 1) + 8 * t->codes[at + i];
+}
+
+/* Adds the words of n elements of the finest level that are predicted alike, by neighbours in other
+ * rows. Codes are below 2^22, so that sums are below 10 * 2^27. */
+static void add_between(struct kinds *s, const struct tile *t, size_t at, size_t n,
+                        enum pithi_interp_kind kind, size_t distance) {
+    int32_t x[RUN], a[RUN], b[RUN], c[RUN], e[RUN];
+    const bool has_b = kind <= PITHI_INTERP_LINEAR;
+    const bool has_c = kind != PITHI_INTERP_RIGHT && kind != PITHI_INTERP_LINEAR;
+    fine_run(t, at, n, x);
+    rebuilt_run(t, at - distance, n, a);
+    if (has_b) rebuilt_run(t, at + distance, n, b);
+    if (has_c && kind != PITHI_INTERP_COPY) rebuilt_run(t, at - 3 * distance, n, c);
+    if (kind == PITHI_INTERP_CUBIC || kind == PITHI_INTERP_RIGHT)
+        rebuilt_run(t, at + 3 * distance, n, e);
+    for (size_t i = 0; i < n; i++) {
+        int32_t p = a[i];
+        switch (kind) {
+        case PITHI_INTERP_CUBIC: p = (9 * (a[i] + b[i]) - c[i] - e[i]) >> 4; break;
+        case PITHI_INTERP_LEFT: p = (6 * a[i] + 3 * b[i] - c[i]) >> 3; break;
+        case PITHI_INTERP_RIGHT: p = (3 * a[i] + 6 * b[i] - e[i]) >> 3; break;
+        case PITHI_INTERP_LINEAR: p = (a[i] + b[i]) >> 1; break;
+        case PITHI_INTERP_BEYOND: p = (3 * a[i] - c[i]) >> 1; break;
+        default:;
+        }
+        add(s, pithi_zigzag((uint32_t)((x[i] - p + 8) >> 4)));
+    }
+}
+
 /* Adds the words of n elements from `at` on, each on the level and along the dimension where it is
  * coded: to s[0] on the finest level, else to s[1]. */
 static void add_interp(struct kinds *s, const struct tile *t, size_t at, size_t n) {
@@ -106,6 +153,11 @@ static void add_interp(struct kinds *s, const struct tile *t, size_t at, size_t 
         place[d] = rest % t->extent[d];
         pitch[d] = distance;
     }
+    for (unsigned d = 0; d < PITHI_TILE_NDIM - 1; d++)
+        if (place[d] & 1) {
+            add_between(&s[0], t, at, n, pithi_interp_kind(place[d], t->extent[d]), pitch[d]);
+            return;
+        }
     for (size_t i = 0; i < n; i++, place[PITHI_TILE_NDIM - 1]++) {
         const size_t all = place[0] | place[1] | place[2] | place[3], h = all & (0 - all);
         unsigned d = 0;
@@ -126,10 +178,10 @@ static unsigned row_of(uint32_t per_word, uint64_t bits) {
     return bits < 3500 ? 3 : bits < 12000 ? 2 : 1;
 }
 
-struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, const void *values,
-                                          const int32_t *codes,
+struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, pithi_predict_fn *difference,
+                                          const void *values, const int32_t *codes,
                                           const uint32_t extent[PITHI_TILE_NDIM]) {
-    const struct tile t = {q, q->dtype == PITH_F32, values, codes, extent};
+    const struct tile t = {q, q->dtype == PITH_F32, difference, values, codes, extent};
     const size_t count = (size_t)extent[0] * extent[1] * extent[2] * extent[3], row = extent[3];
     size_t runs = count / (RUN * SHARE) + RUNS_MIN;
     if (runs > RUNS_MAX) runs = RUNS_MAX;
@@ -144,7 +196,7 @@ struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, const voi
         const size_t x = at % row, left = row - x, n = left < RUN ? left : RUN;
         uint32_t words[RUN];
         for (unsigned order = 0; order <= most; order++) {
-            differ(codes, extent, order, at, x, n, words);
+            differ(&t, order, at, x, n, words);
             for (size_t i = 0; i < n; i++) add(&lorenzo[order], words[i]);
         }
         if (!q->relative) add_interp(interp, &t, at, n);

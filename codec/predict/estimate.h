@@ -15,8 +15,8 @@ struct pithi_estimate {
     unsigned interp_row; /* the row of level bounds that suits */
 };
 /* Estimates from a tile's dense values and their codes, the same on every machine. */
-struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, const void *values,
-                                          const int32_t *codes,
+struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, pithi_predict_fn *difference,
+                                          const void *values, const int32_t *codes,
                                           const uint32_t extent[PITHI_TILE_NDIM]);
 
 #endif

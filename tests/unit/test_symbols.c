@@ -454,7 +454,7 @@ static struct pithi_estimate estimate_of(const float *values, const uint32_t ext
     uint8_t *const miss = allocate(count / 8 + 1);
     CHECK(pithi_quant_init(&q, PITH_F32, &b, false));
     pithi_quantize_c(&q, values, count, codes, miss);
-    const struct pithi_estimate e = pithi_estimate_tile(&q, values, codes, extent);
+    const struct pithi_estimate e = pithi_estimate_tile(&q, pithi_predict_c, values, codes, extent);
     free(codes);
     free(miss);
     return e;
