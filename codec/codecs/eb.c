@@ -62,6 +62,10 @@ static const struct pithi_need needs[] = {
  * all methods are tried. */
 enum method { CONSTANT, PACKED, CODED, INTERPOLATED, WEIGHTED, METHODS };
 enum { HEAD_BYTES = 2, CODE_BYTES = 4, WEIGHTED_MIN = 16384 };
+/* Interpolation is near where it takes less than a quarter of a bit more than what suits best, in
+ * 1/256 bit: noise, which it does not help, takes more. Weights pay where they take a hundredth
+ * less, and may where they are said to take little more. */
+enum { NEAR = 64, PAYS = 65536 / 100 * 99, MAY_PAY = 65536 / 100 * 102, MANY = 3 * 256 };
 
 static size_t element_of(const struct pithi_params *p) { return pith_dtype_bytes(p->dtype); }
 
@@ -413,39 +417,86 @@ static struct pithi_estimate estimate(const struct pithi_block *b, const struct 
                                b->tiled.tile->extent);
 }
 
+/* Returns what weighted interpolation takes of a block that has the size for it, where differences
+ * of this order take 2^16, by boxes of the block. Weights may let errors of neighbours grow, so that
+ * rows of smaller bounds pay also where words take many bits: *row is the first one that may suit,
+ * and becomes the best one. */
+static uint32_t weighted_share(const struct pithi_block *b, const struct work *w, unsigned order,
+                               unsigned *row) {
+    const struct pithi_estimate_memory memory = {w->words, w->other, w->pieces};
+    uint32_t least = UINT32_MAX;
+    for (unsigned k = *row; k < PITHI_INTERP_ROWS; k++) {
+        const struct pithi_interp t = interp_of(b, &w->quant, k, w->levels);
+        const struct pithi_estimate_pair e =
+            pithi_estimate_weighted(&t, b->value, w->codes, order, &memory);
+        const uint64_t share = ((uint64_t)e.weighted << 16) / (e.lorenzo ? e.lorenzo : 1);
+        if (share >= least) break;
+        least = (uint32_t)share;
+        *row = k;
+    }
+    return least;
+}
+
 static size_t code_ratio(struct pithi_block *b, struct work *w, size_t cap) {
     const struct pithi_estimate e = estimate(b, w);
     const unsigned order = best_order(&e, dimensions(b->tiled.tile));
-    if (e.interp < e.lorenzo[order]) {
-        const bool weigh = b->count >= WEIGHTED_MIN && can_weigh(b);
-        const struct variant variant = {weigh ? WEIGHTED : INTERPOLATED, e.interp_row};
+    const bool weigh = b->count >= WEIGHTED_MIN && !w->quant.relative && can_weigh(b);
+    const bool near = order || e.interp < e.lorenzo[order] + NEAR;
+    unsigned row = e.interp_row;
+    if (e.interp < e.lorenzo[order] ||
+        (weigh && near && weighted_share(b, w, order, &row) < PAYS)) {
+        const struct variant variant = {weigh ? WEIGHTED : INTERPOLATED, row};
         return put_interpolated(b, w, variant, b->bytes, cap, &b->bounded.exact);
     }
     return put(b, w, (struct variant){CODED, order}, (size_t)b->bounded.exact, b->bytes, cap);
 }
 
-/* Tries all methods, and leaves the shortest result in b->bytes. */
+/* Keeps what a variant of interpolation makes of the block, in b->bytes, where that is shorter than
+ * `length`, which is 0 where nothing is kept yet. Returns the length that is kept. */
+static size_t shorter(struct pithi_block *b, struct work *w, struct variant variant, size_t length,
+                      size_t cap) {
+    uint64_t misses;
+    const size_t limit = length ? length - 1 : cap;
+    const size_t n = put_interpolated(b, w, variant, w->other, limit, &misses);
+    if (!n) return length;
+    memcpy(b->bytes, w->other, n);
+    b->bounded.exact = misses;
+    return n;
+}
+
+/* Tries the rows of level bounds: all, or, where words take many bits, those that are each better
+ * than the one before. */
+static size_t shortest_row(struct pithi_block *b, struct work *w, enum method method, bool all_rows,
+                           size_t length, size_t cap) {
+    for (unsigned row = 0; row < PITHI_INTERP_ROWS; row++) {
+        const size_t n = shorter(b, w, (struct variant){method, row}, length, cap);
+        if (row && n == length && !all_rows) break;
+        length = n;
+    }
+    return length;
+}
+
+/* Tries all methods that may be the shortest, and leaves the shortest result in b->bytes. */
 static size_t code_auto(struct pithi_block *b, struct work *w, size_t cap) {
     const struct pithi_estimate e = estimate(b, w);
-    const struct variant variants[] = {{PACKED, packed_order(b, w)},
-                                       {CODED, best_order(&e, dimensions(b->tiled.tile))}};
+    const unsigned order = best_order(&e, dimensions(b->tiled.tile));
+    const struct variant variants[] = {{PACKED, packed_order(b, w)}, {CODED, order}};
     size_t length = 0;
     for (size_t i = 0; i < 2; i++) {
         const size_t limit = length ? length - 1 : cap;
         const size_t n = put(b, w, variants[i], (size_t)b->bounded.exact, w->other, limit);
         if (n) memcpy(b->bytes, w->other, length = n);
     }
-    const unsigned methods = w->quant.relative ? 0 : can_weigh(b) ? 2 : 1;
-    for (unsigned i = 0; i < methods * PITHI_INTERP_ROWS; i++) {
-        const struct variant variant = {i % methods ? WEIGHTED : INTERPOLATED, i / methods};
-        uint64_t misses;
-        const size_t limit = length ? length - 1 : cap;
-        const size_t n = put_interpolated(b, w, variant, w->other, limit, &misses);
-        if (!n) continue;
-        memcpy(b->bytes, w->other, length = n);
-        b->bounded.exact = misses;
-    }
-    return length;
+    if (w->quant.relative) return length;
+    const bool large = b->count >= WEIGHTED_MIN; /* what is estimated of it is near the truth */
+    const bool all_rows = !large || e.interp < MANY;
+    unsigned row = e.interp_row;
+    if (can_weigh(b) &&
+        (!large || e.interp < e.lorenzo[order] || weighted_share(b, w, order, &row) < MAY_PAY))
+        length = shortest_row(b, w, WEIGHTED, all_rows, length, cap);
+    if (large && length && (uint64_t)e.interp * b->count / 2048 > length + length / 16)
+        return length;
+    return shortest_row(b, w, INTERPOLATED, all_rows, length, cap);
 }
 
 /* Encodes in one pass over the values: codes are packed as they are made. */

@@ -171,6 +171,110 @@ static void add_interp(struct kinds *s, const struct tile *t, size_t at, size_t 
     }
 }
 
+/* ---- Weighted interpolation ------------------------------------------------------------------*/
+
+/* Boxes of a tile that are coded to see what their words take, and how far from their sides words
+ * count: nearer, neighbours are missing that most elements of the tile have. */
+enum { BOXES = 3, BOX_OF = 1 << 19, SIDE = 24, ROW = 64, PLANE_SIDE = 96, PLANE_ROW = 256 };
+enum { LINE_ROW = 16384, INNER = 3, INNER_LAST = 4 };
+
+struct box {
+    uint32_t extent[PITHI_TILE_NDIM];
+    size_t at[PITHI_TILE_NDIM]; /* of its first element, in the tile */
+};
+
+static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+/* Returns box number i of a tile. */
+static struct box box_of(const uint32_t extent[PITHI_TILE_NDIM], unsigned i) {
+    const unsigned dimensions = 1u + (extent[1] > 1) + (extent[2] > 1);
+    const uint32_t side = dimensions == 3 ? SIDE : PLANE_SIDE;
+    struct box b = {.extent = {1, least(extent[1], side), least(extent[2], side)}};
+    b.extent[3] = least(extent[3], dimensions == 3 ? ROW : dimensions == 2 ? PLANE_ROW : LINE_ROW);
+    /* Places by steps that have nothing in common, so that boxes differ along all dimensions. */
+    static const unsigned steps[PITHI_TILE_NDIM] = {0, 2, 4, 3};
+    for (size_t d = 1; d < PITHI_TILE_NDIM; d++)
+        b.at[d] = (size_t)(extent[d] - b.extent[d]) * (1 + 2 * (i * steps[d] % 5)) / 10;
+    return b;
+}
+
+static size_t place_of(const uint32_t extent[PITHI_TILE_NDIM], const struct box *b, size_t j1,
+                       size_t j2) {
+    return ((b->at[1] + j1) * extent[2] + b->at[2] + j2) * extent[3] + b->at[3];
+}
+
+static void copy_box(const struct pithi_interp *t, const struct box *b, const void *values,
+                     uint8_t *to) {
+    const size_t element = t->quant->dtype == PITH_F32 ? 4 : 2, row = b->extent[3] * element;
+    for (size_t j1 = 0; j1 < b->extent[1]; j1++)
+        for (size_t j2 = 0; j2 < b->extent[2]; j2++, to += row)
+            memcpy(to, (const uint8_t *)values + place_of(t->extent, b, j1, j2) * element, row);
+}
+
+/* Whether row j of n counts. */
+static bool inner(size_t j, size_t n) { return n == 1 || (j >= INNER && j + INNER < n); }
+
+/* Adds words of differences. */
+static void add_differences(struct kinds *s, const struct pithi_interp *t, const struct box *b,
+                            const int32_t *codes, unsigned order, uint32_t *words) {
+    const size_t n = b->extent[3] - 2 * INNER_LAST;
+    for (size_t j1 = 0; j1 < b->extent[1]; j1++)
+        for (size_t j2 = 0; j2 < b->extent[2]; j2++) {
+            if (!inner(j1, b->extent[1]) || !inner(j2, b->extent[2])) continue;
+            const size_t at = place_of(t->extent, b, j1, j2) + INNER_LAST;
+            pithi_predict_c(codes + at, t->extent, order, at, n, words);
+            for (size_t i = 0; i < n; i++) add(s, words[i]);
+        }
+}
+
+/* Adds words of a coded box: those of each class of the finest level, and before them the coarse
+ * ones, all of which count. */
+static void add_weighted(struct kinds s[PITHI_WEIGHTED_CLASSES + 1], const struct box *b,
+                         const uint32_t *words) {
+    const size_t coarse = pithi_interp_coarse(b->extent);
+    for (size_t i = 0; i < coarse; i++) add(&s[0], words[i]);
+    words += coarse;
+    for (unsigned k = 1; k <= PITHI_WEIGHTED_CLASSES; k++) {
+        if (!pithi_weighted_count(b->extent, k)) continue;
+        const size_t n = (b->extent[3] + (k & 1 ? 0 : 1)) / 2;
+        for (size_t j1 = k >> 2 & 1; j1 < b->extent[1]; j1 += 2)
+            for (size_t j2 = k >> 1 & 1; j2 < b->extent[2]; j2 += 2, words += n) {
+                if (!inner(j1, b->extent[1]) || !inner(j2, b->extent[2])) continue;
+                for (size_t i = INNER_LAST / 2; i + INNER_LAST / 2 < n; i++) add(&s[k], words[i]);
+            }
+    }
+}
+
+struct pithi_estimate_pair pithi_estimate_weighted(const struct pithi_interp *t, const void *values,
+                                                   const int32_t *codes, unsigned order,
+                                                   const struct pithi_estimate_memory *memory) {
+    const size_t count = (size_t)t->extent[1] * t->extent[2] * t->extent[3];
+    const unsigned boxes = count < BOX_OF ? 1 : BOXES;
+    struct kinds lorenzo = {0}, weighted[PITHI_WEIGHTED_CLASSES + 1] = {{0}};
+    struct pithi_estimate_pair result;
+    for (unsigned i = 0; i < boxes; i++) {
+        const struct box b = box_of(t->extent, boxes == 1 ? 2 : i);
+        struct pithi_interp tile = *t;
+        struct pithi_weights weights;
+        memcpy(tile.extent, b.extent, sizeof tile.extent);
+        copy_box(t, &b, values, memory->values);
+        pithi_weighted_encode(&tile, memory->values, memory->words, memory->miss, &weights);
+        add_weighted(weighted, &b, memory->words);
+        add_differences(&lorenzo, t, &b, codes, order, memory->words);
+    }
+    uint64_t fine = 0, total = 0;
+    for (unsigned k = 1; k <= PITHI_WEIGHTED_CLASSES; k++) {
+        fine += entropy(&weighted[k]);
+        total += weighted[k].total;
+    }
+    const uint64_t coarse = pithi_interp_coarse(t->extent);
+    result.weighted = (uint32_t)((fine / total * (count - coarse) +
+                                  entropy(&weighted[0]) / weighted[0].total * coarse) /
+                                 count);
+    result.lorenzo = (uint32_t)(entropy(&lorenzo) / lorenzo.total);
+    return result;
+}
+
 /* Chooses a row of level bounds. Exact coarse levels do not pay in noise, and pay most in tiles
  * that take next to nothing. */
 static unsigned row_of(uint32_t per_word, uint64_t bits) {
