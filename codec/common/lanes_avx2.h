@@ -52,6 +52,14 @@ static inline v16 v_spread(const float *p) {
 }
 static inline __m256i load256(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
 static inline v16 v_load(const uint8_t *p) { return (v16){load256(p), load256(p + 32)}; }
+/* Lanes 0, 2 .. 30 from p on; nothing is read behind them. */
+static inline __m256i every_other256(const uint8_t *p) {
+    const __m256 x = _mm256_shuffle_ps(F(load256(p)), F(load256(p + 28)), 0xD8);
+    return _mm256_permute4x64_epi64(I(x), 0xD8);
+}
+static inline v16 v_load_every_other(const uint8_t *p) {
+    return (v16){every_other256(p), every_other256(p + 64)};
+}
 static inline v16 v_load16(const uint8_t *p) {
     return (v16){_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)),
                  _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p + 1))};

@@ -16,6 +16,12 @@ typedef __m512i v16;
 static inline v16 v_set(uint32_t x) { return _mm512_set1_epi32((int)x); }
 static inline v16 v_spread(const float *p) { return I(_mm512_set1_ps(*p)); }
 static inline v16 v_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
+/* Lanes 0, 2 .. 30 from p on; nothing is read behind them. */
+static inline v16 v_load_every_other(const uint8_t *p) {
+    const __m512i lane =
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31);
+    return _mm512_permutex2var_epi32(v_load(p), lane, v_load(p + 60));
+}
 static inline v16 v_load16(const uint8_t *p) {
     return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
 }

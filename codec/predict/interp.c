@@ -49,10 +49,6 @@ static void f32_gather_row(uint32_t dtype, const uint8_t *from, size_t step, siz
     else
         for (size_t i = 0; i < count; i++) to[i] = pithi_float(pithi_load(from, dtype, i * step));
 }
-/* Copies elements 1, 3, 5 ... */
-static void f32_odd_elements(float *to, const uint8_t *from, size_t count) {
-    for (size_t i = 0; i < count; i++) memcpy(&to[i], from + 8 * i + 4, 4);
-}
 static void f32_interleave(float *to, const float *even, const float *odd, size_t count) {
     for (size_t i = 0; i < count; i++) to[2 * i] = even[i], to[2 * i + 1] = odd[i];
 }
@@ -82,28 +78,31 @@ void pithi_interp_decode_c(const struct pithi_interp_run *run, const uint32_t *w
     f32_decode_run(run, words, n, y);
 }
 
-static void add2(float *restrict y, const float *const p[], float w, size_t n) {
-    const float *const a = p[0], *const b = p[1];
+static void add2(float *restrict y, const float *from, const ptrdiff_t d[], float w, size_t n) {
+    const float *const a = from + d[0], *const b = from + d[1];
     for (size_t i = 0; i < n; i++) y[i] = y[i] + w * (a[i] + b[i]);
 }
-static void add4(float *restrict y, const float *const p[], float w, size_t n) {
-    const float *const a = p[0], *const b = p[1], *const c = p[2], *const d = p[3];
-    for (size_t i = 0; i < n; i++) y[i] = y[i] + w * (((a[i] + b[i]) + c[i]) + d[i]);
+static void add4(float *restrict y, const float *from, const ptrdiff_t d[], float w, size_t n) {
+    const float *const a = from + d[0], *const b = from + d[1];
+    const float *const c = from + d[2], *const e = from + d[3];
+    for (size_t i = 0; i < n; i++) y[i] = y[i] + w * (((a[i] + b[i]) + c[i]) + e[i]);
 }
-static void add8(float *restrict y, const float *const p[], float w, size_t n) {
-    const float *const a = p[0], *const b = p[1], *const c = p[2], *const d = p[3];
-    const float *const e = p[4], *const f = p[5], *const g = p[6], *const h = p[7];
+static void add8(float *restrict y, const float *from, const ptrdiff_t d[], float w, size_t n) {
+    const float *const a = from + d[0], *const b = from + d[1];
+    const float *const c = from + d[2], *const e = from + d[3];
+    const float *const f = from + d[4], *const g = from + d[5];
+    const float *const h = from + d[6], *const k = from + d[7];
     for (size_t i = 0; i < n; i++)
-        y[i] = y[i] + w * (((((((a[i] + b[i]) + c[i]) + d[i]) + e[i]) + f[i]) + g[i]) + h[i]);
+        y[i] = y[i] + w * (((((((a[i] + b[i]) + c[i]) + e[i]) + f[i]) + g[i]) + h[i]) + k[i]);
 }
 
 void pithi_interp_weigh_c(const struct pithi_interp_terms *t, size_t n, float *y) {
-    const float *const *point = t->point;
+    const ptrdiff_t *distance = t->distance;
     memset(y, 0, n * sizeof *y);
-    for (size_t k = 0; k < t->terms; point += t->points[k++]) {
-        if (t->points[k] == 2) add2(y, point, t->weight[k], n);
-        if (t->points[k] == 4) add4(y, point, t->weight[k], n);
-        if (t->points[k] == 8) add8(y, point, t->weight[k], n);
+    for (size_t k = 0; k < t->terms; distance += t->points[k++]) {
+        if (t->points[k] == 2) add2(y, t->from, distance, t->weight[k], n);
+        if (t->points[k] == 4) add4(y, t->from, distance, t->weight[k], n);
+        if (t->points[k] == 8) add8(y, t->from, distance, t->weight[k], n);
     }
 }
 
@@ -115,6 +114,7 @@ struct f64_run {
     uint32_t dtype;
     bool signed_zeros;
     double bound, step, inverse;
+    unsigned apart;
 };
 
 static inline double f64_rounded(uint32_t dtype, double y) {
@@ -129,9 +129,6 @@ static void f64_gather_row(uint32_t dtype, const uint8_t *from, size_t step, siz
                            double *to) {
     (void)dtype;
     for (size_t i = 0; i < count; i++) memcpy(&to[i], from + 8 * i * step, 8);
-}
-static void f64_odd_elements(double *to, const uint8_t *from, size_t count) {
-    for (size_t i = 0; i < count; i++) memcpy(&to[i], from + 16 * i + 8, 8);
 }
 static void f64_interleave(double *to, const double *even, const double *odd, size_t count) {
     for (size_t i = 0; i < count; i++) to[2 * i] = even[i], to[2 * i + 1] = odd[i];

@@ -40,9 +40,10 @@ struct pithi_interp_run {
     bool signed_zeros;
     float bound;         /* bound of the tile */
     float step, inverse; /* step size of the level, and its inverse */
+    unsigned apart;      /* encode: values are next to each other, 1, or every other one, 2 */
 };
 /* Makes the words of n values x, f32 at any address, and their reconstruction y, which no input
- * overlaps. True when a word is PITHI_INTERP_MISS. Kernels do the same. */
+ * overlaps; nothing is read behind the last value. True when a word is PITHI_INTERP_MISS. Kernels do the same. */
 typedef bool pithi_interp_encode_fn(const struct pithi_interp_run *run, const void *x, size_t n,
                                     float *y, uint32_t *words);
 /* Makes the reconstruction y of any words. */
@@ -57,7 +58,8 @@ struct pithi_interp_terms {
     size_t terms;
     float weight[PITHI_WEIGHTED_TERMS];
     uint8_t points[PITHI_WEIGHTED_TERMS];      /* how many neighbours a term has */
-    const float *point[PITHI_WEIGHTED_POINTS]; /* those of all terms, one behind the other */
+    const float *from;
+    ptrdiff_t distance[PITHI_WEIGHTED_POINTS]; /* theirs from there, one term behind the other */
 };
 /* Predicts n values y, which no neighbour overlaps: the sum, in order, of the weight of each term
  * times the sum, in order, of its neighbours. Where that is NaN, its bits are any NaN's. */

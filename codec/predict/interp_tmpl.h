@@ -51,8 +51,9 @@ ALWAYS v16 rebuild(const struct level *l, v16 predicted, v16 q) {
 
 /* Encodes 16 values at i; all ones in the lanes that are missed. */
 ALWAYS v16 encode16(const struct level *l, enum pithi_interp_kind kind, uint32_t dtype,
-                    const uint8_t *x, size_t i, float *y, uint32_t *words) {
-    const v16 value = v_load(x + 4 * i), p = predicted(l->run, kind, i);
+                    unsigned apart, const uint8_t *x, size_t i, float *y, uint32_t *words) {
+    const v16 value = apart == 1 ? v_load(x + 4 * i) : v_load_every_other(x + 8 * i);
+    const v16 p = predicted(l->run, kind, i);
     const v16 t = f_mul(f_sub(value, p), l->inverse);
     v16 q = f_round_to_i(t), rebuilt = rebuild(l, p, q);
     v16 kept = v_and(below(t, v_set(pithi_bits((float)PITHI_QUANT_LIMIT))),
@@ -72,24 +73,40 @@ ALWAYS v16 encode16(const struct level *l, enum pithi_interp_kind kind, uint32_t
 
 /* Encodes n >= 16 values: the last vector ends with the run, and may do some elements again. */
 ALWAYS bool encode_all(const struct pithi_interp_run *run, enum pithi_interp_kind kind,
-                       uint32_t dtype, const uint8_t *x, size_t n, float *y, uint32_t *words) {
+                       uint32_t dtype, unsigned apart, const uint8_t *x, size_t n, float *y,
+                       uint32_t *words) {
     const struct level l = level_of(run);
     v16 missed = v_set(0);
     size_t i = 0;
-    for (; i + 16 < n; i += 16) missed = v_maxu(missed, encode16(&l, kind, dtype, x, i, y, words));
-    return v_any(v_maxu(missed, encode16(&l, kind, dtype, x, n - 16, y, words)));
+    for (; i + 16 < n; i += 16)
+        missed = v_maxu(missed, encode16(&l, kind, dtype, apart, x, i, y, words));
+    return v_any(v_maxu(missed, encode16(&l, kind, dtype, apart, x, n - 16, y, words)));
 }
 
 ALWAYS bool encode_dtype(const struct pithi_interp_run *run, enum pithi_interp_kind kind,
                          const uint8_t *x, size_t n, float *y, uint32_t *words) {
-    if (run->dtype == PITH_F32) return encode_all(run, kind, PITH_F32, x, n, y, words);
-    return encode_all(run, kind, run->dtype, x, n, y, words);
+    if (run->dtype == PITH_F32) return encode_all(run, kind, PITH_F32, 1, x, n, y, words);
+    return encode_all(run, kind, run->dtype, 1, x, n, y, words);
+}
+
+/* Values every other one apart: those of rows, and of weighted interpolation. */
+static bool encode_apart(const struct pithi_interp_run *run, const uint8_t *x, size_t n, float *y,
+                         uint32_t *words) {
+    const bool f32 = run->dtype == PITH_F32;
+    if (run->kind == PITHI_INTERP_COPY)
+        return f32 ? encode_all(run, PITHI_INTERP_COPY, PITH_F32, 2, x, n, y, words)
+                   : encode_all(run, PITHI_INTERP_COPY, run->dtype, 2, x, n, y, words);
+    if (run->kind == PITHI_INTERP_CUBIC)
+        return f32 ? encode_all(run, PITHI_INTERP_CUBIC, PITH_F32, 2, x, n, y, words)
+                   : encode_all(run, PITHI_INTERP_CUBIC, run->dtype, 2, x, n, y, words);
+    return pithi_interp_encode_c(run, x, n, y, words);
 }
 
 static bool interp_encode(const struct pithi_interp_run *run, const void *values, size_t n,
                           float *y, uint32_t *words) {
     const uint8_t *const x = values;
     if (n < 16) return pithi_interp_encode_c(run, values, n, y, words);
+    if (run->apart != 1) return encode_apart(run, x, n, y, words);
     switch (run->kind) {
     case PITHI_INTERP_CUBIC: return encode_dtype(run, PITHI_INTERP_CUBIC, x, n, y, words);
     case PITHI_INTERP_LEFT: return encode_dtype(run, PITHI_INTERP_LEFT, x, n, y, words);
@@ -100,40 +117,43 @@ static bool interp_encode(const struct pithi_interp_run *run, const void *values
     }
 }
 
-/* Adds a term of so many neighbours to vectors at i, of which there are 2. */
-ALWAYS void add_neighbours(v16 sum[2], const float *const *point, size_t points, float weight,
-                           size_t i) {
-    v16 x = f_add(v_near(point[0], i), v_near(point[1], i));
-    v16 y = f_add(v_near(point[0], i + 16), v_near(point[1], i + 16));
-    for (size_t k = 2; k < points; k++) {
-        x = f_add(x, v_near(point[k], i));
-        y = f_add(y, v_near(point[k], i + 16));
+/* Adds a term of so many neighbours to vectors at i, of which there are 1 or 2. */
+ALWAYS void add_neighbours(v16 sum[2], unsigned vectors, const float *from,
+                           const ptrdiff_t *distance, size_t points, float weight) {
+    PITHI_UNROLL for (unsigned v = 0; v < vectors; v++) {
+        v16 x = f_add(v_near(from + distance[0], 16 * v), v_near(from + distance[1], 16 * v));
+        PITHI_UNROLL for (size_t k = 2; k < points; k++) x =
+            f_add(x, v_near(from + distance[k], 16 * v));
+        sum[v] = f_add(sum[v], f_times(x, weight));
     }
-    sum[0] = f_add(sum[0], f_times(x, weight));
-    sum[1] = f_add(sum[1], f_times(y, weight));
 }
 
-ALWAYS void weigh32(const struct pithi_interp_terms *t, size_t i, float *to) {
-    const float *const *point = t->point;
+ALWAYS void weigh_vectors(const struct pithi_interp_terms *t, unsigned vectors, size_t i,
+                          float *to) {
+    const ptrdiff_t *distance = t->distance;
+    const float *const from = t->from + i;
     v16 sum[2] = {v_set(0), v_set(0)};
-    for (size_t k = 0; k < t->terms; point += t->points[k++]) {
-        if (t->points[k] == 2) add_neighbours(sum, point, 2, t->weight[k], i);
-        if (t->points[k] == 4) add_neighbours(sum, point, 4, t->weight[k], i);
-        if (t->points[k] == 8) add_neighbours(sum, point, 8, t->weight[k], i);
+    for (size_t k = 0; k < t->terms; distance += t->points[k++]) {
+        if (t->points[k] == 2) add_neighbours(sum, vectors, from, distance, 2, t->weight[k]);
+        if (t->points[k] == 4) add_neighbours(sum, vectors, from, distance, 4, t->weight[k]);
+        if (t->points[k] == 8) add_neighbours(sum, vectors, from, distance, 8, t->weight[k]);
     }
-    v_store((uint8_t *)(to + i), sum[0]);
-    v_store((uint8_t *)(to + i + 16), sum[1]);
+    for (unsigned v = 0; v < vectors; v++) v_store((uint8_t *)(to + i + 16 * v), sum[v]);
 }
 
-/* The last vectors end with the values, and may do some again. */
+/* The last vector ends with the values, and may do some again. */
 static void interp_weigh(const struct pithi_interp_terms *t, size_t n, float *to) {
-    if (n < 32) {
+    if (n < 16) {
         pithi_interp_weigh_c(t, n, to);
         return;
     }
     size_t i = 0;
-    for (; i + 32 < n; i += 32) weigh32(t, i, to);
-    weigh32(t, n - 32, to);
+    for (; i + 32 <= n; i += 32) weigh_vectors(t, 2, i, to);
+    if (i + 16 <= n) {
+        weigh_vectors(t, 1, i, to);
+        i += 16;
+    }
+    if (i < n) weigh_vectors(t, 1, n - 16, to);
 }
 
 ALWAYS void decode16(const struct level *l, enum pithi_interp_kind kind, const uint32_t *words,

@@ -48,7 +48,7 @@ static inline bool NAME(encode_kind)(const RUN *r, enum pithi_interp_kind kind, 
     bool missed = false;
     for (size_t i = 0; i < n; i++) {
         REAL value;
-        memcpy(&value, x + i * sizeof value, sizeof value);
+        memcpy(&value, x + i * r->apart * sizeof value, sizeof value);
         words[i] = NAME(encode_value)(r, NAME(predict)(r, kind, i), value, &y[i]);
         missed |= words[i] == PITHI_INTERP_MISS;
     }
@@ -161,14 +161,16 @@ static void NAME(decode)(struct NAME(walk) * w, size_t n, REAL *y) {
     }
 }
 
-/* Codes the next n words: encodes values x, or decodes to y. */
-static void NAME(code)(struct NAME(walk) * w, const void *x, size_t n, REAL *y, size_t first,
-                       size_t step) {
+/* Codes the next n words, of elements first, first + step ... of the grid: encodes their values, or
+ * decodes to y. */
+static void NAME(code)(struct NAME(walk) * w, size_t n, REAL *y, size_t first, unsigned step) {
     if (!w->miss) {
         NAME(decode)(w, n, y);
         return;
     }
-    if (ENCODE(w)(&w->run, x, n, y, w->words)) NAME(mark)(w, n, first, step);
+    w->run.apart = step;
+    if (ENCODE(w)(&w->run, w->x + first * sizeof(REAL), n, y, w->words))
+        NAME(mark)(w, n, first, step);
     w->words += n;
 }
 
@@ -193,8 +195,7 @@ static void NAME(row)(struct NAME(walk) * w, size_t at, const REAL *even) {
         NAME(aim)(w, pithi_interp_kind(2 * i + 1, n), even + i, 1);
         m = w->run.kind == PITHI_INTERP_CUBIC ? (n - 3) / 2 - i : 1;
         if (m > LINE) m = LINE;
-        if (w->miss) NAME(odd_elements)(w->line_x, w->x + (at + 2 * i) * sizeof(REAL), m);
-        NAME(code)(w, w->line_x, m, w->line_y, at + 2 * i + 1, 2);
+        NAME(code)(w, m, w->line_y, at + 2 * i + 1, 2);
         NAME(interleave)(to + 2 * i, even + i, w->line_y, m);
     }
     if (n % 2) to[n - 1] = even[odd];
@@ -216,7 +217,7 @@ static void NAME(slabs)(struct NAME(walk) * w, size_t outer, size_t places, size
         const size_t at = outer + i * pitch;
         REAL *const to = w->fine + at;
         NAME(aim)(w, pithi_interp_kind(i, places), to - pitch, 2 * pitch);
-        NAME(code)(w, w->miss ? w->x + at * sizeof(REAL) : NULL, pitch, to, at, 1);
+        NAME(code)(w, pitch, to, at, 1);
     }
 }
 
@@ -265,7 +266,7 @@ static void NAME(coarse_levels)(struct NAME(walk) * w, unsigned count, unsigned 
     NAME(begin_level)(w, count ? count - 1 : 0);
     w->run.kind = PITHI_INTERP_COPY;
     w->run.a = &zero;
-    NAME(code)(w, w->x, 1, count ? w->coarse : w->fine, 0, 1);
+    NAME(code)(w, 1, count ? w->coarse : w->fine, 0, 1);
     for (unsigned level = count; level-- > last;) NAME(one_level)(w, level);
 }
 

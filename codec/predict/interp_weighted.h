@@ -6,14 +6,13 @@
  * elements are two apart, stand side by side. doc/FORMAT.md, Weighted interpolation and appendix
  * A.7, is normative. */
 
-/* Elements of a half row that lie outside the grid, before its first and behind its last one. */
-enum { BEFORE = 1, BEHIND = 2, MARGIN = BEFORE + BEHIND };
+/* Elements of a half row that lie outside the grid, before its first and behind its last one. Half
+ * rows begin at multiples of LINE_FLOATS, so that most vectors of them lie in one line of the
+ * cache. */
+enum { BEFORE = 1, BEHIND = 2, MARGIN = BEFORE + BEHIND, LINE_FLOATS = 16 };
 enum { TERMS = PITHI_WEIGHTED_TERMS, CLASSES = PITHI_WEIGHTED_CLASSES, SIDES = 3 };
-/* Elements that are predicted at once, and rows that are made of others for them: 54 at most, since
- * of 21 pairs of places along dimensions 1 and 2, in both parities along 3, a corner has 9 outside
- * along each and 3 outside along both, which take 3 each. */
-enum { PART = 256, SPARES = 54, SPARE = PART + MARGIN };
-enum { REACH = 3, AROUND = 2 * REACH + 1 };
+/* Elements that are predicted at once; and how far neighbours are along a dimension. */
+enum { PART = 256, REACH = 3 };
 
 /* Where the neighbours of a term are: at plus and minus so many places along dimensions 1 to 3. */
 static const uint8_t offsets[TERMS][SIDES] = {
@@ -21,11 +20,14 @@ static const uint8_t offsets[TERMS][SIDES] = {
     {0, 3, 0}, {0, 0, 3}, {1, 2, 0}, {1, 0, 2}, {2, 1, 0}, {0, 1, 2}, {2, 0, 1}, {0, 2, 1},
 };
 
+/* Rows that lie outside along dimensions 1 and 2 are there, too, REACH on each side of those that
+ * have more than one place: so the neighbours of all elements of a class are equally far. */
 struct grid {
     size_t side[SIDES];
-    size_t half;  /* floats from a half row to the next */
-    float *first; /* the half rows, even ones first */
-    float *spare; /* SPARES rows outside the grid, then a prediction */
+    size_t margin[SIDES - 1]; /* rows before the first one, along dimensions 1 and 2 */
+    size_t half;              /* floats from a half row to the next */
+    float *first;             /* the half rows, even ones first, behind LINE_FLOATS */
+    float *predicted;         /* PART floats */
 };
 
 /* Elements with these parities along dimensions 1 to 3, the highest bit first, and what predicts
@@ -81,13 +83,19 @@ static size_t places_of(const size_t side[SIDES], unsigned parities, size_t d) {
     return parity_of(parities, d) ? side[d] / 2 : evens_of(side[d]);
 }
 
-static float *half_row(const struct grid *g, size_t j1, size_t j2, unsigned parity) {
-    return g->first + ((j1 * g->side[1] + j2) * 2 + parity) * g->half + BEFORE;
+/* Returns the rows of the grid along a dimension, with those outside. */
+static size_t all_rows(const struct grid *g, size_t d) { return g->side[d] + 2 * g->margin[d]; }
+
+/* Returns a half row, which may be outside along dimensions 1 and 2. */
+static float *half_row(const struct grid *g, ptrdiff_t j1, ptrdiff_t j2, unsigned parity) {
+    const size_t row = (size_t)(j1 + (ptrdiff_t)g->margin[0]) * all_rows(g, 1) +
+                       (size_t)(j2 + (ptrdiff_t)g->margin[1]);
+    return g->first + (2 * row + parity) * g->half + LINE_FLOATS;
 }
 
 /* Sets what lies outside a half row that is whole: mirrored at the first or at the last even
  * element, and on its other side. Odd elements come behind even ones. */
-static void extend(const struct grid *g, size_t j1, size_t j2, unsigned parity) {
+static void extend(const struct grid *g, ptrdiff_t j1, ptrdiff_t j2, unsigned parity) {
     float *const even = half_row(g, j1, j2, 0), *const odd = half_row(g, j1, j2, 1);
     const size_t n = g->side[2], odds = n / 2, last = evens_of(n) - 1;
     if (parity) {
@@ -100,87 +108,74 @@ static void extend(const struct grid *g, size_t j1, size_t j2, unsigned parity) 
     }
 }
 
-/* ---- Prediction ------------------------------------------------------------------------------*/
-
-/* Returns n elements from `at` on, and the margins before and behind them, of a half row that may
- * be outside along dimensions 1 and 2. Takes spare rows from *spare on. */
-static const float *row_part(const struct grid *g, ptrdiff_t j1, ptrdiff_t j2, unsigned parity,
-                             size_t at, size_t n, float **spare) {
-    const ptrdiff_t n1 = (ptrdiff_t)g->side[0], n2 = (ptrdiff_t)g->side[1];
-    const bool out1 = j1 < 0 || j1 >= n1, out2 = j2 < 0 || j2 >= n2;
-    if (!out1 && !out2) return half_row(g, (size_t)j1, (size_t)j2, parity) + at;
-    const ptrdiff_t j = out1 ? j1 : j2, edge = j < 0 ? 0 : ((out1 ? n1 : n2) - 1) / 2 * 2;
-    const ptrdiff_t other = 2 * edge - j;
-    const float *const a = row_part(g, out1 ? edge : j1, out1 ? j2 : edge, parity, at, n, spare);
-    const float *const b = row_part(g, out1 ? other : j1, out1 ? j2 : other, parity, at, n, spare);
-    float *const to = *spare + BEFORE;
-    *spare += SPARE;
-    const ptrdiff_t end = (ptrdiff_t)n + (parity ? 1 : BEHIND);
-    for (ptrdiff_t i = -BEFORE; i < end; i++) to[i] = 2 * a[i] - b[i];
-    return to;
+/* Makes a half row outside of two others, with its margins. */
+static void reflect(const float *a, const float *b, size_t half, float *restrict to) {
+    for (size_t i = 0; i < half; i++) to[i] = 2 * a[i] - b[i];
 }
 
-/* The neighbours of a class's elements, as far as their terms have a weight. */
-struct reach {
-    struct pithi_interp_terms terms;
-    size_t points;
-    /* Of a neighbour: how far its row is along dimensions 1 and 2, its parity along 3, and its
-     * distance there in the half row; all of that in memory, where the row is not outside. */
-    int8_t place[PITHI_WEIGHTED_POINTS][2], parity[PITHI_WEIGHTED_POINTS];
-    int8_t shift[PITHI_WEIGHTED_POINTS];
-    ptrdiff_t distance[PITHI_WEIGHTED_POINTS];
-};
+/* Makes half row `parity` of row j, outside along dimension d, of which the other place is k. */
+static void make_outside(const struct grid *g, size_t d, ptrdiff_t j, ptrdiff_t k,
+                         unsigned parity) {
+    const ptrdiff_t edge = j < 0 ? 0 : (ptrdiff_t)((g->side[d] - 1) / 2 * 2), other = 2 * edge - j;
+    const float *const a = d ? half_row(g, k, edge, parity) : half_row(g, edge, k, parity);
+    const float *const b = d ? half_row(g, k, other, parity) : half_row(g, other, k, parity);
+    float *const to = d ? half_row(g, k, j, parity) : half_row(g, j, k, parity);
+    reflect(a - BEFORE, b - BEFORE, evens_of(g->side[2]) + MARGIN, to - BEFORE);
+}
 
+/* Makes the half rows outside the grid of a class that is coded, as those before it are. Those that
+ * are outside along dimension 1 may be so along 2, too, and come last. */
+static void surround(const struct grid *g, unsigned parities) {
+    const unsigned p3 = parities & 1;
+    for (size_t d = SIDES - 1; d--;) {
+        const size_t e = 1 - d;
+        const ptrdiff_t n = (ptrdiff_t)g->side[d], m = (ptrdiff_t)g->side[e];
+        const ptrdiff_t far = (ptrdiff_t)g->margin[d], wide = d ? 0 : (ptrdiff_t)g->margin[e];
+        const ptrdiff_t p = (ptrdiff_t)parity_of(parities, d),
+                        q = (ptrdiff_t)parity_of(parities, e);
+        for (ptrdiff_t k = -wide; k < m + wide; k++) {
+            if ((k & 1) != q) continue;
+            for (ptrdiff_t j = -far; j < n + far; j++)
+                if ((j & 1) == p && (j < 0 || j >= n)) make_outside(g, d, j, k, p3);
+        }
+    }
+}
+
+/* ---- Prediction ------------------------------------------------------------------------------*/
+
+/* Adds the neighbours of a term, as distances from the even half row at the element's place. */
 static void add_points(const struct grid *g, unsigned parities, const uint8_t offset[SIDES],
-                       struct reach *r) {
+                       ptrdiff_t *to) {
     const int o1 = offset[0], o2 = offset[1], o3 = offset[2];
     const int p3 = (int)(parities & 1), q = (p3 + o3) & 1;
     for (int s1 = -o1; s1 <= o1; s1 += o1 ? 2 * o1 : 1)
         for (int s2 = -o2; s2 <= o2; s2 += o2 ? 2 * o2 : 1)
             for (int s3 = -o3; s3 <= o3; s3 += o3 ? 2 * o3 : 1) {
-                const int shift = (p3 + s3 - q) / 2;
-                const ptrdiff_t rows = 2 * (s1 * (ptrdiff_t)g->side[1] + s2) + q;
-                r->place[r->points][0] = (int8_t)s1;
-                r->place[r->points][1] = (int8_t)s2;
-                r->parity[r->points] = (int8_t)q;
-                r->shift[r->points] = (int8_t)shift;
-                r->distance[r->points++] = rows * (ptrdiff_t)g->half + shift;
+                const ptrdiff_t rows = 2 * (s1 * (ptrdiff_t)all_rows(g, 1) + s2) + q;
+                *to++ = rows * (ptrdiff_t)g->half + (p3 + s3 - q) / 2;
             }
 }
 
-static void reach_of(const struct grid *g, const struct class *c, struct reach *r) {
-    r->points = r->terms.terms = 0;
+/* Finds the neighbours of a class's elements, as far as their terms have a weight. */
+static struct pithi_interp_terms terms_of(const struct grid *g, const struct class *c) {
+    struct pithi_interp_terms t;
+    size_t points = 0;
+    t.terms = 0;
     for (unsigned k = 0; k < c->count; k++) {
-        const size_t before = r->points;
+        const uint8_t *const o = offsets[c->term[k]];
         if (c->weight[k] == 0) continue;
-        add_points(g, c->parities, offsets[c->term[k]], r);
-        r->terms.points[r->terms.terms] = (uint8_t)(r->points - before);
-        r->terms.weight[r->terms.terms++] = c->weight[k];
+        add_points(g, c->parities, o, t.distance + points);
+        t.points[t.terms] = (uint8_t)(1u << ((o[0] > 0) + (o[1] > 0) + (o[2] > 0)));
+        points += t.points[t.terms];
+        t.weight[t.terms++] = c->weight[k];
     }
+    return t;
 }
 
-static bool is_inside(size_t place, size_t side) {
-    return side == 1 || (place >= REACH && place + REACH < side);
-}
-
-/* Sets the neighbours of n elements from number `at` of the row at those places on. */
-static void aim_at(const struct grid *g, const size_t place[2], size_t at, size_t n,
-                   struct reach *r) {
-    const float *const row = half_row(g, place[0], place[1], 0) + at;
-    if (is_inside(place[0], g->side[0]) && is_inside(place[1], g->side[1])) {
-        for (size_t i = 0; i < r->points; i++) r->terms.point[i] = row + r->distance[i];
-        return;
-    }
-    const float *made[AROUND][AROUND][2] = {{{NULL}}};
-    float *spare = g->spare;
-    for (size_t i = 0; i < r->points; i++) {
-        const int s1 = r->place[i][0], s2 = r->place[i][1];
-        const float **const of = &made[s1 + REACH][s2 + REACH][r->parity[i]];
-        if (!*of)
-            *of = row_part(g, (ptrdiff_t)place[0] + s1, (ptrdiff_t)place[1] + s2,
-                           (unsigned)r->parity[i], at, n, &spare);
-        r->terms.point[i] = *of + r->shift[i];
-    }
+/* Points at element number `at` of the half row at those places. */
+static void aim_at(const struct grid *g, const size_t place[2], size_t at,
+                   struct pithi_interp_terms *t) {
+    t->from = half_row(g, (ptrdiff_t)place[0], (ptrdiff_t)place[1], 0) + at;
 }
 
 /* ---- Weights ---------------------------------------------------------------------------------*/
@@ -224,35 +219,61 @@ struct equations {
     double matrix[TERMS][TERMS], vector[TERMS];
 };
 
-/* Adds what the values of a sample say of the weights, as differences to those of the class. `all`
- * has all terms. */
-static void add_sample(const struct f32_walk *w, const struct grid *g, const struct class *c,
-                       const struct sample *s, struct reach *all, struct equations *e) {
+/* What the values of a sample say: of each, its terms, with zeros behind them, what is left of it
+ * without the weights of the class, and what it counts. */
+struct said {
+    size_t count;
+    double term[SAMPLE][TERMS], left[SAMPLE], share[SAMPLE];
+};
+
+/* `all` has all terms. */
+static void look_at(const struct f32_walk *w, const struct grid *g, const struct class *c,
+                    const struct sample *s, struct pithi_interp_terms *all, struct said *said) {
     float terms[TERMS][SAMPLE];
-    const float *const *point = all->terms.point;
-    aim_at(g, s->place, s->at, s->n, all);
-    for (unsigned k = 0; k < c->count; point += all->terms.points[k++]) {
-        struct pithi_interp_terms one;
-        one.terms = 1;
-        one.weight[0] = 1;
-        one.points[0] = all->terms.points[k];
-        memcpy(one.point, point, one.points[0] * sizeof *point);
+    const ptrdiff_t *distance = all->distance;
+    struct pithi_interp_terms one;
+    aim_at(g, s->place, s->at, all);
+    one.from = all->from;
+    one.terms = 1;
+    one.weight[0] = 1;
+    for (unsigned k = 0; k < c->count; distance += all->points[k++]) {
+        one.points[0] = all->points[k];
+        memcpy(one.distance, distance, one.points[0] * sizeof *distance);
         w->t->weigh(&one, s->n, terms[k]);
     }
+    memset(said, 0, sizeof *said);
     for (size_t i = 0; i < s->n; i++) {
-        double t[TERMS], left = value_at(w, g, c->parities, s->place, s->at + i);
+        double *const t = said->term[said->count];
+        double left = value_at(w, g, c->parities, s->place, s->at + i);
         for (unsigned k = 0; k < c->count; k++) {
             t[k] = terms[k][i];
             left -= t[k] * c->weight[k];
         }
         if (!(left < 1e30 && left > -1e30)) continue;
+        said->left[said->count] = left;
         /* Large differences count linearly, since so about grows what their words take. */
-        const double share = 1 / ((left < 0 ? -left : left) + w->run.step);
-        for (unsigned k = 0; k < c->count; k++) {
-            const double shared = t[k] * share;
-            for (unsigned m = 0; m <= k; m++) e->matrix[k][m] += shared * t[m];
-            e->vector[k] += shared * left;
-        }
+        said->share[said->count++] = 1 / ((left < 0 ? -left : left) + w->run.step);
+    }
+}
+
+/* Adds to the equations of a row of weights, of which 8 are before `first`. */
+static void add_products(const struct said *said, unsigned k, unsigned first, double *row) {
+    double sum[8];
+    memcpy(sum, row + first, sizeof sum);
+    for (size_t i = 0; i < said->count; i++) {
+        const double shared = said->term[i][k] * said->share[i];
+        for (unsigned m = 0; m < 8; m++) sum[m] += shared * said->term[i][first + m];
+    }
+    memcpy(row + first, sum, sizeof sum);
+}
+
+/* Adds what the values of a sample say of the weights, as differences to those of the class. */
+static void add_sample(const struct said *said, unsigned count, struct equations *e) {
+    for (unsigned k = 0; k < count; k++) {
+        add_products(said, k, 0, e->matrix[k]);
+        if (k >= 8) add_products(said, k, 8, e->matrix[k]);
+        for (size_t i = 0; i < said->count; i++)
+            e->vector[k] += said->term[i][k] * said->share[i] * said->left[i];
     }
 }
 
@@ -277,21 +298,34 @@ static bool solve(struct equations *e, unsigned n) {
     return true;
 }
 
+/* A product of numbers, of which only the logarithm matters: a logarithm of each would take
+ * longer. */
+struct product {
+    uint64_t top, shifted; /* its 32 highest bits, and how many bits are below these */
+};
+
+static void multiply(struct product *p, uint32_t x) {
+    const uint64_t whole = p->top * x;
+    const unsigned more = 32 - (unsigned)__builtin_clzll(whole);
+    p->top = whole >> more;
+    p->shifted += more;
+}
+
 /* Returns about what the words of a sample take, in 1/256 bit. */
 static uint64_t sample_cost(const struct f32_walk *w, const struct grid *g, unsigned parities,
-                            const struct sample *s, struct reach *r) {
+                            const struct sample *s, struct pithi_interp_terms *t) {
     float predicted[SAMPLE];
-    uint64_t sum = 0;
-    aim_at(g, s->place, s->at, s->n, r);
-    w->t->weigh(&r->terms, s->n, predicted);
+    struct product product = {UINT64_C(1) << 31, 0};
+    aim_at(g, s->place, s->at, t);
+    w->t->weigh(t, s->n, predicted);
     for (size_t i = 0; i < s->n; i++) {
         const float x = value_at(w, g, parities, s->place, s->at + i);
-        const float t = (x - predicted[i]) * w->run.inverse;
-        const bool within = t < PITHI_QUANT_LIMIT && t > -PITHI_QUANT_LIMIT;
-        const int32_t fine = within ? (int32_t)(t * 16) : 1 << 26;
-        sum += pithi_log2_256(8 + (uint32_t)(fine < 0 ? -fine : fine));
+        const float steps = (x - predicted[i]) * w->run.inverse;
+        const bool within = steps < PITHI_QUANT_LIMIT && steps > -PITHI_QUANT_LIMIT;
+        const int32_t fine = within ? (int32_t)(steps * 16) : 1 << 26;
+        multiply(&product, 8 + (uint32_t)(fine < 0 ? -fine : fine));
     }
-    return sum;
+    return product.shifted * 256 + pithi_log2_256((uint32_t)product.top) - 31 * 256;
 }
 
 /* Chooses the weights of a class whose neighbours are known: those that fit a sample best, if they
@@ -301,12 +335,13 @@ static bool choose_weights(const struct f32_walk *w, const struct grid *g, struc
     const size_t samples = samples_of(g, c->parities);
     struct equations e = {0};
     struct class fitted = *c;
-    struct reach reach, other;
+    struct said said;
     for (unsigned k = 0; k < c->count; k++) fitted.weight[k] = 1;
-    reach_of(g, &fitted, &reach);
+    struct pithi_interp_terms all = terms_of(g, &fitted);
     for (size_t i = 0; i < samples; i += 2) {
         const struct sample s = sample_of(g, c->parities, i);
-        add_sample(w, g, c, &s, &reach, &e);
+        look_at(w, g, c, &s, &all, &said);
+        add_sample(&said, c->count, &e);
     }
     if (!solve(&e, c->count)) return false;
     for (unsigned k = 0; k < c->count; k++) {
@@ -315,18 +350,17 @@ static bool choose_weights(const struct f32_walk *w, const struct grid *g, struc
         stored[k] = (int32_t)(weight < 0 ? weight - 0.5 : weight + 0.5);
         fitted.weight[k] = (float)stored[k] * (1.0f / PITHI_WEIGHT_ONE);
     }
-    uint64_t before = 0, after = 0, count = 0, all = 1;
-    reach_of(g, c, &reach);
-    reach_of(g, &fitted, &other);
+    uint64_t before = 0, after = 0, count = 0, elements = 1;
+    struct pithi_interp_terms usual = terms_of(g, c), own = terms_of(g, &fitted);
     for (size_t i = 1; i < samples; i += 2) {
         const struct sample s = sample_of(g, c->parities, i);
-        before += sample_cost(w, g, c->parities, &s, &reach);
-        after += sample_cost(w, g, c->parities, &s, &other);
+        before += sample_cost(w, g, c->parities, &s, &usual);
+        after += sample_cost(w, g, c->parities, &s, &own);
         count += s.n;
     }
-    for (size_t d = 0; d < SIDES; d++) all *= places_of(g->side, c->parities, d);
+    for (size_t d = 0; d < SIDES; d++) elements *= places_of(g->side, c->parities, d);
     if (before <= after ||
-        (before - after) / count * all < (uint64_t)c->count * PITHI_WEIGHT_BYTES * 8 * 256)
+        (before - after) / count * elements < (uint64_t)c->count * PITHI_WEIGHT_BYTES * 8 * 256)
         return false;
     *c = fitted;
     return true;
@@ -339,27 +373,21 @@ static void code_class(struct f32_walk *w, const struct grid *g, const struct cl
     const size_t n = places_of(g->side, c->parities, 2);
     const unsigned p1 = parity_of(c->parities, 0), p2 = parity_of(c->parities, 1);
     const unsigned p3 = c->parities & 1;
-    float *const predicted = g->spare + SPARES * SPARE;
-    struct reach reach;
-    reach_of(g, c, &reach);
+    struct pithi_interp_terms terms = terms_of(g, c);
     for (size_t j1 = p1; j1 < g->side[0]; j1 += 2)
         for (size_t j2 = p2; j2 < g->side[1]; j2 += 2) {
             const size_t place[2] = {j1, j2}, row = (j1 * g->side[1] + j2) * g->side[2] + p3;
-            float *const to = half_row(g, j1, j2, p3);
+            float *const to = half_row(g, (ptrdiff_t)j1, (ptrdiff_t)j2, p3);
             for (size_t at = 0, m; at < n; at += m) {
                 m = n - at < PART ? n - at : PART;
-                aim_at(g, place, at, m, &reach);
-                w->t->weigh(&reach.terms, m, predicted);
-                f32_aim(w, PITHI_INTERP_COPY, predicted, 1);
-                if (w->miss) {
-                    const uint8_t *const x = w->x + (row + 2 * at) * sizeof(float);
-                    for (size_t i = 0; i < m; i++)
-                        memcpy(&w->line_x[i], x + 2 * i * sizeof(float), sizeof(float));
-                }
-                f32_code(w, w->line_x, m, to + at, row + 2 * at, 2);
+                aim_at(g, place, at, &terms);
+                w->t->weigh(&terms, m, g->predicted);
+                f32_aim(w, PITHI_INTERP_COPY, g->predicted, 1);
+                f32_code(w, m, to + at, row + 2 * at, 2);
             }
-            extend(g, j1, j2, p3);
+            extend(g, (ptrdiff_t)j1, (ptrdiff_t)j2, p3);
         }
+    surround(g, c->parities);
 }
 
 /* Uses stored weights. */
@@ -373,15 +401,16 @@ static void begin_of_dense(const struct grid *g, const float *from) {
     const size_t n = evens_of(g->side[2]);
     for (size_t j1 = 0; j1 < g->side[0]; j1 += 2)
         for (size_t j2 = 0; j2 < g->side[1]; j2 += 2, from += n) {
-            memcpy(half_row(g, j1, j2, 0), from, n * sizeof *from);
-            extend(g, j1, j2, 0);
+            memcpy(half_row(g, (ptrdiff_t)j1, (ptrdiff_t)j2, 0), from, n * sizeof *from);
+            extend(g, (ptrdiff_t)j1, (ptrdiff_t)j2, 0);
         }
+    surround(g, 0);
 }
 
 /* Joins count elements from an even one on of a row. */
 static void join(const struct grid *g, size_t j1, size_t j2, size_t at, size_t count, float *to) {
-    const float *const even = half_row(g, j1, j2, 0) + at / 2, *const odd =
-                                                                   half_row(g, j1, j2, 1) + at / 2;
+    const float *const even = half_row(g, (ptrdiff_t)j1, (ptrdiff_t)j2, 0) + at / 2;
+    const float *const odd = half_row(g, (ptrdiff_t)j1, (ptrdiff_t)j2, 1) + at / 2;
     f32_interleave(to, even, odd, count / 2);
     if (count % 2) to[count - 1] = even[count / 2];
 }
@@ -390,9 +419,11 @@ static void join(const struct grid *g, size_t j1, size_t j2, size_t at, size_t c
 static void begin_of(const struct grid *g, const struct grid *before) {
     for (size_t j1 = 0; j1 < before->side[0]; j1++)
         for (size_t j2 = 0; j2 < before->side[1]; j2++) {
-            join(before, j1, j2, 0, before->side[2], half_row(g, 2 * j1, 2 * j2, 0));
-            extend(g, 2 * j1, 2 * j2, 0);
+            const ptrdiff_t k1 = 2 * (ptrdiff_t)j1, k2 = 2 * (ptrdiff_t)j2;
+            join(before, j1, j2, 0, before->side[2], half_row(g, k1, k2, 0));
+            extend(g, k1, k2, 0);
         }
+    surround(g, 0);
 }
 
 static void sides_of(const uint32_t extent[PITHI_TILE_NDIM], unsigned level, size_t side[SIDES]) {
@@ -406,37 +437,37 @@ static size_t dense_floats(const uint32_t extent[PITHI_TILE_NDIM], unsigned leve
     return side[0] * side[1] * side[2];
 }
 
-static size_t half_of_side(size_t side) { return evens_of(side) + MARGIN; }
+static size_t half_of_side(size_t side) {
+    return (evens_of(side) + MARGIN + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS;
+}
 
-/* Returns the floats of a level's grid in half rows. */
-static size_t grid_floats(const uint32_t extent[PITHI_TILE_NDIM], unsigned level) {
-    size_t side[SIDES];
-    sides_of(extent, level, side);
-    return side[0] * side[1] * 2 * half_of_side(side[2]);
+static struct grid grid_of(const uint32_t extent[PITHI_TILE_NDIM], unsigned level) {
+    struct grid g = {.first = NULL};
+    sides_of(extent, level, g.side);
+    for (size_t d = 0; d < SIDES - 1; d++) g.margin[d] = g.side[d] > 1 ? REACH : 0;
+    g.half = half_of_side(g.side[2]);
+    return g;
 }
 
 static size_t padded(size_t floats) { return pithi_pad64(floats * sizeof(float)) / sizeof(float); }
 
-/* Lays out memory: lines, spare rows, dense grids of levels from 2 on in two buffers, grids of
+/* Lays out memory: lines, a prediction, dense grids of levels from 2 on in two buffers, grids of
  * levels 1 and 0 and, for encoding, gathered values. Returns its floats. */
 static size_t place_weighted(struct f32_walk *w, const uint32_t extent[PITHI_TILE_NDIM],
                              float *scratch, struct grid grid[PITHI_WEIGHTED_LEVELS]) {
-    size_t at = 2 * LINE;
+    size_t at = 2 * LINE + PART;
     w->line_x = scratch;
     w->line_y = scratch ? scratch + LINE : NULL;
-    float *const spare = scratch ? scratch + at : NULL;
-    at += padded(SPARES * SPARE + PART);
     for (unsigned k = 0; k < 2; k++) {
         w->buffer[k] = scratch ? scratch + at : NULL;
         at += padded(dense_floats(extent, PITHI_WEIGHTED_LEVELS + k));
     }
     for (unsigned level = PITHI_WEIGHTED_LEVELS; level--;) {
         struct grid *const g = &grid[level];
-        sides_of(extent, level, g->side);
-        g->half = half_of_side(g->side[2]);
+        *g = grid_of(extent, level);
         g->first = scratch ? scratch + at : NULL;
-        g->spare = spare;
-        at += padded(grid_floats(extent, level));
+        g->predicted = scratch ? scratch + 2 * LINE : NULL;
+        at += padded(LINE_FLOATS + all_rows(g, 0) * all_rows(g, 1) * 2 * g->half);
     }
     w->gathered = scratch ? scratch + at : NULL;
     return at;

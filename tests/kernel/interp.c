@@ -30,8 +30,9 @@ bool bound_interp(const struct level *level) {
 
 static void begin(const struct level *level, const char *what, const struct shape *s) {
     check_begin(
-        "interp %s %s: kind %d, dtype %u, %zu values, %s from %s, bound %a, signed zeros %d",
-        level->isa, what, (int)s->run.kind, s->run.dtype, s->n, fill_names[s->fill],
+        "interp %s %s: kind %d, dtype %u, %zu values %u apart, %s from %s, bound %a, signed zeros "
+        "%d",
+        level->isa, what, (int)s->run.kind, s->run.dtype, s->n, s->run.apart, fill_names[s->fill],
         fill_names[s->near], (double)s->run.bound, s->run.signed_zeros);
 }
 
@@ -62,7 +63,8 @@ static void check_encode(const struct level *level, const struct shape *s) {
     const size_t bytes = 4 * s->n;
     begin(level, "encode", s);
     const struct pithi_interp_run run = aimed(s);
-    const uint8_t *x = guarded_place(&area[X], s->place[X], data[X], bytes);
+    const size_t read = s->n ? 4 * (s->run.apart * (s->n - 1) + 1) : 0;
+    const uint8_t *x = guarded_place(&area[X], s->place[X], data[X], read);
     uint8_t *const to = guarded_place(&area[Y], s->place[Y], data[Y], bytes);
     uint8_t *const out = guarded_place(&area[WORDS], s->place[WORDS], data[WORDS], bytes);
     const bool missed = pithi_interp_encode_c(&run, x, s->n, y, words);
@@ -103,6 +105,7 @@ static struct shape random_shape(enum pithi_interp_kind kind) {
     static const uint32_t dtypes[4] = {PITH_F32, PITH_F32, PITH_BF16, PITH_F16};
     struct shape s = {.run = {.kind = kind, .dtype = dtypes[check_below(4)]}};
     s.run.signed_zeros = check_below(2);
+    s.run.apart = 1 + (unsigned)check_below(2);
     s.near = check_below(4) ? FILL_GAUSS : (enum fill)check_below(FILL_COUNT);
     s.fill = check_below(3) ? s.near : (enum fill)check_below(FILL_COUNT);
     for (int k = 0; k < AREAS; k++) {
@@ -116,18 +119,19 @@ static struct shape random_shape(enum pithi_interp_kind kind) {
 /* Values near what the neighbours predict, unless they are of another kind. */
 static void fill_areas(const struct shape *s) {
     for (int k = 0; k < 4; k++) fill_values(data[k], PITH_F32, s->n, s->near, 7);
-    fill_values(data[X], PITH_F32, s->n, s->fill, 7);
+    fill_values(data[X], PITH_F32, s->run.apart * s->n, s->fill, 7);
     if (s->fill == s->near)
         for (size_t i = 0; i < s->n; i++)
-            if (check_below(8)) memcpy(data[X] + 4 * i, data[0] + 4 * i, 4);
+            if (check_below(8)) memcpy(data[X] + 4 * s->run.apart * i, data[0] + 4 * i, 4);
 }
 
 static bool same_number(float a, float b) {
     return (a != a && b != b) || pithi_bits(a) == pithi_bits(b);
 }
 
-/* Sums of neighbours that may be anywhere in two areas, which are longer than the sums. */
+/* Sums of neighbours that may be anywhere in an area, which is longer than the sums. */
 static void check_weigh(const struct level *level, const struct shape *s) {
+    enum { FARTHER = 100 };
     static float expected[MOST];
     struct pithi_interp_terms t = {.terms = check_below(PITHI_WEIGHTED_TERMS + 1)};
     size_t points = 0;
@@ -136,8 +140,12 @@ static void check_weigh(const struct level *level, const struct shape *s) {
         t.points[k] = (uint8_t)(2u << (many ? check_below(3) : 0));
         t.weight[k] = (float)((int)check_below(1 << 24) - (1 << 23)) * 0x1p-22f;
         for (unsigned i = 0; i < t.points[k]; i++)
-            t.point[points++] = neighbour(s, (int)check_below(4));
+            t.distance[points++] = (ptrdiff_t)check_below(FARTHER + 1) - FARTHER / 2;
     }
+    const size_t read = 4 * (s->n + FARTHER);
+    fill_values(data[0], PITH_F32, s->n + FARTHER, s->near, 7);
+    t.from = (const float *)(void *)guarded_place(&area[0], s->place[0], data[0], read);
+    t.from += FARTHER / 2;
     uint8_t *const to = guarded_place(&area[Y], s->place[Y], data[Y], 4 * s->n);
     begin(level, "weigh", s);
     pithi_interp_weigh_c(&t, s->n, expected);
@@ -178,7 +186,7 @@ void check_interp(const struct level *level) {
     for (int kind = 0; kind < KINDS; kind++)
         for (size_t n = 0; n <= 400; n++) {
             struct shape s = random_shape((enum pithi_interp_kind)kind);
-            s.n = n < 300 ? n : check_below(MOST);
+            s.n = n < 300 ? n : check_below(MOST / s.run.apart);
             check_both(level, &s);
         }
     for (int k = 0; k < AREAS; k++) free(data[k]);
@@ -228,6 +236,7 @@ void bench_interp(const struct level *level) {
     run.bound = 0.01f;
     run.step = 0.02f;
     run.inverse = pithi_quant_inverse(run.step);
+    run.apart = 1;
     const struct timing kernel = measure(&level->kernels, &run, 4000);
     const struct timing reference = measure(&scalar, &run, 100);
     printf("interp %-7s in cache  encode %6.2f GB/s x%5.1f  decode %6.2f GB/s x%5.1f\n", level->isa,
