@@ -5,26 +5,9 @@
 
 #include "codec.h"
 #include "common/endian.h"
+#include "common/rans_avx2.h"
 
 enum { MOST = PITHI_RANS_STATES_MOST / 8 };
-
-/* ---- Lanes of a mask -------------------------------------------------------------------------
- * For a mask m of eight lanes, a byte for each lane i: its rank, the number of lanes below it that
- * are in the mask; and the numbers of the lanes in the mask, ascending, in the last bytes. */
-
-#define COUNT4(m) (((m)&1) + ((m) >> 1 & 1) + ((m) >> 2 & 1) + ((m) >> 3 & 1))
-#define COUNT(m) ((unsigned)(COUNT4(m) + COUNT4((m) >> 4)))
-#define RANK(m, i) COUNT((m) & ((1 << (i)) - 1))
-#define RANK_AT(m, i) (uint64_t) RANK(m, i) << 8 * (i)
-#define LANE_AT(m, i) (uint64_t)((m) >> (i)&1 ? (i) : 0) << 8 * ((8 - COUNT(m) + RANK(m, i)) & 7)
-#define LANES_8(at, m) \
-    (at(m, 0) | at(m, 1) | at(m, 2) | at(m, 3) | at(m, 4) | at(m, 5) | at(m, 6) | at(m, 7))
-#define ROW_4(at, m) LANES_8(at, m), LANES_8(at, m + 1), LANES_8(at, m + 2), LANES_8(at, m + 3)
-#define ROW_16(at, m) ROW_4(at, m), ROW_4(at, m + 4), ROW_4(at, m + 8), ROW_4(at, m + 12)
-#define ROW_64(at, m) ROW_16(at, m), ROW_16(at, m + 16), ROW_16(at, m + 32), ROW_16(at, m + 48)
-#define ALL(at) ROW_64(at, 0), ROW_64(at, 64), ROW_64(at, 128), ROW_64(at, 192)
-
-static const uint64_t ranks[256] = {ALL(RANK_AT)}, numbers[256] = {ALL(LANE_AT)};
 
 /* ---- Tables of bytes -------------------------------------------------------------------------*/
 
@@ -72,10 +55,6 @@ static inline __m256i widen(__m256i low, __m256i high, unsigned k) {
     return k % 2 ? _mm256_unpackhi_epi16(x, zero) : _mm256_unpacklo_epi16(x, zero);
 }
 
-static inline __m256i lanes(uint64_t bytes) {
-    return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)bytes));
-}
-
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
 enum { BUCKETS = 32, LOG2_WIDTH = 7, PARTS = 2 * BUCKETS / 16 };
@@ -105,16 +84,6 @@ static void buckets_of(struct buckets *b, const struct pithi_rans_decoder *t) {
         table_of(&b->frequency[k], table[1 + k], PARTS);
         table_of(&b->bias[k], table[3 + k], PARTS);
     }
-}
-
-static inline __m256i renormalise(__m256i x, const uint8_t **words) {
-    const __m256i low = _mm256_cmpeq_epi32(_mm256_srli_epi32(x, 16), _mm256_setzero_si256());
-    const unsigned mask = (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(low));
-    const __m256i next =
-        _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)*words));
-    const __m256i word = _mm256_permutevar8x32_epi32(next, lanes(ranks[mask]));
-    *words += 2 * (size_t)_mm_popcnt_u32(mask);
-    return _mm256_blendv_epi8(x, _mm256_or_si256(_mm256_slli_epi32(x, 16), word), low);
 }
 
 /* Decodes the symbols of 32 states and leaves what the states are before they are renormalised. */
@@ -156,11 +125,12 @@ static inline void decode_32(const struct buckets *b, __m256i x[4], uint8_t *dst
 static inline size_t decode_rows(const struct buckets *b, unsigned vectors, __m256i *x,
                                  const uint8_t **words, const uint8_t *end, uint8_t *dst,
                                  size_t n) {
+    const __m256i all = _mm256_set1_epi32(-1);
     const size_t row = 8 * vectors;
     size_t i = 0;
     for (; n - i >= row && (size_t)(end - *words) >= 2 * row; i += row) {
         for (unsigned v = 0; v < vectors; v += 4) decode_32(b, x + v, dst + i + 8 * v);
-        for (unsigned v = 0; v < vectors; v++) x[v] = renormalise(x[v], words);
+        for (unsigned v = 0; v < vectors; v++) x[v] = renormalise(x[v], all, words);
     }
     return i;
 }
@@ -199,11 +169,12 @@ static inline __m256i decode_8(const uint32_t *slot, __m256i x, uint8_t *dst) {
 static inline size_t gather_rows(const uint32_t *slot, unsigned vectors, __m256i *x,
                                  const uint8_t **words, const uint8_t *end, uint8_t *dst,
                                  size_t n) {
+    const __m256i all = _mm256_set1_epi32(-1);
     const size_t row = 8 * vectors;
     size_t i = 0;
     for (; n - i >= row && (size_t)(end - *words) >= 2 * row; i += row) {
         for (unsigned v = 0; v < vectors; v++) x[v] = decode_8(slot, x[v], dst + i + 8 * v);
-        for (unsigned v = 0; v < vectors; v++) x[v] = renormalise(x[v], words);
+        for (unsigned v = 0; v < vectors; v++) x[v] = renormalise(x[v], all, words);
     }
     return i;
 }
@@ -303,31 +274,6 @@ static inline void look_up_8(const struct symbols *t, const uint8_t *src, __m256
         _mm256_i32gather_epi32((const int *)(const void *)t->pair, lanes(pithi_get64(src)), 4);
     *f = _mm256_and_si256(pair, _mm256_set1_epi32(0xFFFF));
     *start = _mm256_srli_epi32(pair, 16);
-}
-
-/* Stores the low halves of those lanes whose bit is in the mask, the last lane's last. */
-static inline uint8_t *store_words(__m256i x, unsigned mask, uint8_t *end) {
-    x = _mm256_permutevar8x32_epi32(_mm256_and_si256(x, _mm256_set1_epi32(0xFFFF)),
-                                    lanes(numbers[mask]));
-    _mm_storeu_si128((__m128i *)(void *)(end - 16),
-                     _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
-    return end - 2 * (size_t)_mm_popcnt_u32(mask);
-}
-
-/* Returns x / f and sets *rest to x % f, for x < 2^20 f, f < 2^12. The quotient of x without its
- * lowest bit, rounded twice, is off by at most 1. */
-static inline __m256i divide(__m256i x, __m256i f, __m256i *rest) {
-    const __m256 half = _mm256_mul_ps(_mm256_cvtepi32_ps(f), _mm256_set1_ps(0.5f));
-    __m256i q =
-        _mm256_cvttps_epi32(_mm256_div_ps(_mm256_cvtepi32_ps(_mm256_srli_epi32(x, 1)), half));
-    __m256i r = _mm256_sub_epi32(x, _mm256_mullo_epi32(q, f));
-    const __m256i above = _mm256_srai_epi32(r, 31);
-    q = _mm256_add_epi32(q, above);
-    r = _mm256_add_epi32(r, _mm256_and_si256(above, f));
-    const __m256i below = _mm256_cmpgt_epi32(f, r); /* q is right, not one too small */
-    q = _mm256_add_epi32(q, _mm256_andnot_si256(below, _mm256_set1_epi32(1)));
-    *rest = _mm256_sub_epi32(r, _mm256_andnot_si256(below, f));
-    return q;
 }
 
 /* Encodes a row, one symbol of each state, in passes whose operations do not wait for each other.

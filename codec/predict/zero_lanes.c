@@ -192,15 +192,17 @@ static unsigned number_of(unsigned place, unsigned around) {
 /* Makes tables by y mod 2. */
 static void chances_of(pithi_zero_chances to[2], const uint8_t level[CONTEXTS], unsigned mask) {
     for (unsigned place = 0; place < 4; place++)
-        for (unsigned around = 0; around < AROUND; around++)
-            to[place >> 1][place & 1][around & 1][around >> 1] =
-                chance_at[level[number_of(place, around) & mask]];
+        for (unsigned rest = 0; rest < AROUND / 2; rest++) {
+            const unsigned number = number_of(place, 2 * rest);
+            to[place >> 1][place & 1][rest] = chance_at[level[number & mask]] |
+                                              (uint32_t)chance_at[level[(number | 1) & mask]] << 16;
+        }
 }
 
 /* ---- Reference of the coder ------------------------------------------------------------------*/
 
 static inline uint32_t chance_in(const struct pithi_zero_run *r, size_t step, unsigned around) {
-    return (*r->chances)[(r->x + step) & 1][around & 1][around >> 1];
+    return (*r->chances)[(r->x + step) & 1][around >> 1] >> 16 * (around & 1) & 0xFFFF;
 }
 
 uint8_t *pithi_zero_encode_c(const struct pithi_zero_run *r, uint32_t *state, uint8_t *begin,

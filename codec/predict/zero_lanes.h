@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/inline.h"
 #include "predict/tile.h"
 
 struct pithi_kernels;
@@ -21,9 +22,9 @@ enum {
     PITHI_ZERO_LANES_MOST = 1 << PITHI_ZERO_LOG2_LANES_MOST,
     PITHI_ZERO_AROUND = 256 /* contexts without the place: six bits around, bit 0 left; the class */
 };
-/* The chance of a one in 4096ths, 1 .. 4095, by x mod 2, the bit to the left, and the rest of the
- * context. */
-typedef uint16_t pithi_zero_chances[2][2][PITHI_ZERO_AROUND / 2];
+/* The chances of a one in 4096ths, 1 .. 4095, by x mod 2 and the context without the bit to the left,
+ * which is bit 0: in the low half that where it is 0, in the high half that where it is 1. */
+typedef uint32_t pithi_zero_chances[2][PITHI_ZERO_AROUND / 2];
 
 /* Some steps of all lanes, from place x of a row on: byte `lanes` i + j is that of lane j at step
  * i. */
@@ -34,6 +35,15 @@ struct pithi_zero_run {
     size_t steps, x;
     unsigned lanes, active; /* only the first `active` lanes have bits here, the others 0 */
 };
+/* Returns what is left of a run after so many steps. */
+PITHI_INLINE struct pithi_zero_run pithi_zero_rest(const struct pithi_zero_run *r, size_t step) {
+    struct pithi_zero_run rest = *r;
+    rest.around += step * r->lanes;
+    rest.bits += step * r->lanes;
+    rest.steps -= step;
+    rest.x += step;
+    return rest;
+}
 /* Encodes a run, last bit first; words end at `end` and begin at the address that is returned,
  * NULL when that would be below `begin`. */
 typedef uint8_t *pithi_zero_encode_fn(const struct pithi_zero_run *r, uint32_t *state,

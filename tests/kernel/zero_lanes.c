@@ -21,10 +21,11 @@ static size_t any_place(void) { return check_below(3) ? check_below(PLACE_COUNT)
 
 /* Chances of all sizes, and the least and the largest. */
 static void draw_chances(void) {
-    uint16_t *const to = &chances[0][0][0];
-    for (size_t i = 0; i < sizeof chances / sizeof *to; i++) {
+    uint32_t *const to = &chances[0][0];
+    for (size_t i = 0; i < 2 * (sizeof chances / sizeof *to); i++) {
         const size_t above = check_below(4095) >> check_below(12);
-        to[i] = (uint16_t)(check_below(2) ? 1 + above : 4095 - above);
+        const uint32_t chance = (uint32_t)(check_below(2) ? 1 + above : 4095 - above);
+        to[i / 2] = i % 2 ? to[i / 2] | chance << 16 : chance;
     }
 }
 
@@ -143,7 +144,7 @@ void bench_zero_lanes(const struct level *level) {
         bits[i] = check_below(4) == 0;
         around[i] = (uint8_t)(2 * bits[i]);
     }
-    for (size_t i = 0; i < sizeof chances / 2; i++) (&chances[0][0][0])[i] = 1024;
+    for (size_t i = 0; i < sizeof chances / 4; i++) (&chances[0][0])[i] = 1024 << 16 | 1024;
     printf("zero_lanes %-7s 16 lanes, in cache", level->isa);
     for (int forward = 1; forward >= 0; forward--) {
         const double reference = seconds(&scalar, forward),

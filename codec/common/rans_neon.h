@@ -1,0 +1,131 @@
+/* rans_neon.h - rANS states in 8 lanes of two halves: words taken and stored, division; for 64-bit
+ * ARM.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef PITHI_COMMON_RANS_NEON_H
+#define PITHI_COMMON_RANS_NEON_H
+
+#include <arm_neon.h>
+
+#include "bytes/rans.h"
+
+enum { RANS_LANES = 8 };
+
+static inline uint8x16_t bytes(uint16x8_t x) { return vreinterpretq_u8_u16(x); }
+static inline uint16x8_t halves(uint32x4_t x) { return vreinterpretq_u16_u32(x); }
+static inline uint16x8_t all(unsigned x) { return vdupq_n_u16((uint16_t)x); }
+
+/* ---- Lanes of a mask -------------------------------------------------------------------------
+ * For a mask m of eight lanes, two places of bytes for each lane. `spread` has for lane i of the
+ * mask those of lane k, k lanes of the mask being below i, and for others places that give 0;
+ * `packed` has in the last lanes those of the lanes of the mask, ascending. */
+
+#define COUNT4(m) (((m)&1) + ((m) >> 1 & 1) + ((m) >> 2 & 1) + ((m) >> 3 & 1))
+#define COUNT(m) (COUNT4(m) + COUNT4((m) >> 4))
+#define RANK(m, i) COUNT((m) & ((1 << (i)) - 1))
+#define PLACES(i) (uint16_t)(0x0100 + 0x0202 * (i))
+#define SPREAD_1(m, i) ((m) >> (i)&1 ? PLACES(RANK(m, i)) : UINT16_MAX)
+#define SPREAD(m)                                                                       \
+    {                                                                                   \
+        SPREAD_1(m, 0), SPREAD_1(m, 1), SPREAD_1(m, 2), SPREAD_1(m, 3), SPREAD_1(m, 4), \
+            SPREAD_1(m, 5), SPREAD_1(m, 6), SPREAD_1(m, 7)                              \
+    }
+/* Half h of the row: lane i of the mask comes to lane 8 - COUNT + RANK. */
+#define LANE(m, i) (8 - COUNT(m) + RANK(m, i))
+#define PACKED_1(m, i, h) \
+    ((m) >> (i)&1 && LANE(m, i) / 4 == (h) ? (uint64_t)PLACES(i) << 16 * (LANE(m, i) & 3) : 0)
+#define PACKED_4(m, i, h) \
+    (PACKED_1(m, i, h) | PACKED_1(m, i + 1, h) | PACKED_1(m, i + 2, h) | PACKED_1(m, i + 3, h))
+#define PACKED(m) \
+    { PACKED_4(m, 0, 0) | PACKED_4(m, 4, 0), PACKED_4(m, 0, 1) | PACKED_4(m, 4, 1) }
+#define ROW_4(of, m) of(m), of(m + 1), of(m + 2), of(m + 3)
+#define ROW_16(of, m) ROW_4(of, m), ROW_4(of, m + 4), ROW_4(of, m + 8), ROW_4(of, m + 12)
+#define ROW_64(of, m) ROW_16(of, m), ROW_16(of, m + 16), ROW_16(of, m + 32), ROW_16(of, m + 48)
+#define MASKS(of) ROW_64(of, 0), ROW_64(of, 64), ROW_64(of, 128), ROW_64(of, 192)
+
+static const uint16_t spread[256][RANS_LANES] = {MASKS(SPREAD)};
+static const uint64_t packed[256][RANS_LANES / 4] = {MASKS(PACKED)};
+static const uint8_t counts[256] = {MASKS(COUNT)};
+
+/* A bit for each lane, of lanes that are all ones or 0. */
+static inline unsigned mask_of(uint16x8_t lanes) {
+    static const uint16_t bit[RANS_LANES] = {1, 2, 4, 8, 16, 32, 64, 128};
+    return vaddvq_u16(vandq_u16(lanes, vld1q_u16(bit)));
+}
+
+/* ---- Decode ----------------------------------------------------------------------------------*/
+
+#define EACH_OF_4(each) each(0) each(1) each(2) each(3)
+#define EACH_OF_8(each) EACH_OF_4(each) each(4) each(5) each(6) each(7)
+
+static inline uint32x4_t pairs_of(const uint32_t *pair, const uint8_t *src) {
+    uint32x4_t x = vdupq_n_u32(0);
+#define ENTRY(i) x = vld1q_lane_u32(pair + src[i], x, i);
+    EACH_OF_4(ENTRY)
+#undef ENTRY
+    return x;
+}
+
+/* Makes f floor(x / 2^12) + number of states and takes the next words for those of the lanes `used`
+ * that are below 2^16 then. A state x = 2^16 high + low becomes 16 f high + c, where
+ * c = f floor(low / 2^12) + number is below 2^16. */
+static inline void advance(uint16_t *low, uint16_t *high, uint16x8_t f, uint16x8_t number,
+                           uint16x8_t used, const uint8_t **words) {
+    const uint16x8_t l = vld1q_u16(low), h = vld1q_u16(high);
+    const uint16x8_t c = vmlaq_u16(number, f, vshrq_n_u16(l, PITHI_RANS_LOG2_SLOTS));
+    const uint16x8_t factor = vshlq_n_u16(f, 16 - PITHI_RANS_LOG2_SLOTS);
+    const uint16x8_t a =
+        halves(vmlal_u16(vmovl_u16(vget_low_u16(c)), vget_low_u16(factor), vget_low_u16(h)));
+    const uint16x8_t b = halves(vmlal_high_u16(vmovl_high_u16(c), factor, h));
+    const uint16x8_t lower = vuzp1q_u16(a, b), upper = vuzp2q_u16(a, b);
+    const uint16x8_t below = vandq_u16(used, vceqzq_u16(upper));
+    const unsigned mask = mask_of(below);
+    const uint8x16_t word = vqtbl1q_u8(vld1q_u8(*words), bytes(vld1q_u16(spread[mask])));
+    *words += 2 * (size_t)counts[mask];
+    vst1q_u16(low, vbslq_u16(below, vreinterpretq_u16_u8(word), lower));
+    vst1q_u16(high, vbslq_u16(below, lower, upper));
+}
+
+/* ---- Encode ----------------------------------------------------------------------------------*/
+
+/* Stores a word of those of the lanes `used` whose next state would not fit, the last lane's last;
+ * returns where words begin. */
+static inline uint8_t *shift_out(uint16x8_t *low, uint16x8_t *high, uint16x8_t f, uint16x8_t used,
+                                 uint8_t *end) {
+    const uint16x8_t full =
+        vandq_u16(used, vcgeq_u16(*high, vshlq_n_u16(f, 16 - PITHI_RANS_LOG2_SLOTS)));
+    const unsigned mask = mask_of(full);
+    vst1q_u8(end - 2 * RANS_LANES,
+             vqtbl1q_u8(bytes(*low), vreinterpretq_u8_u64(vld1q_u64(packed[mask]))));
+    *low = vbslq_u16(full, *high, *low);
+    *high = vbicq_u16(*high, full);
+    return end - 2 * (size_t)counts[mask];
+}
+
+/* Returns x / f, or 1 less, for x < 2^20 f, f < 2^12. The quotient, below 2^20, is made smaller by
+ * 2^-21 of itself, more than three roundings add in any mode, by 2^-23 each, and less than 1
+ * together with what they take. */
+static inline uint32x4_t divide(uint32x4_t x, uint32x4_t f) {
+    const float32x4_t less = vmulq_f32(vcvtq_f32_u32(x), vdupq_n_f32(1.0f - 0x1p-21f));
+    return vcvtq_u32_f32(vdivq_f32(less, vcvtq_f32_u32(f)));
+}
+
+/* Makes 2^12 floor(x / f) of states; returns what is left of them. */
+static inline uint16x8_t divide_8(uint16x8_t *low, uint16x8_t *high, uint16x8_t f) {
+    const uint32x4_t q[2] = {
+        divide(vreinterpretq_u32_u16(vzip1q_u16(*low, *high)), vmovl_u16(vget_low_u16(f))),
+        divide(vreinterpretq_u32_u16(vzip2q_u16(*low, *high)), vmovl_high_u16(f))};
+    /* What is left of a state is below 2 f; where it is not below f, a quotient lacks 1. */
+    const uint16x8_t left = vmlsq_u16(*low, vuzp1q_u16(halves(q[0]), halves(q[1])), f);
+    const int16x8_t lacks = vreinterpretq_s16_u16(vcgeq_u16(left, f));
+    const uint16x8_t a = halves(vshlq_n_u32(
+        vreinterpretq_u32_s32(vsubw_s16(vreinterpretq_s32_u32(q[0]), vget_low_s16(lacks))),
+        PITHI_RANS_LOG2_SLOTS));
+    const uint16x8_t b = halves(
+        vshlq_n_u32(vreinterpretq_u32_s32(vsubw_high_s16(vreinterpretq_s32_u32(q[1]), lacks)),
+                    PITHI_RANS_LOG2_SLOTS));
+    *low = vuzp1q_u16(a, b);
+    *high = vuzp2q_u16(a, b);
+    return vminq_u16(left, vsubq_u16(left, f));
+}
+
+#endif
