@@ -49,15 +49,16 @@ bool pithi_pen_put(struct pithi_pen *pen, const uint8_t *src, size_t bytes) {
     return true;
 }
 
-static size_t nonzero(const uint8_t *src, size_t n) {
+/* Counts the bytes that are not 0, or stops and returns some number above `most`. */
+static size_t nonzero(const uint8_t *src, size_t n, size_t most) {
     enum { PART = 128 }; /* its count is a byte, so that vectors count many at once */
     size_t count = 0;
-    for (; n >= PART; src += PART, n -= PART) {
+    for (; n >= PART && count <= most; src += PART, n -= PART) {
         uint8_t part = 0;
         for (size_t i = 0; i < PART; i++) part = (uint8_t)(part + (src[i] != 0));
         count += part;
     }
-    for (size_t i = 0; i < n; i++) count += src[i] != 0;
+    for (size_t i = 0; i < n && count <= most; i++) count += src[i] != 0;
     return count;
 }
 
@@ -129,11 +130,11 @@ static bool repeats_far(struct pithi_rans *m, const uint8_t *src, size_t n) {
     return same > places / 8;
 }
 
-/* Copies runs from all over a string, of which every other one comes first. */
+/* Copies runs from all over a string, of which every fourth one comes first. */
 static void take_sample(uint8_t *to, const uint8_t *src, size_t n) {
     enum { RUN = 256, RUNS = SAMPLE / RUN };
     for (size_t k = 0; k < RUNS; k++)
-        memcpy(to + RUN * k, src + (n - RUN) / RUNS * (2 * k % RUNS + 2 * k / RUNS), RUN);
+        memcpy(to + RUN * k, src + (n - RUN) / RUNS * (4 * k % RUNS + 4 * k / RUNS), RUN);
 }
 
 /* Returns, in 1/256 bit, what matches of zstd may save in the first n bytes of the sample, which
@@ -172,28 +173,44 @@ static uint64_t saved_by_matches(struct pithi_rans *m, size_t n) {
     return saved;
 }
 
-/* Whether zstd may code a sample, which was planned last at so many bytes, in a 64th less than
- * that: whether matches may save half of it. Symbols that say little have many matches, and half of
- * the sample is enough. */
-static bool matches_may_pay(struct pithi_rans *m, size_t planned) {
-    const size_t n = planned < SAMPLE / 2 ? SAMPLE / 2 : SAMPLE;
-    return saved_by_matches(m, n) * (SAMPLE / n) >> 11 >= planned / 128;
+/* Whether zstd may code a string, which was planned last at so many bytes, in a 64th less than that:
+ * whether matches may save half of it. The first n bytes of the sample are one of so many parts of
+ * the string. */
+static bool matches_may_pay(struct pithi_rans *m, size_t n, size_t parts, size_t planned) {
+    return saved_by_matches(m, n) * parts >> 11 >= planned / 128;
+}
+
+/* Returns what was planned last but for the symbols. */
+static size_t head_of(const struct pithi_rans *m) {
+    return m->table_bytes + ((size_t)4 << m->log2_states);
 }
 
 /* Whether the table of a part, which was planned last at so many bytes, may decide about a string
  * of n bytes: whether it makes noise of the part, or is much of a string that is not long. */
 static bool table_may_decide(const struct pithi_rans *m, size_t planned, size_t n) {
-    const size_t most = worthwhile(SAMPLE), head = m->table_bytes + ((size_t)4 << m->log2_states);
+    const size_t most = worthwhile(SAMPLE), head = head_of(m);
     return planned - head <= most && (planned > most || (n < 8 * SAMPLE && head > planned / 32));
 }
 
-/* Says what is to be found in bytes: repeats, for zstd, in short strings always, which cost little
- * time; else as a part from the middle says, and places far apart. zstd is tried on the part where
- * a sample does not say that it would be in vain. */
+/* Says what is to be found in a string that is no longer than a sample and was planned last at so
+ * many bytes. zstd's own tables, which are smaller, pay where its heads and half a byte for each
+ * kind of symbol leave something. */
+static enum verdict verdict_of_short(struct pithi_rans *m, const uint8_t *src, size_t n,
+                                     size_t planned) {
+    enum { HEADS = 12 };
+    if (planned == SIZE_MAX) return REPEATS;
+    size_t kinds = 0;
+    for (unsigned s = 0; s < 256; s++) kinds += m->frequency[s] > 0;
+    const size_t most = planned <= worthwhile(n) ? worthwhile(planned) : n;
+    if (planned - head_of(m) + HEADS + kinds / 2 < most) return REPEATS;
+    memcpy(m->tables.sample, src, n);
+    return matches_may_pay(m, n, 1, planned) ? REPEATS : FREQUENCIES;
+}
+
+/* Says what is to be found in bytes: repeats, for zstd, as a part from the middle says, and places
+ * far apart. zstd is tried on the part where a sample does not say that it would be in vain. */
 static enum verdict verdict_of(struct pithi_pen *pen, const uint8_t *src, size_t n, uint8_t *to,
                                size_t cap) {
-    if ((pen->level & ~PITHI_ENTROPY_BARE) >= PITHI_ENTROPY_LEVEL_SEARCH || n <= SAMPLE)
-        return REPEATS;
     struct pithi_rans *const m = pithi_entropy_rans(pen->coder);
     const uint8_t *const middle = src + (n - SAMPLE) / 2;
     const size_t part = pithi_rans_plan(m, pen->count, middle, SAMPLE);
@@ -203,7 +220,9 @@ static enum verdict verdict_of(struct pithi_pen *pen, const uint8_t *src, size_t
     const size_t spread = pithi_rans_plan(m, pen->count, m->tables.sample, SAMPLE);
     if (spread == SIZE_MAX) return REPEATS;
     const size_t wanted = worthwhile(part < SAMPLE ? part : SAMPLE);
-    if ((unsure || matches_may_pay(m, spread)) &&
+    /* Symbols that say little have many matches, and a part of the sample is enough. */
+    const size_t parts = spread < SAMPLE / 4 ? 4 : spread < SAMPLE / 2 ? 2 : 1;
+    if ((unsure || matches_may_pay(m, SAMPLE / parts, parts, spread)) &&
         pithi_entropy_pack(pen->coder, pen->level, middle, SAMPLE, to, wanted < cap ? wanted : cap))
         return REPEATS;
     if (repeats_far(m, src, n)) return REPEATS;
@@ -219,10 +238,13 @@ static size_t code(struct pithi_pen *pen, const uint8_t *src, size_t n, uint8_t 
     if (!pen->rans || pen->level == PITHI_ENTROPY_LEVEL_NONE)
         return pithi_entropy_pack(pen->coder, pen->level, src, n, to, cap);
     const bool only_rans = pen->level == PITHI_ENTROPY_LEVEL_RANS;
-    const enum verdict verdict = only_rans ? FREQUENCIES : verdict_of(pen, src, n, to, cap);
+    const bool search = (pen->level & ~PITHI_ENTROPY_BARE) >= PITHI_ENTROPY_LEVEL_SEARCH;
+    enum verdict verdict = only_rans ? FREQUENCIES : REPEATS;
+    if (!only_rans && !search && n > SAMPLE) verdict = verdict_of(pen, src, n, to, cap);
     if (verdict == NOISE) return 0;
     struct pithi_rans *const rans = pithi_entropy_rans(pen->coder);
     size_t planned = pithi_rans_plan(rans, pen->count, src, n);
+    if (!only_rans && !search && n <= SAMPLE) verdict = verdict_of_short(rans, src, n, planned);
     if (planned > worthwhile(n) || planned > cap) planned = 0;
     if (verdict == REPEATS) {
         const size_t coded = pithi_entropy_pack(pen->coder, pen->level, src, n, to,
@@ -262,7 +284,7 @@ bool pithi_piece_put(struct pithi_pen *pen, size_t max_bytes, const uint8_t *src
     uint8_t *bitmap = p.bitmap;
     size_t depth = 0;
     while (n >= SPARSE_MIN) {
-        const size_t used = nonzero(src, n);
+        const size_t used = nonzero(src, n, n / 8);
         if (used == 0 || used > n / 8) break;
         if (!pithi_pen_put(pen, (const uint8_t[]){SPARSE}, 1)) return false;
         map_bytes(bitmap, src, n);

@@ -422,6 +422,34 @@ static void near_repeats_are_found(void **state) {
     }
 }
 
+/* In short strings: what repeats, and few symbols, of which zstd's tables are smaller. */
+static void short_strings_take_the_least(void **state) {
+    enum { MOST = 8192, PERIOD = 40, LEVEL = 1 };
+    static uint8_t src[MOST], bytes[MOST];
+    static struct pithi_rans memory;
+    (void)state;
+    for (size_t n = 128; n <= MOST; n = n * 5 / 4)
+        for (unsigned kinds = 2; kinds <= 256; kinds *= 2)
+            for (size_t repeats = 0; repeats < 2; repeats++) {
+                for (size_t i = 0; i < n; i++) {
+                    const uint32_t x = random_word() >> 3;
+                    src[i] = repeats && i >= PERIOD && i % 256 > 16
+                                 ? src[i - PERIOD]
+                                 : (uint8_t)((x & x >> 8) % kinds);
+                }
+                src[0] = 1, src[1] = 0;
+                struct pithi_entropy *const coder = coder_of(n, LEVEL);
+                const size_t coded = pithi_entropy_pack(coder, LEVEL, src, n, bytes, n);
+                const size_t planned = pithi_rans_plan(&memory, NULL, src, n);
+                const size_t wanted = coded && coded < planned ? coded : planned;
+                const size_t least = wanted < n ? wanted : n, length = piece_of(src, n, 2 * n);
+                context("%zu bytes of %u kinds: %zu, of %zu coded and %zu planned", n, kinds,
+                        length, coded, planned);
+                CHECK(length <= least + least / 32 + 16);
+                free(coder);
+            }
+}
+
 /* Noise in the middle only, and only in the middle none, into as little as it takes. */
 static void the_middle_is_not_all(void **state) {
     enum { N = 40000, MIDDLE = 10000 };
@@ -553,6 +581,7 @@ int main(void) {
         cmocka_unit_test(coders_forget),
         cmocka_unit_test(far_repeats_are_found),
         cmocka_unit_test(near_repeats_are_found),
+        cmocka_unit_test(short_strings_take_the_least),
         cmocka_unit_test(the_middle_is_not_all),
         cmocka_unit_test(estimates_find_the_predictor),
         cmocka_unit_test(estimates_are_near_the_bytes),
