@@ -10,6 +10,17 @@
 /* Of words that are cut and joined together, so that they stay in the first-level cache. */
 enum { CHUNK = 1024 };
 
+/* What is counted of a sample: its tops of `bits` bits, of which the first and the last that occur
+ * are known, and the second byte of words; and logarithms that were asked for, 0 those that were
+ * not. */
+enum { LOGS = 128 };
+struct sample {
+    unsigned bits, first, last;
+    struct pithi_top_costs costs;
+    uint32_t top[1 << PITHI_TOPS_LOG2], second[256];
+    uint16_t log[LOGS];
+};
+
 #define WORD uint16_t
 #define NAME(name) name##16
 #include "bytes/top_word.h"
@@ -22,64 +33,59 @@ enum { CHUNK = 1024 };
 
 /* ---- Choice ----------------------------------------------------------------------------------*/
 
-static uint64_t word_at(const void *words, unsigned width, size_t i) {
-    switch (width) {
-    case 2: return ((const uint16_t *)words)[i];
-    case 4: return ((const uint32_t *)words)[i];
-    default: return ((const uint64_t *)words)[i];
-    }
-}
-
-/* What is counted of a sample: its tops of `bits` bits, and the second byte of words. */
-struct sample {
-    unsigned bits;
-    struct pithi_top_costs costs;
-    uint32_t top[1 << PITHI_TOPS_LOG2], second[256];
-};
-
 static void take_sample(struct sample *s, const void *words, unsigned width, size_t count) {
     const size_t step = (size_t)pithi_top_step(count);
-    uint32_t total = 0;
+    uint32_t total;
     memset(s->top, 0, sizeof *s->top << s->bits);
     memset(s->second, 0, sizeof s->second);
-    for (size_t at = 0; at < count; at += step)
-        for (size_t i = at; i < at + PITHI_TOP_RUN && i < count; i++, total++) {
-            const uint64_t word = word_at(words, width, i);
-            s->top[word >> (8 * width - s->bits)]++;
-            s->second[word >> (8 * width - 16) & 0xFF]++;
-        }
+    memset(s->log, 0, sizeof s->log);
+    switch (width) {
+    case 2: total = count_tops16(s, words, count, step); break;
+    case 4: total = count_tops32(s, words, count, step); break;
+    default: total = count_tops64(s, words, count, step);
+    }
     s->costs = pithi_top_costs_of(total, count);
+    for (s->first = 0; !s->top[s->first];) s->first++;
+    for (s->last = (1u << s->bits) - 1; !s->top[s->last];) s->last--;
+}
+
+/* Returns the cost of n symbols of one kind as pithi_top_cost_of does. Small numbers come again and
+ * again, and a logarithm takes a while. */
+static uint64_t cost_of(struct sample *s, uint32_t n) {
+    if (!n || n >= LOGS) return pithi_top_cost_of(n, &s->costs);
+    if (!s->log[n]) s->log[n] = (uint16_t)pithi_log2_256(n);
+    return (uint64_t)n * (s->costs.log - s->log[n]) + s->costs.kind;
 }
 
 /* Returns the cost of the sample as bytes. */
-static uint64_t bytes_cost(const struct sample *s) {
+static uint64_t bytes_cost(struct sample *s) {
     uint64_t cost = 0, second = 0;
     const unsigned group = 1u << (s->bits - 8);
-    for (unsigned t = 0; t < 1u << s->bits; t += group) {
+    for (unsigned t = s->first / group * group; t <= s->last; t += group) {
         uint32_t n = 0;
         for (unsigned k = 0; k < group; k++) n += s->top[t + k];
-        cost += pithi_top_cost_of(n, &s->costs);
+        cost += cost_of(s, n);
     }
-    for (unsigned b = 0; b < 256; b++) second += pithi_top_cost_of(s->second[b], &s->costs);
+    for (unsigned b = 0; b < 256; b++) second += cost_of(s, s->second[b]);
     return pithi_top_bytes_cost(cost, second, &s->costs);
 }
 
 /* Returns the cost of the sample with tops of `bits` bits, and the base. */
-static uint64_t top_cost(const struct sample *s, unsigned bits, uint32_t *base) {
-    const unsigned group = 1u << (s->bits - bits), tops = 1u << bits;
+static uint64_t top_cost(struct sample *s, unsigned bits, uint32_t *base) {
+    const unsigned group = 1u << (s->bits - bits), end = s->last / group + 1;
     uint32_t above = 0, escapes = s->costs.total;
-    unsigned last = tops;
+    unsigned last = end;
     while (last-- > 1) {
         for (unsigned k = 0; k < group; k++) above += s->top[last * group + k];
         if (above > s->costs.total / 256) break;
     }
     *base = pithi_top_base(last);
     uint64_t cost = 0;
-    for (unsigned t = 0; t < tops; t++) {
+    for (unsigned t = s->first / group; t < end; t++) {
         if (!pithi_top_has_symbol(t, *base)) continue;
         uint32_t n = 0;
         for (unsigned k = 0; k < group; k++) n += s->top[t * group + k];
-        cost += pithi_top_cost_of(n, &s->costs);
+        cost += cost_of(s, n);
         escapes -= n;
     }
     return pithi_top_cut_cost(cost, escapes, bits, &s->costs);

@@ -1,6 +1,21 @@
 /* top_word.h - loops of top_symbols.c for one word type; included once per WORD and NAME.
  * SPDX-License-Identifier: Apache-2.0 */
 
+/* Counts runs of words that begin every `step` words; returns how many words they have. */
+static uint32_t NAME(count_tops)(struct sample *s, const WORD *words, size_t count, size_t step) {
+    enum { BITS = 8 * sizeof(WORD) };
+    const unsigned low = BITS - s->bits;
+    uint32_t total = 0;
+    for (size_t at = 0, n; at < count; at += step, total += (uint32_t)n) {
+        n = count - at < PITHI_TOP_RUN ? count - at : PITHI_TOP_RUN;
+        for (size_t i = at; i < at + n; i++) {
+            s->top[words[i] >> low]++;
+            s->second[words[i] >> (BITS - 16) & 0xFF]++;
+        }
+    }
+    return total;
+}
+
 static void NAME(cut)(const struct pithi_top *top, const WORD *words, size_t count,
                       uint8_t *symbols, uint8_t *planes, size_t stride, uint8_t *bits) {
     const unsigned low = top->low, whole = low / 8, rest = low % 8;
