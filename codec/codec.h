@@ -62,6 +62,8 @@ struct pithi_kernels {
     pithi_channel_fn *channel_encode, *channel_decode;
     pithi_channel_fn *levels_encode; /* of normal floats */
     pithi_channel_fn *levels_decode; /* of any codebook */
+    pithi_transpose_values_fn *transpose_values;
+    pithi_transpose_codes_fn *transpose_codes;
     pithi_outliers_fn *outliers_take;
     pithi_rotate_fn *rotate;
     pithi_unrotate_fn *unrotate;

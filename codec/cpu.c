@@ -120,6 +120,8 @@ void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->channel_decode = pithi_channel_decode_c;
     k->levels_encode = pithi_channel_encode_c;
     k->levels_decode = pithi_levels_decode_c;
+    k->transpose_values = pithi_transpose_values_c;
+    k->transpose_codes = pithi_transpose_codes_c;
     k->outliers_take = pithi_outliers_columns_c;
     k->rotate = pithi_rotate_c;
     k->unrotate = k->unrotate_nontemporal = pithi_unrotate_c;

@@ -45,6 +45,29 @@ void pithi_channel_encode_c(struct pithi_channel_job *job) {
     for (size_t c = 0; c < job->columns; c++) encode_column(job, c);
 }
 
+/* ---- Columns as groups that lie together -----------------------------------------------------*/
+
+void pithi_transpose_values_c(const void *from, int64_t stride, size_t rows, size_t columns,
+                              void *to, size_t to_stride, size_t size) {
+    const uint8_t *const f = from;
+    uint8_t *const t = to;
+    for (size_t i = 0; i < rows; i++) {
+        const uint8_t *const row = f + (int64_t)i * stride * (int64_t)size;
+        for (size_t j = 0; j < columns; j++)
+            memcpy(t + (j * to_stride + i) * size, row + j * size, size == 4 ? 4 : 2);
+    }
+}
+
+void pithi_transpose_codes_c(const struct pithi_group_setting *s, const uint8_t *from, size_t rows,
+                             size_t columns, uint8_t *to, size_t to_stride) {
+    const size_t string = pithi_group_code_bytes(s, rows);
+    for (size_t i = 0; i < rows; i++, to += to_stride) {
+        memset(to, 0, pithi_group_code_bytes(s, columns));
+        for (size_t j = 0; j < columns; j++)
+            put_code(to, j * s->bits, pithi_group_index(s, from + j * string, rows, i));
+    }
+}
+
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
 static void decode_column(struct pithi_channel_job *job, size_t column) {

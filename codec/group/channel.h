@@ -42,4 +42,16 @@ pithi_channel_fn pithi_channel_encode_c, pithi_channel_decode_c;
 /* Decodes jobs with a codebook. Those of normal floats are encoded by pithi_channel_encode_c. */
 pithi_channel_fn pithi_levels_decode_c;
 
+/* Some columns of a few rows, put together so that encoders of groups take them, and codes put
+ * back. Element i of column j, from[i * stride + j], goes to to[j * to_stride + i]; elements have 2
+ * or 4 bytes. */
+typedef void pithi_transpose_values_fn(const void *from, int64_t stride, size_t rows,
+                                       size_t columns, void *to, size_t to_stride, size_t width);
+/* The codes of each column, of all rows, are whole bytes, one column's behind the other's. Those of
+ * row i go to to + i * to_stride, packed likewise. */
+typedef void pithi_transpose_codes_fn(const struct pithi_group_setting *s, const uint8_t *from,
+                                      size_t rows, size_t columns, uint8_t *to, size_t to_stride);
+pithi_transpose_values_fn pithi_transpose_values_c;
+pithi_transpose_codes_fn pithi_transpose_codes_c;
+
 #endif

@@ -125,6 +125,8 @@ static inline v16 f_narrow_two(uint32_t dtype, v16 a, v16 b) {
 
 #include "group/group_channel_tmpl.h"
 
+#include "group/transpose_tmpl.h"
+
 void pithi_group_bind_avx512(struct pithi_kernels *k);
 void pithi_group_bind_avx512(struct pithi_kernels *k) {
     k->group_encode = group_encode;
@@ -133,6 +135,8 @@ void pithi_group_bind_avx512(struct pithi_kernels *k) {
     k->group_sum = group_sum;
     k->channel_encode = channel_encode;
     k->channel_decode = channel_decode;
+    k->transpose_values = transpose_value_columns;
+    k->transpose_codes = transpose_code_columns;
     k->rotate_encode = rotate_encode;
     k->rotate = rotate;
     k->unrotate = unrotate;

@@ -41,7 +41,7 @@ static inline __attribute__((always_inline)) void transpose8(const __m256i x[8],
         y[k + 4] = _mm256_permute2x128_si256(t[k], t[k + 4], 0x31);
     }
 }
-/* Rows and columns of 16 vectors, the columns in some order. */
+/* Rows and columns of 16 vectors. */
 static inline __attribute__((always_inline)) void v_transpose(v16 x[16]) {
     PITHI_UNROLL for (int half = 0; half < 2; half++) {
         __m256i low[8], high[8], first[8], last[8];

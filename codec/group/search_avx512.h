@@ -16,7 +16,7 @@ static inline v16 v_dot16(v16 a, v16 b) { return _mm512_madd_epi16(a, b); }
 /* Lanes of 16 bits from lanes of 32, in some order. */
 static inline v16 v_pack16(v16 a, v16 b) { return _mm512_packs_epi32(a, b); }
 
-/* Rows and columns of 16 vectors, the columns in some order. */
+/* Rows and columns of 16 vectors. */
 static inline __attribute__((always_inline)) void v_transpose(v16 x[16]) {
     v16 t[16];
     PITHI_UNROLL for (int k = 0; k < 16; k += 4) {
@@ -35,8 +35,8 @@ static inline __attribute__((always_inline)) void v_transpose(v16 x[16]) {
         const v16 r = _mm512_shuffle_i32x4(t[k + 8], t[k + 12], 0x88);
         const v16 s = _mm512_shuffle_i32x4(t[k + 8], t[k + 12], 0xDD);
         x[k] = _mm512_shuffle_i32x4(p, r, 0x88);
-        x[k + 4] = _mm512_shuffle_i32x4(p, r, 0xDD);
-        x[k + 8] = _mm512_shuffle_i32x4(q, s, 0x88);
+        x[k + 4] = _mm512_shuffle_i32x4(q, s, 0x88);
+        x[k + 8] = _mm512_shuffle_i32x4(p, r, 0xDD);
         x[k + 12] = _mm512_shuffle_i32x4(q, s, 0xDD);
     }
 }

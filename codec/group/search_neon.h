@@ -35,7 +35,7 @@ static inline __attribute__((always_inline)) void transpose4(uint32x4_t *a, uint
     *c = vreinterpretq_u32_u64(vtrn2q_u64(p, r));
     *d = vreinterpretq_u32_u64(vtrn2q_u64(q, s));
 }
-/* Rows and columns of 16 vectors, the columns in some order: quarters are transposed, then they
+/* Rows and columns of 16 vectors: quarters are transposed, then they
  * change places. */
 static inline __attribute__((always_inline)) void v_transpose(v16 x[16]) {
     for (int k = 0; k < 16; k += 4)

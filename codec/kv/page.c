@@ -100,7 +100,6 @@ struct work {
     void *others;   /* values of a rectangle without its outliers */
     void *columns;  /* values of a rectangle, column by column */
     uint8_t *codes; /* codes of these columns */
-    uint8_t *bytes; /* these codes, one to a byte, token by token */
     uint8_t *scales;
 };
 
@@ -124,7 +123,6 @@ static struct work work_of(const struct pithi_kv *k, void *scratch, size_t *byte
     w.others = take(&r, k->outliers ? rect * sizeof(float) : 0);
     w.columns = take(&r, rect * sizeof(float));
     w.codes = take(&r, rect);
-    w.bytes = take(&r, rect);
     w.scales = take(&r, k->channel ? COLUMNS * entry_of(k) : 0);
     *bytes = r.bytes;
     return w;
@@ -373,39 +371,8 @@ struct rect {
     size_t token, count, head, column, columns;
 };
 
-static void unpack(const uint8_t *from, unsigned bits, size_t count, uint8_t *to, size_t step) {
-    uint32_t pending = 0, filled = 0;
-    for (size_t i = 0; i < count; i++, filled -= bits, pending >>= bits) {
-        if (filled < bits) pending |= (uint32_t)*from++ << filled, filled += 8;
-        to[i * step] = (uint8_t)(pending & ((1u << bits) - 1));
-    }
-}
-
-static void pack(const uint8_t *from, size_t step, unsigned bits, size_t count, uint8_t *to) {
-    uint32_t pending = 0, filled = 0;
-    for (size_t i = 0; i < count; i++) {
-        pending |= (uint32_t)from[i * step] << filled;
-        for (filled += bits; filled >= 8; filled -= 8, pending >>= 8) *to++ = (uint8_t)pending;
-    }
-    if (filled) *to = (uint8_t)pending;
-}
-
-/* Transposes: to[j][i] becomes from[i][j]. Rows of `to` have to_stride elements. */
-static void transpose(const void *from, int64_t stride, size_t rows, size_t columns, void *to,
-                      int64_t to_stride, size_t width) {
-    const uint8_t *const f = from;
-    uint8_t *const t = to;
-    const int64_t w = (int64_t)width;
-    for (int64_t i = 0; i < (int64_t)rows; i++)
-        for (int64_t j = 0; j < (int64_t)columns; j++)
-            if (width == 4)
-                memcpy(t + (j * to_stride + i) * w, f + (i * stride + j) * w, 4);
-            else
-                memcpy(t + (j * to_stride + i) * w, f + (i * stride + j) * w, 2);
-}
-
-/* These return the number of a rectangle's first group, where its scales begin, and where the codes
- * of its token i do. */
+/* These return the number of a rectangle's first group, where its scales begin, and where its codes
+ * do. */
 static size_t rect_group(const struct pithi_kv *k, const struct rect *rect) {
     return rect->token / k->set.group * row_of(k) + rect->head * k->dim + rect->column;
 }
@@ -416,9 +383,9 @@ static uint8_t *rect_scales(const struct pithi_kv *k, const uint8_t *page,
            (rect->head * k->dim + rect->column) * width_of(k);
 }
 static uint8_t *rect_codes(const struct pithi_kv *k, const uint8_t *page, uint32_t tokens,
-                           const struct rect *rect, size_t i) {
+                           const struct rect *rect) {
     return (uint8_t *)(uintptr_t)page + codes_at(k, tokens) +
-           ((rect->token + i) * k->heads + rect->head) * k->head_codes +
+           (rect->token * k->heads + rect->head) * k->head_codes +
            pithi_group_code_bytes(&k->set, rect->column);
 }
 
@@ -445,7 +412,7 @@ static struct pithi_channel_job columns_job(const struct pithi_kv *k, const uint
     return (struct pithi_channel_job){.set = k->set,
                                       .rows = rect->count,
                                       .columns = heads * k->dim,
-                                      .codes = rect_codes(k, page, tokens, rect, 0),
+                                      .codes = rect_codes(k, page, tokens, rect),
                                       .code_stride = k->heads * k->head_codes,
                                       .scales = scales,
                                       .zeros = scales + row_of(k) * width_of(k)};
@@ -483,8 +450,8 @@ static void put_turned(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_
     /* Whole groups are one job; a short group is a job of its own. */
     const size_t step = rect->count == k->set.group ? rect->columns : 1;
     struct pithi_group_job job = {.set = k->set, .value_dtype = dtype, .count = step * rect->count};
-    transpose(values, (int64_t)stride, rect->count, rect->columns, w.columns, (int64_t)rect->count,
-              pith_dtype_bytes(dtype));
+    k->kernels->transpose_values(values, (int64_t)stride, rect->count, rect->columns, w.columns,
+                                 rect->count, pith_dtype_bytes(dtype));
     for (size_t j = 0; j < rect->columns; j += step) {
         job.value = at_element(w.columns, dtype, j * rect->count);
         job.scales = w.scales + j * entry_of(k);
@@ -493,11 +460,8 @@ static void put_turned(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_
     }
     rows->poisoned += job.poisoned;
     move_scales(k, rect_scales(k, page, rect), w.scales, rect->columns);
-    for (size_t j = 0; j < rect->columns; j++)
-        unpack(w.codes + j * string, k->set.bits, rect->count, w.bytes + j, rect->columns);
-    for (size_t i = 0; i < rect->count; i++)
-        pack(w.bytes + i * rect->columns, 1, k->set.bits, rect->columns,
-             rect_codes(k, page, rows->tokens, rect, i));
+    k->kernels->transpose_codes(&k->set, w.codes, rect->count, rect->columns,
+                                rect_codes(k, page, rows->tokens, rect), k->heads * k->head_codes);
 }
 
 static void put_rect(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows,
