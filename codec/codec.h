@@ -10,6 +10,7 @@
 #include "bytes/top_shift.h"
 #include "bytes/top_symbols.h"
 #include "bytes/update.h"
+#include "common/convert.h"
 #include "common/dtype.h"
 #include "common/exempt_values.h"
 #include "common/nh.h"
@@ -86,6 +87,7 @@ struct pithi_kernels {
     pithi_zero_encode_fn *zero_encode;
     pithi_zero_decode_fn *zero_decode;
     pithi_move_fn *move_nontemporal;
+    pithi_add_fn *add;
     pithi_extremes_fn *extremes;
     pithi_interp_encode_fn *interp_encode;
     pithi_interp_decode_fn *interp_decode;

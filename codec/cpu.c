@@ -143,6 +143,7 @@ void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->zero_encode = pithi_zero_encode_c;
     k->zero_decode = pithi_zero_decode_c;
     k->move_nontemporal = pithi_move_c;
+    k->add = pithi_add_c;
     k->extremes = pithi_extremes_c;
     k->interp_encode = pithi_interp_encode_c;
     k->interp_weigh = pithi_interp_weigh_c;

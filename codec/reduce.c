@@ -42,22 +42,6 @@ struct addition {
     const struct pithi_span *view;
 };
 
-/* Adds to n values; inlined with a constant dtype, so that the loop is one that compilers make
- * vectors of. */
-static inline void add_loop(void *values, uint32_t dtype, const float *sum, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        pithi_store(values, dtype, i,
-                    pithi_bits(pithi_float(pithi_load(values, dtype, i)) + sum[i]));
-}
-
-static void add_to(void *values, uint32_t dtype, const float *sum, size_t n) {
-    switch (dtype) {
-    case PITH_F32: add_loop(values, PITH_F32, sum, n); break;
-    case PITH_BF16: add_loop(values, PITH_BF16, sum, n); break;
-    default: add_loop(values, PITH_F16, sum, n);
-    }
-}
-
 static pith_status add_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct addition *a = arg;
     const struct pithi_frame *f = &a->coding->frame;
@@ -71,7 +55,7 @@ static pith_status add_job(void *arg, uint64_t block, struct pithi_worker *w) {
     }
     PITHI_TRY(decode_floats(a->coding, block, sum, n, w));
     uint8_t *place = pithi_block_load(f, block, a->view, w->values);
-    add_to(place, a->view->dtype, sum, n);
+    a->coding->plan->kernels.add(place, a->view->dtype, sum, n);
     if (place == w->values) pithi_block_store(f, block, 0, f->count, a->view, place, NULL);
     return PITH_OK;
 }

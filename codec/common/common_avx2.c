@@ -1,9 +1,9 @@
-/* common_avx2.c - the universal hash and copies by non-temporal stores for AVX2.
+/* common_avx2.c - the universal hash, copies by non-temporal stores and sums for AVX2.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <immintrin.h>
 #include <string.h>
 
 #include "codec.h"
+#include "common/lanes_avx2.h"
 
 /* ---- Universal hash ---------------------------------------------------------------------------*/
 
@@ -64,8 +64,13 @@ static inline void stream_line(uint8_t *to, const uint8_t *from) {
 
 #include "common/nontemporal_tmpl.h"
 
+/* ---- Sums -------------------------------------------------------------------------------------*/
+
+#include "common/add_tmpl.h"
+
 void pithi_common_bind_avx2(struct pithi_kernels *k);
 void pithi_common_bind_avx2(struct pithi_kernels *k) {
     k->nh = nh;
     k->move_nontemporal = move_nontemporal;
+    k->add = add_values;
 }

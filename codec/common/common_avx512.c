@@ -1,9 +1,9 @@
-/* common_avx512.c - the universal hash and copies by non-temporal stores for AVX-512.
+/* common_avx512.c - the universal hash, copies by non-temporal stores and sums for AVX-512.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <immintrin.h>
 #include <string.h>
 
 #include "codec.h"
+#include "common/lanes_avx512.h"
 
 /* ---- Universal hash ---------------------------------------------------------------------------*/
 
@@ -66,8 +66,13 @@ static inline void stream_line(uint8_t *to, const uint8_t *from) {
 
 #include "common/nontemporal_tmpl.h"
 
+/* ---- Sums -------------------------------------------------------------------------------------*/
+
+#include "common/add_tmpl.h"
+
 void pithi_common_bind_avx512(struct pithi_kernels *k);
 void pithi_common_bind_avx512(struct pithi_kernels *k) {
     k->nh = nh;
     k->move_nontemporal = move_nontemporal;
+    k->add = add_values;
 }

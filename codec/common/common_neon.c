@@ -1,8 +1,7 @@
-/* common_neon.c - the universal hash for 64-bit ARM.
+/* common_neon.c - the universal hash and sums for 64-bit ARM.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <arm_neon.h>
-
 #include "codec.h"
+#include "common/lanes_neon.h"
 
 /* Two lanes at p: product of the halves into one sum, the halves exchanged into the other. */
 static inline void add2(uint64x2_t *product, uint64x2_t *swapped, const uint8_t *p,
@@ -39,5 +38,12 @@ static uint64_t nh(const void *p, size_t bytes, uint64_t lane) {
     return sum + (whole < bytes ? pithi_nh_c(s + whole, bytes - whole, lane + whole / 8) : 0);
 }
 
+/* ---- Sums -------------------------------------------------------------------------------------*/
+
+#include "common/add_tmpl.h"
+
 void pithi_common_bind_neon(struct pithi_kernels *k);
-void pithi_common_bind_neon(struct pithi_kernels *k) { k->nh = nh; }
+void pithi_common_bind_neon(struct pithi_kernels *k) {
+    k->nh = nh;
+    k->add = add_values;
+}

@@ -51,3 +51,17 @@ uint64_t pithi_convert_finite(void *dst, uint32_t dst_dtype, const void *src, ui
     }
     return saturated;
 }
+
+static inline void add_loop(void *values, uint32_t dtype, const float *sum, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        pithi_store(values, dtype, i,
+                    pithi_bits(pithi_float(pithi_load(values, dtype, i)) + sum[i]));
+}
+
+void pithi_add_c(void *values, uint32_t dtype, const float *sum, size_t count) {
+    switch (dtype) {
+    case PITH_F32: add_loop(values, PITH_F32, sum, count); break;
+    case PITH_BF16: add_loop(values, PITH_BF16, sum, count); break;
+    default: add_loop(values, PITH_F16, sum, count);
+    }
+}

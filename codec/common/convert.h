@@ -17,4 +17,9 @@ void pithi_convert(void *dst, uint32_t dst_dtype, const void *src, uint32_t src_
 uint64_t pithi_convert_finite(void *dst, uint32_t dst_dtype, const void *src, uint32_t src_dtype,
                               size_t count);
 
+/* Adds to values of f32, bf16 or f16: each becomes value + sum, rounded to its dtype, with NaN
+ * canonical. */
+typedef void pithi_add_fn(void *values, uint32_t dtype, const float *sum, size_t count);
+pithi_add_fn pithi_add_c;
+
 #endif

@@ -234,6 +234,12 @@ static inline __m256 limit256(__m256 a, __m256 limit) {
 static inline v16 f_limit(v16 a, v16 limit) {
     return (v16){I(limit256(F(a.a), F(limit.a))), I(limit256(F(a.b), F(limit.b)))};
 }
+/* NaN of either kind made canonical. */
+static inline __m256i canonical8(__m256i x) {
+    const __m256 nan = _mm256_cmp_ps(F(x), F(x), _CMP_UNORD_Q);
+    return I(_mm256_blendv_ps(F(x), F(_mm256_set1_epi32(PITHI_F32_NAN)), nan));
+}
+static inline v16 f_canonical(v16 x) { return (v16){canonical8(x.a), canonical8(x.b)}; }
 static inline v16 f_floor_to_i(v16 x) {
     return (v16){_mm256_cvttps_epi32(_mm256_floor_ps(F(x.a))),
                  _mm256_cvttps_epi32(_mm256_floor_ps(F(x.b)))};

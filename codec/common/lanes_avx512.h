@@ -192,6 +192,10 @@ static inline v16 f_min(v16 a, v16 b) { return I(_mm512_min_ps(F(a), F(b))); }
 static inline v16 f_max(v16 a, v16 b) { return I(_mm512_max_ps(F(a), F(b))); }
 /* |limit| where a is larger, with the sign of a. */
 static inline v16 f_limit(v16 a, v16 limit) { return I(_mm512_range_ps(F(a), F(limit), 0x02)); }
+/* NaN made canonical: either kind (the two lowest digits of the table) from the first operand. */
+static inline v16 f_canonical(v16 x) {
+    return I(_mm512_fixupimm_ps(F(v_set(PITHI_F32_NAN)), F(x), v_set(0x11111100u), 0));
+}
 static inline v16 f_floor_to_i(v16 a) {
     return _mm512_cvt_roundps_epi32(F(a), _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
 }

@@ -57,6 +57,14 @@ ONE(v_sar31, U(vshrq_n_s32(S(x), 31)))
 ONE(v_sar16, U(vshrq_n_s32(S(x), 16)))
 /* |limit| where a is larger, with the sign of a. */
 TWO(f_limit, I(vmaxq_f32(vminq_f32(F(x), F(y)), vnegq_f32(F(y)))))
+/* NaN of either kind made canonical. */
+static inline v16 f_canonical(v16 x) {
+    for (int q = 0; q < 4; q++) {
+        const uint32x4_t number = vceqq_f32(F(x.val[q]), F(x.val[q]));
+        x.val[q] = vbslq_u32(number, x.val[q], vdupq_n_u32(PITHI_F32_NAN));
+    }
+    return x;
+}
 ONE(f_floor_to_i, U(vcvtmq_s32_f32(F(x))))
 ONE(f_round_to_i, U(vcvtnq_s32_f32(F(x))))
 ONE(f_from_i, I(vcvtq_f32_s32(S(x))))

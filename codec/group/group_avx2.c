@@ -30,11 +30,6 @@ static inline v16 f_flip(v16 x, uint32_t signs) {
     return (v16){_mm256_xor_si256(x.a, _mm256_and_si256(a, top)),
                  _mm256_xor_si256(x.b, _mm256_and_si256(b, top))};
 }
-static inline __m256i canonical8(__m256i x) {
-    const __m256 nan = _mm256_cmp_ps(F(x), F(x), _CMP_UNORD_Q);
-    return I(_mm256_blendv_ps(F(x), F(_mm256_set1_epi32(PITHI_F32_NAN)), nan));
-}
-static inline v16 f_canonical(v16 x) { return (v16){canonical8(x.a), canonical8(x.b)}; }
 
 static inline __m256i narrow16(uint32_t dtype, v16 x) {
     if (dtype == PITH_BF16) {

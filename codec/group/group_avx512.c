@@ -98,10 +98,6 @@ static inline __attribute__((always_inline)) void f_transform32x4_transposed(v16
 static inline v16 f_flip(v16 x, uint32_t signs) {
     return _mm512_mask_xor_epi32(x, (__mmask16)signs, x, v_set(0x80000000u));
 }
-/* NaN of either kind (the two lowest digits of the table) from the first operand, others as is. */
-static inline v16 f_canonical(v16 x) {
-    return I(_mm512_fixupimm_ps(F(v_set(PITHI_F32_NAN)), F(x), v_set(0x11111100u), 0));
-}
 
 static inline v16 f_narrow_two(uint32_t dtype, v16 a, v16 b) {
     const v16 fours =

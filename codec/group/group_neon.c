@@ -32,13 +32,6 @@ static inline v16 f_flip(v16 x, uint32_t signs) {
     }
     return x;
 }
-static inline v16 f_canonical(v16 x) {
-    for (int q = 0; q < 4; q++) {
-        const uint32x4_t number = vceqq_f32(F(x.val[q]), F(x.val[q]));
-        x.val[q] = vbslq_u32(number, x.val[q], vdupq_n_u32(PITHI_F32_NAN));
-    }
-    return x;
-}
 
 static inline uint32x4_t narrow8(uint32_t dtype, uint32x4_t a, uint32x4_t b) {
     if (dtype == PITH_BF16)

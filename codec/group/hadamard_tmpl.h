@@ -6,7 +6,6 @@
  *   OWN_TRANSFORM32        a macro, where 32 values have a way of their own; then f_transform32 and
  *                          f_transform32x4 instead
  *   f_flip(x, signs)       the signs of lanes, by bits
- *   f_canonical(x)         NaN made canonical
  *   f_narrow_two(...)      32 values, rounded loosely, to 16 bits each
  * group/hadamard.c says what must come out. */
 #include "common/lanes_tmpl.h"
