@@ -12,10 +12,13 @@ static inline v16 b_add(v16 a, v16 b) { return _mm512_add_epi8(a, b); }
 /* 0 where the index has its highest bit. */
 static inline v16 b_look(v16 table, v16 index) { return _mm512_shuffle_epi8(table, index); }
 static inline v16 f_cut(v16 x) { return _mm512_cvttps_epi32(F(x)); }
-static inline v16 f_step(v16 code, v16 v, v16 threshold) {
+#define OWN_NEAREST
+static inline v16 look32(v16 low, v16 high, v16 index) {
+    return _mm512_permutex2var_epi32(low, index, high);
+}
+static inline v16 f_above(v16 code, v16 v, v16 threshold) {
     const __mmask16 above = _mm512_cmp_ps_mask(F(v), F(threshold), _CMP_GE_OQ);
-    const v16 twice = _mm512_add_epi32(code, code);
-    return _mm512_mask_sub_epi32(twice, above, twice, _mm512_set1_epi32(-1));
+    return _mm512_mask_sub_epi32(code, above, code, _mm512_set1_epi32(-1));
 }
 
 /* Halves of the lanes of two vectors added, side by side; the same for quarters, and so on. */

@@ -5,6 +5,9 @@
  * bits), b_add and b_look (bytes), look8 and look16 (floats of a table in one vector), f_cut
  * (towards 0), f_step (2 * code + (v >= threshold)), f_sum_lanes (the sums of 16 vectors, lanes
  * halved as group/codebook.c does it), b_order and put_words (codes to memory), take64 (and back).
+ * It may define OWN_NEAREST, a macro, where tables of 32 entries can be looked up; then also
+ * look32 (an entry of two vectors, by the low five bits), and f_above (adds 1 where v >= threshold)
+ * in place of f_step.
  *
  * Work goes in strips of up to 16 groups, which the first-level cache holds: their maxima and sums,
  * then all scales at once, one group to a lane, then codes. The bytes of four vectors of codes are
@@ -34,7 +37,7 @@ static __attribute__((noinline)) void scalar_part(struct pithi_group_job *job, s
 struct book {
     struct pithi_codebook plain;
     unsigned bits;
-    v16 step[DEPTH];  /* nf: thresholds, of one level of the tree each; +inf above its root */
+    v16 step[DEPTH];  /* nf: see book_nf */
     v16 level, add;   /* lloyd: positive levels; see cell_numbers */
     v16 low, flip;    /* lloyd, in bytes: the last negative code; all bits of a code */
     v16 pairs, fours; /* masks that pack needs */
@@ -43,6 +46,30 @@ struct book {
 static v16 floats(const float from[16]) { return v_load((const uint8_t *)from); }
 static v16 every_byte(uint32_t x) { return v_set(x * 0x01010101u); }
 
+#ifdef OWN_NEAREST
+/* Values are told apart by cells of 1/14, of which those beyond 15 count as the outermost ones. No
+ * two thresholds are in one cell, so that a code is the number of thresholds in the cells before,
+ * and one more from the threshold of its own cell on. Tables have cell c at c mod 32: two vectors of
+ * thresholds, +inf where there is none, and two of numbers. */
+#define NF_CELLS 14.0f
+enum { NF_LAST = 15 };
+static void book_nf(struct book *b) {
+    float threshold[32];
+    uint32_t before[32] = {0};
+    for (int c = -NF_LAST - 1, k = 0; c <= NF_LAST; c++) {
+        const float next = k + 1 < b->plain.levels ? b->plain.middle[k] : 2.0f;
+        const bool here = pithi_round_even(next * NF_CELLS) == c;
+        threshold[c & 31] = here ? next : pithi_float(PITHI_F32_INF);
+        before[c & 31] = (uint32_t)k;
+        k += here;
+    }
+    b->step[0] = floats(threshold);
+    b->step[1] = floats(threshold + 16);
+    b->step[2] = v_load((const uint8_t *)before);
+    b->step[3] = v_load((const uint8_t *)(before + 16));
+}
+#else
+/* Thresholds, of one level of a tree each; +inf above its root. */
 static void book_nf(struct book *b) {
     float t[16];
     for (int d = 0; d < DEPTH; d++) {
@@ -55,6 +82,7 @@ static void book_nf(struct book *b) {
         b->step[d] = floats(t);
     }
 }
+#endif
 
 /* Prepares Lloyd-Max codes. Of 8 cells at most one begins a level: cell + add counts these in its
  * bits from 3 on, as what add has beside whole levels is what that cell lacks of 8. Appended tokens
@@ -101,6 +129,14 @@ ALWAYS v16 join_signs(const v16 x[4]) {
                  v_add(v_and(v_shr(x[2], 8), v_set(0x800000)), v_and(x[3], v_set(0x80000000u))));
 }
 
+#ifdef OWN_NEAREST
+ALWAYS v16 nearest16(const struct book *b, v16 v) {
+    const v16 last = v_set(pithi_bits((float)NF_LAST));
+    const v16 cell = f_round_to_i(f_limit(f_mul(v, v_set(pithi_bits(NF_CELLS))), last));
+    const v16 threshold = look32(b->step[0], b->step[1], cell);
+    return f_above(look32(b->step[2], b->step[3], cell), v, threshold);
+}
+#else
 ALWAYS v16 nearest16(const struct book *b, v16 v) {
     v16 code = v_set(0);
     code = f_step(code, v, b->step[0]);
@@ -108,6 +144,7 @@ ALWAYS v16 nearest16(const struct book *b, v16 v) {
     code = f_step(code, v, look8(b->step[2], code));
     return f_step(code, v, look8(b->step[3], code));
 }
+#endif
 ALWAYS v16 nearest64(const struct book *b, const v16 x[4], v16 cells) {
     const v16 code[4] = {nearest16(b, f_mul(x[0], cells)), nearest16(b, f_mul(x[1], cells)),
                          nearest16(b, f_mul(x[2], cells)), nearest16(b, f_mul(x[3], cells))};
