@@ -4,8 +4,8 @@
  * The including file has the lanes. Columns go in tiles of 64, a column to a lane. The first pass
  * keeps the largest magnitudes of each in order; the second one takes what is above a threshold.
  * That is exact: magnitudes are compared as integers, and as soon as enough of those that equal the
- * least one are taken it is the threshold itself. What is not symmetric, or not finite, goes column
- * by column.
+ * least one are taken it is the threshold itself. One outlier of 16 bits needs no second pass, as
+ * the first one finds its place. What is not symmetric, or not finite, goes column by column.
  *
  * Of groups that lie together one value after another is found as the largest integer of an order,
  * and taken out of it. What is no whole vectors, or not finite, goes to scalar C. */
@@ -152,10 +152,17 @@ struct tile {
     _Alignas(64) uint32_t least[TILE]; /* the least magnitude taken */
     uint32_t from[TILE];               /* magnitudes above it are taken */
     uint32_t limit[TILE];              /* others are clamped to it */
+    uint32_t place[TILE];              /* one outlier of 16 bits: where it is */
     uint8_t left[TILE];                /* how many that equal the least one are still to take */
     uint8_t taken[TILE];
     v16 top[4 * (MOST + 1)]; /* descending: four vectors of columns each */
 };
+
+/* Fetches the next tile's part of a row. */
+ALWAYS void fetch_next(const uint8_t *row, uint32_t dtype) {
+    for (size_t k = 0; k < TILE * width(dtype); k += 64)
+        __builtin_prefetch(row + TILE * width(dtype) + k, 0, 3);
+}
 
 /* Enters magnitudes into the first `count` of each column. */
 ALWAYS void enter(v16 *top, size_t count, v16 x) {
@@ -163,6 +170,32 @@ ALWAYS void enter(v16 *top, size_t count, v16 x) {
         const v16 t = top[4 * j];
         top[4 * j] = v_maxi(t, x);
         x = v_mini(t, x);
+    }
+}
+
+/* Finds the first two of each column, in registers, and copies the rows to what is coded of them.
+ * Values of 16 bits leave the low byte of a magnitude 0: it takes the place, counted from the end,
+ * so that of equal ones the first is the largest. */
+ALWAYS void find_places(struct tile *t, uint32_t dtype) {
+    v16 a[4], b[4];
+    PITHI_UNROLL for (size_t k = 0; k < 4; k++) a[k] = b[k] = v_set(0);
+    for (size_t i = 0; i < t->job->rows; i++) {
+        const uint8_t *const row = t->value + (int64_t)i * t->row;
+        const v16 place = v_set((uint32_t)(ROWS - 1 - i));
+        fetch_next(row, dtype);
+        PITHI_UNROLL for (size_t k = 0; k < 4; k++) {
+            const v16 m = v_add(magnitude16(load(dtype, row, 16 * k)), place);
+            b[k] = v_maxi(b[k], v_mini(a[k], m));
+            a[k] = v_maxi(a[k], m);
+        }
+        if (t->value == t->to) continue;
+        v_store(t->to + i * t->to_row, v_load(row));
+        v_store(t->to + i * t->to_row + 64, v_load(row + 64));
+    }
+    const v16 low = v_set(ROWS - 1), high = v_set(~(uint32_t)(ROWS - 1));
+    PITHI_UNROLL for (size_t k = 0; k < 4; k++) {
+        t->top[k] = v_and(a[k], high), t->top[4 + k] = v_and(b[k], high);
+        set_lanes(t->place, k, v_xor(v_and(a[k], low), low));
     }
 }
 
@@ -219,12 +252,6 @@ ALWAYS bool open_takes(struct tile *t, uint32_t dtype) {
     }
     memset(t->taken, 0, sizeof t->taken);
     return true;
-}
-
-/* Fetches the next tile's part of a row. */
-ALWAYS void fetch_next(const uint8_t *row, uint32_t dtype) {
-    for (size_t k = 0; k < TILE * width(dtype); k += 64)
-        __builtin_prefetch(row + TILE * width(dtype) + k, 0, 3);
 }
 
 /* Notes the outliers of 16 columns that row i has, at the lanes of a mask. */
@@ -285,6 +312,29 @@ ALWAYS void take_one(struct tile *t, uint32_t dtype) {
     }
 }
 
+/* Clamps the values of a column, of 16 bits, to its limit. */
+static __attribute__((noinline)) void clamp_column(const struct tile *t, size_t c, uint32_t dtype) {
+    for (size_t i = 0; i < t->job->rows; i++) {
+        uint8_t *const at = t->to + i * t->to_row;
+        const uint32_t u = pithi_load(at, dtype, c), limit = t->limit[c];
+        if (pithi_magnitude(u) > limit) pithi_store(at, dtype, c, (u & 0x80000000u) | limit);
+    }
+}
+
+/* Takes what find_places found. */
+ALWAYS void take_placed(struct tile *t, uint32_t dtype) {
+    const struct pithi_outliers_job *const job = t->job;
+    uint32_t second[TILE];
+    PITHI_UNROLL for (size_t k = 0; k < 4; k++) set_lanes(second, k, t->top[4 + k]);
+    for (size_t c = 0; c < t->columns; c++) {
+        uint8_t *const at = t->to + t->place[c] * t->to_row + c * 2;
+        job->places[t->first + c] = (uint8_t)t->place[c];
+        memcpy((uint8_t *)job->exact + (t->first + c) * 2, at, 2);
+        memset(at, 0, 2);
+        if (t->limit[c] != second[c]) clamp_column(t, c, dtype);
+    }
+}
+
 ALWAYS void take_more(struct tile *t, uint32_t dtype) {
     for (size_t i = 0; i < t->job->rows; i++) {
         const uint8_t *const row = t->value + (int64_t)i * t->row;
@@ -319,13 +369,17 @@ static __attribute__((noinline)) void take_columns(const struct tile *t) {
 }
 
 ALWAYS void take_tile(struct tile *t, uint32_t dtype) {
-    const bool one = t->job->most == 1;
-    if (one)
+    const bool one = t->job->most == 1, placed = one && width(dtype) == 2;
+    if (placed)
+        find_places(t, dtype);
+    else if (one)
         find_two(t, dtype);
     else
         find_more(t, dtype);
     if (!open_takes(t, dtype))
         take_columns(t);
+    else if (placed)
+        take_placed(t, dtype);
     else if (one)
         take_one(t, dtype);
     else
