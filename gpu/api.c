@@ -77,7 +77,8 @@ static pith_status check_output(const pith_cuda_plan *c, const pith_cuda_items *
     const bool exact = c->table.device.kind == PITHI_DEVICE_raw && !add;
     if (add && pithi_cuda_has_base(&c->table) && items->dtype != c->table.base_dtype)
         return pithi_fail(error, PITH_ERR_DTYPE, "the tensor's dtype is not the base's");
-    if (add && c->table.device.kind == PITHI_DEVICE_raw && c->table.dtype > PITH_F16)
+    if (add && c->table.device.kind == PITHI_DEVICE_raw && c->table.dtype > PITH_F16 &&
+        !pithi_cuda_has_base(&c->table))
         return pithi_fail(error, PITH_ERR_DTYPE, "only f32, bf16 and f16 add");
     if (items->dtype != c->table.dtype && (!known || exact))
         return pithi_fail(error, PITH_ERR_DTYPE, "the codec does not decode to the tensor's dtype");
@@ -218,8 +219,14 @@ static bool has_paths(const pith_cuda_plan *c) {
     return c->table.device.set.codebook == PITHI_CODEBOOK_TRELLIS;
 }
 
+/* Whether values with a base are coded exactly, those of key frames too. */
+static bool is_exact(const pith_cuda_plan *c) {
+    return c->table.device.kind == PITHI_DEVICE_raw && pithi_cuda_has_base(&c->table);
+}
+
 static enum pithi_gpu_kernel encoder(const pith_cuda_plan *c, bool key) {
     const uint32_t kind = c->table.device.kind;
+    if (is_exact(c)) return PITHI_GPU_encode_exact;
     if (key) return pithi_cuda_is_paged(c) ? PITHI_GPU_paged_encode_key : PITHI_GPU_encode_key;
     if (kind == PITHI_DEVICE_pages && has_paths(c)) return PITHI_GPU_trellis_paged_encode;
     if (kind == PITHI_DEVICE_pages && pithi_pages_strips(&c->table))
@@ -261,7 +268,7 @@ pith_status pith_cuda_encode(const pith_cuda_plan *c, pith_cuda_stream *stream,
         return pithi_cuda_bounded_encode(c, &a, &items, cuda_stream, error);
     if (pithi_cuda_is_sparse(c)) return pithi_cuda_sparse_encode(c, &a, &items, cuda_stream, error);
     pithi_cuda_divide(&a, c, items.count, c->table.most);
-    if (pithi_cuda_is_coded(c) && !key)
+    if (pithi_cuda_is_coded(c) && (!key || is_exact(c)))
         return pithi_cuda_coded_encode(c, encoder(c, key), &a, &items, cuda_stream, error);
     return pithi_cuda_launch(c, encoder(c, key), &a, items.count, cuda_stream, error);
 }
@@ -270,6 +277,7 @@ pith_status pith_cuda_encode(const pith_cuda_plan *c, pith_cuda_stream *stream,
 
 static enum pithi_gpu_kernel decoder(const pith_cuda_plan *c, const struct pithi_gpu_call *a) {
     const bool copied = c->table.device.kind == PITHI_DEVICE_raw && !a->add;
+    if (is_exact(c)) return PITHI_GPU_decode_exact;
     if (pithi_cuda_is_paged(c))
         return has_paths(c) ? PITHI_GPU_trellis_paged_decode : PITHI_GPU_paged_decode;
     if (has_paths(c)) return PITHI_GPU_trellis_decode;

@@ -75,6 +75,24 @@ static void stage(struct pithi_gpu_items *items, const struct pithi_gpu_coding *
     items->frames = coding->frames;
 }
 
+/* Makes strings of what is staged; of exact values those of so many forms, from `form` on. */
+static pith_status make_strings(const pith_cuda_plan *c, struct pithi_gpu_call *a, uint32_t form,
+                                uint32_t tried, uint64_t items, void *cuda_stream,
+                                pith_error *error) {
+    const uint64_t blocks = c->table.most_blocks;
+    const struct translation by = translation_of(c);
+    const uint64_t strings = by.parts ? blocks * tried * a->coding.strings : blocks;
+    pith_status status = PITH_OK;
+    a->coding.form = form;
+    a->coding.tried = tried;
+    if (by.parts) status = launch(c, by.spread, a, blocks * tried, items, cuda_stream, error);
+    if (status == PITH_OK)
+        status = launch(c, PITHI_GPU_rans_encode, a, shares(strings, PITHI_RANS_WRITERS), items,
+                        cuda_stream, error);
+    if (status != PITH_OK || !by.parts) return status;
+    return launch(c, by.measure, a, blocks, items, cuda_stream, error);
+}
+
 pith_status pithi_cuda_coded_encode(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
                                     struct pithi_gpu_call *a, const pith_cuda_items *items,
                                     void *cuda_stream, pith_error *error) {
@@ -89,18 +107,15 @@ pith_status pithi_cuda_coded_encode(const pith_cuda_plan *c, enum pithi_gpu_kern
     /* A base changes with the codes, so that room is needed before their lengths are known. */
     if (!pithi_cuda_has_base(&c->table)) groups.to.items.capacity = UINT64_MAX;
     status = pithi_cuda_launch(c, kernel, &groups, n, cuda_stream, error);
-    const struct translation by = translation_of(c);
-    const uint64_t strings = by.parts ? blocks * a->coding.strings : blocks;
-    if (status == PITH_OK && by.parts)
-        status = launch(c, by.spread, a, blocks, n, cuda_stream, error);
+    const bool updates =
+        c->table.device.kind == PITHI_DEVICE_raw && pithi_cuda_has_base(&c->table) && !a->key;
+    if (status == PITH_OK && updates)
+        status = make_strings(c, a, PITHI_FORM_UPDATE, 1, n, cuda_stream, error);
     if (status == PITH_OK)
-        status = launch(c, PITHI_GPU_rans_encode, a, shares(strings, PITHI_RANS_WRITERS), n,
-                        cuda_stream, error);
-    if (status == PITH_OK && by.parts)
-        status = launch(c, by.measure, a, blocks, n, cuda_stream, error);
+        status = make_strings(c, a, PITHI_FORM_VALUES, updates ? 2 : 1, n, cuda_stream, error);
     if (status == PITH_OK) status = launch(c, PITHI_GPU_rans_place, a, 1, n, cuda_stream, error);
     if (status != PITH_OK) return status;
-    return launch(c, by.write, a, blocks, n, cuda_stream, error);
+    return launch(c, translation_of(c).write, a, blocks, n, cuda_stream, error);
 }
 
 pith_status pithi_cuda_coded_read(const pith_cuda_plan *c, struct pithi_gpu_call *a,

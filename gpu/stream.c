@@ -148,7 +148,9 @@ pith_status pith_cuda_stream_set_base(const pith_cuda_plan *c, pith_cuda_stream 
     const pith_status status = check_base(c, stream, error);
     if (status != PITH_OK) return status;
     if (!base && c->table.count) return pithi_cuda_null("base", error);
-    if (dtype != PITH_F32 && dtype != PITH_BF16 && dtype != PITH_F16)
+    const uint32_t own = c->table.base_dtype;
+    const bool converts = dtype != PITH_NONE && dtype <= PITH_F16 && own <= PITH_F16;
+    if (dtype != own && !converts)
         return pithi_fail(error, PITH_ERR_DTYPE,
                           "the tensor's dtype does not convert to the base's");
     struct pithi_gpu_call a = about(c, stream);

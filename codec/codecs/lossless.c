@@ -12,6 +12,7 @@
 #include "bytes/top_shift.h"
 #include "bytes/top_symbols.h"
 #include "bytes/update.h"
+#include "bytes/word_value.h"
 #include "codec.h"
 #include "common/endian.h"
 #include "common/pad.h"
@@ -311,20 +312,20 @@ static size_t code(const struct pithi_block *b, bool update, uint8_t *dst, size_
     return (size_t)(pen.at - dst);
 }
 
-/* Whether values may take less than an update of `length` bytes: where a sample of them, coded as a
- * block, takes 1/32 more than its share of that, they do not. */
+/* Whether values may take less than an update of `length` bytes, as a sample of them, coded as a
+ * block, says. */
 static bool values_may_pay(const struct pithi_block *b, size_t length) {
-    enum { RUN = 512, RUNS = 8, SAMPLE = RUN * RUNS, COUNT_LEAST = 8 * SAMPLE };
-    const size_t width = width_of(b->params), run = RUN * width;
-    if (!length || b->count < COUNT_LEAST) return true;
+    enum { RUNS = PITHI_VALUES_RUNS };
+    const size_t width = width_of(b->params), run = PITHI_VALUES_RUN * width;
+    if (!length || b->count < PITHI_VALUES_LEAST) return true;
     uint8_t *const coded = work_of(b->params, b->scratch).more, *const sample = coded + RUNS * run;
     for (size_t k = 0; k < RUNS; k++)
         memcpy(sample + k * run, (const uint8_t *)b->value + b->count / RUNS * k * width, run);
     struct pithi_block part = *b;
     part.value = sample;
-    part.count = SAMPLE;
+    part.count = PITHI_VALUES_SAMPLE;
     const size_t taken = code(&part, false, coded, RUNS * run - 1);
-    return (taken ? taken : RUNS * run) * (b->count / SAMPLE) <= length + length / 32;
+    return pithi_values_may_pay(taken ? taken : RUNS * run, b->count, length);
 }
 
 /* Encodes an update of the base, or the values where that is shorter. An update that saves half of
@@ -547,7 +548,7 @@ static struct pithi_memory remember(const struct pithi_params *p) {
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     d->kind = PITHI_DEVICE_raw;
     d->coded = true;
-    return p->value[ENTROPY] == RANS && p->base_dtype == PITH_NONE && !p->value[DIM];
+    return p->value[ENTROPY] == RANS && !p->value[KEY_EVERY] && !p->value[DIM];
 }
 
 const struct pithi_codec pithi_codec_lossless = {
@@ -574,6 +575,6 @@ const struct pithi_codec pithi_codec_lossless = {
     .decode = decode,
     .remember = remember,
     .describe = describe,
-    .described = "devices code lossless with entropy=rans and without a base or rows (revision=2)",
+    .described = "devices code lossless with entropy=rans, without key_every and rows (revision=2)",
     .described_keys = 1u << EFFORT | 1u << ENTROPY,
 };

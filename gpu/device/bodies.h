@@ -8,6 +8,7 @@
 
 #ifdef PITHI_GPU_common
 #include "device/check.h"
+#include "device/exact.h"
 #include "device/key.h"
 #include "device/raw.h"
 #include "device/stream.h"

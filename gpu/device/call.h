@@ -179,9 +179,12 @@ struct pithi_gpu_coding {
     uint64_t each, staged, spare;
     /* Of codecs whose blocks have several strings: how many, where what is known of them lies,
      * their symbols, and the bytes of these and of the room for strings that a block has. Of exact
-     * values: strings of a part of a block, and where what is known of blocks lies. */
+     * values: strings of a part of a block; where what is known of blocks lies, and the values that
+     * the base had before; how many forms of a block are tried, and of these, how many by the
+     * launch, from which on. */
     uint64_t strings, pieces, symbols, symbols_each, spare_each;
-    uint64_t levels, blocks;
+    uint64_t levels, blocks, before;
+    uint32_t forms, tried, form;
     bool live;
 };
 

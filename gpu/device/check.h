@@ -33,9 +33,11 @@ PITHI_PHASE(pithi_check_open, uint64_t number) {
     if (!pithi_check_length(p, length, it)) it->status = PITH_ERR_TRUNCATED;
 }
 
-/* Of the tensor that a difference is to be added to, or of the base that a key frame brings. */
+/* Of the tensor that a difference is to be added to, or of the base that a key frame brings, where
+ * it lies there as it is. */
 PITHI_LOCAL(pithi_check_hash, uint64_t width) {
     const struct pithi_gpu_item *const it = &s->from;
+    if (it->kind && pithi_item_coded(&a->from.plan, it)) return;
     const uint8_t *const from = it->kind ? it->payload + it->form->data : it->tensor;
     if (it->kind || a->add)
         t->read.hash =

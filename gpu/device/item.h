@@ -251,10 +251,10 @@ PITHI_DEVICE int32_t pithi_header_judge(const struct pithi_device_plan *p, uint6
     return pithi_keys_legal(&p->device.free_keys, head) ? PITH_OK : PITH_ERR_CORRUPT;
 }
 
-/* Whether blocks have lengths of their own, in an index. */
+/* Whether blocks have lengths of their own, in an index: exact values have in key frames, too. */
 PITHI_DEVICE bool pithi_item_coded(const struct pithi_device_plan *p,
                                    const struct pithi_gpu_item *it) {
-    return p->device.coded && !it->kind;
+    return p->device.coded && (!it->kind || p->device.kind == PITHI_DEVICE_raw);
 }
 
 /* Of a frame of which that is so, what it has besides the index, blocks and their checksums. */
@@ -329,7 +329,9 @@ PITHI_DEVICE int32_t pithi_work_check(const struct pithi_gpu_call *a,
     if (work->status != PITH_OK) return work->status;
     if (work->failed == PITHI_FAILED_CHECKSUM) return PITH_ERR_CHECKSUM;
     pithi_item_kind(p, it, it->frame);
-    if (!a->hash_base || (!it->kind && !a->add) || pithi_item_base_matches(p, it, work->hash))
+    /* What a damaged key frame brings has no hash. */
+    if (!a->hash_base || (it->kind ? work->failed != 0 : !a->add) ||
+        pithi_item_base_matches(p, it, work->hash))
         return PITH_OK;
     return it->kind ? PITH_ERR_CHECKSUM : PITH_ERR_BASE;
 }

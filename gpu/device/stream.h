@@ -5,7 +5,7 @@
 #ifndef PITHI_GPU_DEVICE_STREAM_H
 #define PITHI_GPU_DEVICE_STREAM_H
 
-#include "device/team.h"
+#include "device/raw.h"
 
 PITHI_DEVICE bool pithi_stream_ours(const struct pithi_gpu_call *a) {
     return a->to.stream->fingerprint == a->to.plan.fingerprint;
@@ -104,13 +104,36 @@ PITHI_LOCAL(pithi_stream_read, uint64_t tile) {
     }
 }
 
+/* The same of elements of 1 or 8 bytes, which are never converted. */
+PITHI_DEVICE bool pithi_stream_odd(uint64_t width) { return width == 1 || width == 8; }
+PITHI_PHASE(pithi_stream_copy, uint64_t width) {
+    const struct pithi_gpu_item *const it = &s->to;
+    const uint64_t at = it->begin * width;
+    (void)a;
+    if (it->tensor)
+        pithi_copy(t->tid, it->base + at, it->tensor + at, (it->end - it->begin) * width);
+}
+PITHI_LOCAL(pithi_stream_hash, uint64_t width) {
+    const struct pithi_gpu_item *const it = &s->to;
+    if (a->to.plan.device.base_hash)
+        t->made.hash =
+            pithi_hash_part(it->base, it->begin * width, it->end * width, t->tid, PITHI_TEAM);
+}
+
 /* Part of a body: reads, or sets, the base of the team's span; s->made has its hash. */
-#define PITHI_STREAM_READ(number)                                                  \
-    do {                                                                           \
-        for (uint64_t tile_ = s->to.begin; tile_ < s->to.end; tile_ += PITHI_TILE) \
-            PITHI_STEP(pithi_stream_read, tile_);                                  \
-        PITHI_GATHER_HASHED(false, true, number);                                  \
-    } while (0)
+PITHI_DEVICE void pithi_stream_span(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                    struct pithi_gpu_thread *t, struct pithi_team *team,
+                                    uint64_t number) {
+    const uint64_t width = pithi_width(a->to.plan.base_dtype);
+    if (pithi_stream_odd(width)) {
+        PITHI_RUN(pithi_stream_copy, width);
+        PITHI_STEP(pithi_stream_hash, width);
+    } else {
+        for (uint64_t tile = s->to.begin; tile < s->to.end; tile += PITHI_TILE)
+            PITHI_STEP(pithi_stream_read, tile);
+    }
+    PITHI_GATHER_HASHED(false, true, number);
+}
 
 PITHI_PHASE(pithi_stream_hash_base, uint64_t number) {
     struct pithi_gpu_slot_state *const slot = s->to.slot_state;
@@ -125,7 +148,7 @@ PITHI_PHASE(pithi_stream_hash_base, uint64_t number) {
 PITHI_BODY(pithi_stream_base) {
     PITHI_RUN(pithi_stream_open, number);
     if (s->to.status != PITH_OK) return;
-    PITHI_STREAM_READ(number);
+    pithi_stream_span(a, s, t, team, number);
     PITHI_RUN(pithi_stream_hash_base, number);
 }
 
@@ -157,7 +180,7 @@ PITHI_BODY(pithi_stream_verify) {
         PITHI_RUN(pithi_stream_refuse, number);
         return;
     }
-    PITHI_STREAM_READ(number);
+    pithi_stream_span(a, s, t, team, number);
     PITHI_RUN(pithi_stream_compare, number);
 }
 

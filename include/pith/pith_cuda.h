@@ -34,7 +34,7 @@
  * rng_stream and the keys that decoding does not depend on: a frame with other sections (a source)
  * or with checksums where the plan has none, or the reverse, is PITH_ERR_MISMATCH here.
  *
- * Codecs: raw; lossless with entropy=rans and without a base, but for sums; wdiff without
+ * Codecs: raw; lossless with entropy=rans and without key_every=N, but for sums; wdiff without
  * entropy=zstd and key_every=N (the host does not know the step; see PITH_KEY_FRAME); grad; eb
  * with mode=fast and abs, rel or pwrel, and embed with mode=fast and decay=none, both of f32, bf16
  * and f16, but for sums, and without bounds that a stream sets; kv without entropy=zstd, but for
@@ -55,7 +55,7 @@
  * longer be taken back.
  *
  * Frames of entropy=rans have any length as well: the same holds of them, but that with a base the
- * capacity must be pith_sizes.slot_bytes, since the base changes with the codes.
+ * capacity must be pith_sizes.slot_bytes, or key_bytes, since the base changes with the codes.
  *
  * Threads. A pith_cuda_plan is immutable: any number of threads use it at once. Work of several
  * calls may be on different CUDA streams at once where it shares no stream, no workspace and no
@@ -134,7 +134,8 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_stream_set_random(const pith_cuda_
                                                                 const pith_stream_options *options,
                                                                 void *cuda_stream,
                                                                 pith_error *error);
-/* As pith_stream_set_base from a dense device tensor of dtype f32, bf16 or f16. */
+/* As pith_stream_set_base from a dense device tensor, of dtype f32, bf16 or f16 where the base is
+ * one of these, else of the base's. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_stream_set_base(const pith_cuda_plan *cuda,
                                                               pith_cuda_stream *stream,
                                                               const void *base, uint32_t dtype,

@@ -307,8 +307,8 @@ pith_status rig_try(struct rig *r, const void *bytes, size_t length, size_t offs
     const pith_status got = job_status(&j, 0);
     /* A block that is damaged the CPU finds when those before it are written, a device before. */
     const bool key = length > 11 && ((const uint8_t *)bytes)[11] & 2;
-    const bool wrote =
-        has_base(r) && key && wanted != PITH_OK && !all_bytes(out, j.tensor.bytes, UNTOUCHED);
+    const bool wrote = has_base(r) && key && wanted == PITH_ERR_CHECKSUM &&
+                       !all_bytes(out, j.tensor.bytes, UNTOUCHED);
     if (wrote || (got != PITH_ERR_MISMATCH && got != PITH_ERR_UNSUPPORTED))
         CHECK_STATUS(wanted, got);
     if (got == PITH_OK) {

@@ -16,7 +16,7 @@ static void test_unsupported(void **state) {
     } settings[] = {
         {"lossless", PITH_F32, PITH_NONE},
         {"lossless", PITH_BF16, PITH_BF16},
-        {"lossless:entropy=rans", PITH_BF16, PITH_BF16},
+        {"lossless:entropy=rans,key_every=5", PITH_BF16, PITH_BF16},
         {"lossless:revision=1", PITH_F32, PITH_NONE},
         {"wdiff:entropy=zstd", PITH_F32, PITH_NONE},
         {"wdiff:key_every=5", PITH_F32, PITH_BF16},

@@ -208,6 +208,10 @@ static void test_kv(void **state) {
     (void)state;
     CHECK(every_trip("kv") > 500 / case_step());
 }
+static void test_lossless(void **state) {
+    (void)state;
+    CHECK(every_trip("lossless") > 500 / case_step());
+}
 static void test_raw(void **state) {
     (void)state;
     CHECK(every_trip("raw") > 1000 / case_step());
@@ -215,8 +219,8 @@ static void test_raw(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wdiff), cmocka_unit_test(test_grad), cmocka_unit_test(test_eb),
-        cmocka_unit_test(test_kv),    cmocka_unit_test(test_raw),
+        cmocka_unit_test(test_wdiff), cmocka_unit_test(test_grad),     cmocka_unit_test(test_eb),
+        cmocka_unit_test(test_kv),    cmocka_unit_test(test_lossless), cmocka_unit_test(test_raw),
     };
     return cmocka_run_group_tests_name("gpu_roundtrip", tests, NULL, NULL);
 }

@@ -48,15 +48,21 @@ PITHI_PHASE(pithi_writer_locate, uint64_t number) {
     s->rans.batches = s->rans.steps = s->rans.taking = 0;
 }
 
-/* A string of exact values, of those of all blocks. */
+/* The block of a string, of those of all blocks; of exact values the form of a block. */
+PITHI_DEVICE uint64_t pithi_writer_block(const struct pithi_gpu_call *a, uint64_t number) {
+    const uint64_t tried = number / a->coding.strings;
+    return tried / a->coding.tried * a->coding.forms + a->coding.form + tried % a->coding.tried;
+}
+
+/* A string of exact values, of those that are tried of all blocks. */
 PITHI_DEVICE void pithi_writer_words(const struct pithi_gpu_call *a,
                                      const struct pithi_gpu_item *it, uint64_t number,
                                      struct pithi_rans_string *r) {
-    const uint64_t block = number / a->coding.strings;
+    const uint64_t block = number / a->coding.strings / a->coding.tried;
     r->live = block < it->slot->blocks;
     if (!r->live) return;
-    const struct pithi_rans_piece *const piece =
-        pithi_coding_piece(a, it->index, block, (uint32_t)(number % a->coding.strings));
+    const struct pithi_rans_piece *const piece = pithi_coding_piece(
+        a, it->index, pithi_writer_block(a, number), (uint32_t)(number % a->coding.strings));
     r->live = piece->n > 0;
     r->codes = pithi_coding_of(a, it->index) + piece->from;
     r->n = r->packed = r->length = piece->n;
@@ -496,7 +502,7 @@ PITHI_PHASE(pithi_writer_close, uint64_t first) {
     if (pithi_coded_parted(&a->to.plan)) {
         const uint64_t number = first + warp;
         pithi_writer_end(r, t,
-                         pithi_coding_piece(a, s->to.index, number / a->coding.strings,
+                         pithi_coding_piece(a, s->to.index, pithi_writer_block(a, number),
                                             (uint32_t)(number % a->coding.strings)));
         return;
     }

@@ -11,28 +11,33 @@
 
 /* What the head of a block says of symbols that are tops; and behind it, lower bits and base. */
 enum { PITHI_LOSSLESS_TOPS = 9, PITHI_LOSSLESS_HEAD = 1, PITHI_LOSSLESS_TOPS_HEAD = 4 };
-enum { PITHI_LOSSLESS_ESCAPE = 255 };
+enum { PITHI_LOSSLESS_ESCAPE = 255, PITHI_LOSSLESS_UPDATE = 0x10 };
 
 /* ---- The workspace ---------------------------------------------------------------------------*/
 
+/* number: of a form of a block, when it is encoded, else of the block. */
 PITHI_DEVICE struct pithi_lossless_block *pithi_lossless_record(const struct pithi_gpu_call *a,
-                                                                uint64_t frame, uint64_t block) {
+                                                                uint64_t frame, uint64_t number) {
     uint8_t *const blocks = pithi_coding_of(a, frame) + a->coding.blocks;
-    return (struct pithi_lossless_block *)(void *)blocks + block;
+    return (struct pithi_lossless_block *)(void *)blocks + number;
 }
 /* Bytes of a part: symbols are the first one, plane k is part k + 1. */
-PITHI_DEVICE uint8_t *pithi_lossless_part(const struct pithi_device_plan *p,
-                                          const struct pithi_gpu_shared *s, uint32_t part) {
-    return s->rans.words.parts + part * pithi_lossless_part_bytes(pithi_coding_run(p));
+PITHI_DEVICE uint8_t *pithi_lossless_part(const struct pithi_gpu_shared *s, uint32_t part) {
+    return s->rans.words.parts + part * pithi_lossless_part_bytes(s->rans.words.run);
 }
 /* Behind the parts, of an encode: lower bits, then tops. */
 PITHI_DEVICE uint8_t *pithi_lossless_tail(const struct pithi_device_plan *p,
                                           const struct pithi_gpu_shared *s) {
-    return pithi_lossless_part(p, s, pithi_lossless_parts(p));
+    return pithi_lossless_part(s, pithi_lossless_parts(p));
 }
 PITHI_DEVICE uint32_t pithi_lossless_bits_bytes(const struct pithi_lossless_block *b,
                                                 uint32_t count) {
     return (count + 7) / 8 * (b->low % 8);
+}
+
+/* Whether what is encoded is tried as updates of a base too. */
+PITHI_DEVICE bool pithi_lossless_based(const struct pithi_gpu_call *a) {
+    return a->to.plan.base_dtype != PITH_NONE && !a->key;
 }
 
 /* By the team's first thread: a block of a located item. */
@@ -45,9 +50,36 @@ PITHI_DEVICE void pithi_lossless_find(const struct pithi_gpu_call *a,
     w->width = pithi_width(p->dtype);
     w->kind = pithi_word_kind_of(p->dtype);
     w->values = pithi_staged_payload(a, it) + it->form->data + w->first * w->width;
+    w->before = NULL;
     w->parts = pithi_coding_symbols(a, it->index, block);
+    w->run = pithi_coding_run(p);
+    w->room = w->number = 0;
+    w->form = PITHI_FORM_VALUES;
+    w->apart = 0;
     w->block.bits = w->block.low = w->block.base = w->block.escapes = 0;
-    w->block.parts = w->block.tail = w->block.sound = 0;
+    w->block.parts = w->block.tail = w->block.sound = w->block.update = 0;
+}
+/* The same of a form of it, which is encoded. The symbols of a sample are behind those of both
+ * others, and so are its strings. */
+PITHI_DEVICE void pithi_lossless_find_form(const struct pithi_gpu_call *a,
+                                           const struct pithi_gpu_item *it, uint64_t block,
+                                           uint32_t form, struct pithi_lossless_shared *w) {
+    const struct pithi_device_plan *const p = &a->to.plan;
+    pithi_lossless_find(a, p, it, block, w);
+    const uint32_t before = form == PITHI_FORM_SAMPLE ? 2 : form == PITHI_FORM_UPDATE;
+    w->form = form;
+    w->number = block * a->coding.forms + form;
+    w->parts += before * pithi_lossless_symbols_bytes(p, w->run);
+    w->room = before * pithi_lossless_room_bytes(p, a->coding.strings, w->run);
+    if (form == PITHI_FORM_UPDATE) {
+        w->before = pithi_coding_of(a, it->index) + a->coding.before + w->first * w->width;
+        w->block.update = PITHI_LOSSLESS_UPDATE;
+    }
+    if (form == PITHI_FORM_SAMPLE) {
+        w->apart = w->count / PITHI_VALUES_RUNS;
+        w->count = w->count < PITHI_VALUES_LEAST ? 0 : (uint32_t)PITHI_VALUES_SAMPLE;
+        w->run = PITHI_VALUES_SAMPLE;
+    }
 }
 
 /* ---- Words -----------------------------------------------------------------------------------*/
@@ -70,10 +102,23 @@ PITHI_DEVICE void pithi_lossless_store(uint8_t *values, uint32_t width, uint64_t
     default: pithi_put_aligned64(values + 8 * i, value);
     }
 }
-/* Word i of the block. */
+/* The same of values at any address. */
+PITHI_DEVICE uint64_t pithi_lossless_load_any(const uint8_t *values, uint32_t width, uint64_t i) {
+    if (pithi_is_aligned(values, width)) return pithi_lossless_load(values, width, i);
+    switch (width) {
+    case 2: return pithi_get16(values + 2 * i);
+    case 4: return pithi_get32(values + 4 * i);
+    default: return pithi_get64(values + 8 * i);
+    }
+}
+/* Word i of what is tried of the block. */
 PITHI_DEVICE uint64_t pithi_lossless_word(const struct pithi_lossless_shared *w, uint64_t i) {
-    return pithi_word_from_value(pithi_lossless_load(w->values, w->width, i),
-                                 (enum pithi_word_kind)w->kind, 8 * w->width);
+    const enum pithi_word_kind kind = (enum pithi_word_kind)w->kind;
+    const uint32_t bits = 8 * w->width;
+    if (w->apart) i = i / PITHI_VALUES_RUN * w->apart + i % PITHI_VALUES_RUN;
+    const uint64_t value = pithi_lossless_load(w->values, w->width, i);
+    if (!w->before) return pithi_word_from_value(value, kind, bits);
+    return pithi_word_from_update(value, pithi_lossless_load(w->before, w->width, i), kind, bits);
 }
 
 /* The thread's words of a strip, the first of which is number `first`: how many there are. */

@@ -18,6 +18,8 @@ PITHI_PHASE(pithi_lossless_read_open, uint64_t number) {
     if (t->tid) return;
     const bool live = pithi_reader_find(a, it, number / a->chunks) && block < it->slot->blocks;
     if (live) pithi_lossless_find(a, &a->from.plan, it, block, w);
+    if (live && a->from.plan.base_dtype != PITH_NONE)
+        w->before = a->add ? it->tensor : it->base; /* of the slot */
     s->rans.live = live && pithi_coded_touches(a, w->first, w->count);
     s->rans.plain = s->rans.foreign = false;
     s->rans.exact = true;
@@ -26,14 +28,17 @@ PITHI_PHASE(pithi_lossless_read_open, uint64_t number) {
     for (uint32_t i = 0; i < PITHI_RANS_READERS; i++) s->rans.string[i].live = false;
 }
 
-/* By the team's first thread: what the head says. Whether it can be so. */
+/* By the team's first thread: what the head says. Whether it can be so: key frames have no
+ * updates. */
 PITHI_DEVICE bool pithi_lossless_read_parse(struct pithi_gpu_shared *s) {
     struct pithi_lossless_shared *const w = &s->rans.words;
     const uint8_t *const head = pithi_planes_take(s, PITHI_LOSSLESS_HEAD);
     if (!head) return false;
-    w->block.bits = *head;
+    if (w->before && !s->from.kind) w->block.update = *head & PITHI_LOSSLESS_UPDATE;
+    w->block.bits = *head & ~w->block.update;
     w->block.parts = 1 + w->width;
-    if (*head != PITHI_LOSSLESS_TOPS) return *head <= 8 && !(*head & (*head - 1u));
+    if (w->block.bits != PITHI_LOSSLESS_TOPS || w->block.update)
+        return w->block.bits <= 8 && !(w->block.bits & (w->block.bits - 1));
     const uint8_t *const cut = pithi_planes_take(s, PITHI_LOSSLESS_TOPS_HEAD - PITHI_LOSSLESS_HEAD);
     const uint32_t bits = 8 * w->width;
     if (!cut) return false;
@@ -104,7 +109,7 @@ PITHI_PHASE(pithi_lossless_read_part, uint64_t block, uint32_t part) {
     const uint32_t bits = s->rans.words.block.bits;
     if (t->tid) return;
     uint32_t n = pithi_lossless_read_count(&s->rans.words, part), depth = 0;
-    uint8_t *to = pithi_lossless_part(&a->from.plan, s, part);
+    uint8_t *to = pithi_lossless_part(s, part);
     const uint8_t *kind = pithi_planes_take(s, 1);
     s->rans.others[0] = to;
     s->rans.bytes[0] = n;
@@ -130,10 +135,9 @@ PITHI_PHASE(pithi_lossless_read_part, uint64_t block, uint32_t part) {
 }
 
 /* Symbols of the thread's words of a strip; how many of them are escapes. */
-PITHI_DEVICE uint64_t pithi_lossless_read_symbols(const struct pithi_gpu_call *a,
-                                                  const struct pithi_gpu_shared *s, uint32_t at,
+PITHI_DEVICE uint64_t pithi_lossless_read_symbols(const struct pithi_gpu_shared *s, uint32_t at,
                                                   uint32_t bits, uint32_t n) {
-    const uint8_t *const symbols = pithi_lossless_part(&a->from.plan, s, 0);
+    const uint8_t *const symbols = pithi_lossless_part(s, 0);
     return pithi_unit_get_codes(symbols + (uint64_t)(at / PITHI_UNIT) * bits, bits, n);
 }
 PITHI_DEVICE uint32_t pithi_lossless_read_escaped(uint64_t symbols, uint32_t bits, uint32_t n) {
@@ -145,23 +149,24 @@ PITHI_DEVICE uint32_t pithi_lossless_read_escaped(uint64_t symbols, uint32_t bit
 }
 PITHI_LOCAL(pithi_lossless_read_escapes, uint32_t bits) {
     const struct pithi_lossless_shared *const w = &s->rans.words;
+    (void)a;
     t->rans.total = 0;
     for (uint32_t first = 0; first < w->count; first += PITHI_ROW) {
         const uint32_t n = pithi_lossless_left(w, t, first);
         if (!n) continue;
         const uint64_t symbols =
-            pithi_lossless_read_symbols(a, s, first + t->tid * PITHI_UNIT, bits, n);
+            pithi_lossless_read_symbols(s, first + t->tid * PITHI_UNIT, bits, n);
         t->rans.total += pithi_lossless_read_escaped(symbols, bits, n);
     }
 }
 PITHI_PHASE(pithi_lossless_read_counted, uint32_t bits) {
     struct pithi_lossless_shared *const w = &s->rans.words;
     const uint64_t used = (uint64_t)w->count * bits;
+    (void)a;
     if (t->tid) return;
     w->block.escapes = (uint32_t)pithi_coded_all(s);
     if (!w->block.escapes) w->block.parts = 1;
-    if (used % 8 && pithi_lossless_part(&a->from.plan, s, 0)[used / 8] >> used % 8)
-        s->rans.fault = 1;
+    if (used % 8 && pithi_lossless_part(s, 0)[used / 8] >> used % 8) s->rans.fault = 1;
 }
 
 /* Part of a body: parts that do not wait are read. */
@@ -249,31 +254,29 @@ PITHI_DEVICE uint32_t pithi_lossless_join_bits(const struct pithi_lossless_block
 PITHI_LOCAL(pithi_lossless_join_escapes, uint32_t first) {
     const struct pithi_lossless_shared *const w = &s->rans.words;
     const uint32_t n = pithi_lossless_left(w, t, first), bits = pithi_lossless_join_bits(&w->block);
+    (void)a;
     t->rans.total = t->rans.own = 0;
     if (!n || !bits) return;
-    const uint64_t symbols =
-        pithi_lossless_read_symbols(a, s, first + t->tid * PITHI_UNIT, bits, n);
+    const uint64_t symbols = pithi_lossless_read_symbols(s, first + t->tid * PITHI_UNIT, bits, n);
     t->rans.total = t->rans.own = pithi_lossless_read_escaped(symbols, bits, n);
 }
 
 /* word := what the planes from number 1 on have of words [at, at + n). */
-PITHI_DEVICE void pithi_lossless_join_planes(const struct pithi_gpu_call *a,
-                                             const struct pithi_gpu_shared *s, uint32_t planes,
+PITHI_DEVICE void pithi_lossless_join_planes(const struct pithi_gpu_shared *s, uint32_t planes,
                                              uint32_t at, uint32_t n, uint64_t word[PITHI_UNIT]) {
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) word[k] = 0;
     for (uint32_t i = 0; i < planes; i++) {
-        const uint8_t *const from = pithi_lossless_part(&a->from.plan, s, 1 + i) + at;
+        const uint8_t *const from = pithi_lossless_part(s, 1 + i) + at;
         const uint64_t plane = pithi_unit_get_codes(from, 8, n);
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) word[k] |= (plane >> 8 * k & 0xFF)
                                                                           << 8 * i;
     }
 }
 /* Word i of those that planes have. */
-PITHI_DEVICE uint64_t pithi_lossless_join_escape(const struct pithi_gpu_call *a,
-                                                 const struct pithi_gpu_shared *s, uint64_t i) {
+PITHI_DEVICE uint64_t pithi_lossless_join_escape(const struct pithi_gpu_shared *s, uint64_t i) {
     uint64_t word = 0;
     for (uint32_t byte = 0; byte < s->rans.words.width; byte++)
-        word |= (uint64_t)pithi_lossless_part(&a->from.plan, s, 1 + byte)[i] << 8 * byte;
+        word |= (uint64_t)pithi_lossless_part(s, 1 + byte)[i] << 8 * byte;
     return word;
 }
 
@@ -289,11 +292,11 @@ PITHI_DEVICE bool pithi_lossless_join_tops(const struct pithi_gpu_call *a,
     const uint8_t *const tail =
         s->from.payload + pithi_coding_entry(a, s->from.index, block)->at + b->tail;
     const uint8_t *const tops = tail + pithi_lossless_bits_bytes(b, w->count);
-    const uint64_t symbols = pithi_lossless_read_symbols(a, s, at, 8, n);
+    const uint64_t symbols = pithi_lossless_read_symbols(s, at, 8, n);
     const uint64_t bits =
         rest ? pithi_unit_get_codes(tail + at / PITHI_UNIT * rest, rest, PITHI_UNIT) : 0;
     bool fits = true;
-    pithi_lossless_join_planes(a, s, planes, at, n, word);
+    pithi_lossless_join_planes(s, planes, at, n, word);
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
         const uint32_t symbol = (uint32_t)(symbols >> 8 * k) & 255;
         uint32_t top = symbol ? (symbol + b->base) & all : 0;
@@ -307,15 +310,13 @@ PITHI_DEVICE bool pithi_lossless_join_tops(const struct pithi_gpu_call *a,
     return fits;
 }
 /* Words that are symbols, or these and what escapes are more. */
-PITHI_DEVICE void pithi_lossless_join_symbols(const struct pithi_gpu_call *a,
-                                              const struct pithi_gpu_shared *s, uint32_t at,
+PITHI_DEVICE void pithi_lossless_join_symbols(const struct pithi_gpu_shared *s, uint32_t at,
                                               uint32_t n, uint64_t i, uint64_t word[PITHI_UNIT]) {
     const uint32_t bits = s->rans.words.block.bits;
-    const uint64_t escape = (1u << bits) - 1,
-                   symbols = pithi_lossless_read_symbols(a, s, at, bits, n);
+    const uint64_t escape = (1u << bits) - 1, symbols = pithi_lossless_read_symbols(s, at, bits, n);
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
         word[k] = symbols >> k * bits & escape;
-        if (k < n && word[k] == escape) word[k] += pithi_lossless_join_escape(a, s, i++);
+        if (k < n && word[k] == escape) word[k] += pithi_lossless_join_escape(s, i++);
     }
 }
 
@@ -332,13 +333,20 @@ PITHI_PHASE(pithi_lossless_join_values, uint64_t block, uint32_t first) {
         if (!pithi_lossless_join_tops(a, s, block, at, n, i, word))
             pithi_atomic_max32(&s->rans.fault, 1);
     } else if (w->block.bits) {
-        pithi_lossless_join_symbols(a, s, at, n, i, word);
+        pithi_lossless_join_symbols(s, at, n, i, word);
     } else {
-        pithi_lossless_join_planes(a, s, w->width, at, n, word);
+        pithi_lossless_join_planes(s, w->width, at, n, word);
     }
-    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k < n) pithi_lossless_store(
-        w->values, w->width, at + k,
-        pithi_word_to_value(word[k] & all, (enum pithi_word_kind)w->kind, bits));
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        if (k >= n) continue;
+        const enum pithi_word_kind kind = (enum pithi_word_kind)w->kind;
+        uint64_t value = pithi_word_to_value(word[k] & all, kind, bits);
+        if (w->block.update)
+            value = pithi_word_to_update(
+                word[k] & all, pithi_lossless_load_any(w->before, w->width, w->first + at + k),
+                kind, bits);
+        pithi_lossless_store(w->values, w->width, at + k, value);
+    }
 }
 /* Every top beside is one that a symbol stands for. */
 PITHI_LOCAL(pithi_lossless_join_close, uint32_t strips) {
@@ -349,14 +357,23 @@ PITHI_LOCAL(pithi_lossless_join_close, uint32_t strips) {
         pithi_reader_damaged(a, s);
 }
 
-/* A team a block. */
-PITHI_BODY(pithi_lossless_join) {
-    const uint64_t block = (uint32_t)number % (uint32_t)a->chunks;
+/* Of the base that a key frame brings, where no later launch would tell in time. */
+PITHI_LOCAL(pithi_lossless_join_hash, uint64_t width) {
+    const struct pithi_lossless_shared *const w = &s->rans.words;
+    const uint64_t at = w->first * width;
+    (void)a;
+    t->rans.total = pithi_hash_part(w->values - at, at, at + w->count * width, t->tid, PITHI_TEAM);
+}
+PITHI_LOCAL(pithi_lossless_join_hashed, uint64_t block) {
+    (void)block;
+    if (t->tid % PITHI_WARP == 0) pithi_atomic_add64(&a->work[s->from.index].hash, t->rans.total);
+}
+
+/* Part of a body: the values of a block. */
+PITHI_DEVICE void pithi_lossless_join_block(const struct pithi_gpu_call *a,
+                                            struct pithi_gpu_shared *s, struct pithi_gpu_thread *t,
+                                            struct pithi_team *team, uint64_t block) {
     uint32_t strips = 0;
-    PITHI_RUN(pithi_lossless_read_open, number);
-    if (!s->rans.live) return;
-    PITHI_RUN(pithi_lossless_join_open, block);
-    if (s->rans.plain || !s->rans.words.block.sound) return;
     for (uint32_t first = 0; first < s->rans.words.count; first += PITHI_ROW, strips++) {
         PITHI_STEP(pithi_lossless_join_escapes, first);
         PITHI_WARP_SUM(rans.total);
@@ -364,6 +381,20 @@ PITHI_BODY(pithi_lossless_join) {
         PITHI_RUN(pithi_lossless_join_values, block, first);
     }
     PITHI_STEP(pithi_lossless_join_close, strips);
+}
+
+/* A team a block. */
+PITHI_BODY(pithi_lossless_join) {
+    const uint64_t block = (uint32_t)number % (uint32_t)a->chunks;
+    PITHI_RUN(pithi_lossless_read_open, number);
+    if (!s->rans.live) return;
+    PITHI_RUN(pithi_lossless_join_open, block);
+    if (!s->rans.plain && s->rans.words.block.sound)
+        pithi_lossless_join_block(a, s, t, team, block);
+    if (!a->hash_base || !s->from.kind) return;
+    PITHI_STEP(pithi_lossless_join_hash, s->rans.words.width);
+    PITHI_WARP_ADD(rans.total);
+    PITHI_STEP(pithi_lossless_join_hashed, block);
 }
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "bytes/rans.h"
 #include "bytes/top_choice.h"
+#include "bytes/word_value.h"
 #include "device/call.h"
 #include "device/phase.h"
 
@@ -99,16 +100,25 @@ struct pithi_lossless_block {
     uint32_t escapes; /* encode: of them; decode: bytes of those behind the lower bits */
     uint32_t parts;   /* strings of whole bytes: of symbols, and planes */
     uint32_t tail;    /* decode: where lower bits begin in the block */
+    uint32_t update;  /* words are of an update: PITHI_LOSSLESS_UPDATE, or 0 */
     uint32_t sound;   /* decode: there are values to be made of them */
 };
-/* A block of exact values. values: as they are staged; exponent: bits of it, 0 where tops are not
- * tried, most: of the tops that are counted; last: the largest of these that has a symbol; tally:
- * words that symbols of 1, 2, 4 and 8 bits do not hold. */
+/* What is tried of a block of exact values: the values, a sample of them, and the update of a base.
+ * Without a base, and in key frames, only the first. */
+enum { PITHI_FORM_VALUES, PITHI_FORM_SAMPLE, PITHI_FORM_UPDATE, PITHI_FORMS };
+/* A block of exact values. values: as they are staged; before: those of the base, or NULL; parts:
+ * there is room for `run` words; number: of the block's form; apart: how far apart the runs of a
+ * sample are, else 0; limit: what the form must be shorter than, sampled: what the sample takes;
+ * exponent: bits of it, 0 where tops are not tried, most: of the tops that are counted; last: the
+ * largest of these that has a symbol; tally: words that symbols of 1, 2, 4 and 8 bits do not
+ * hold. */
 struct pithi_lossless_shared {
     struct pithi_lossless_block block;
     uint8_t *values, *parts;
-    uint64_t first, room;
-    uint32_t count, width, kind;
+    const uint8_t *before;
+    uint64_t first, room, number, run;
+    uint32_t count, width, kind, form, apart, limit, sampled;
+    bool live; /* the form is tried */
     uint32_t exponent, most, last;
     struct pithi_top_costs costs;
     uint64_t bytes, second, symbols;
@@ -158,6 +168,7 @@ struct pithi_rans_entry {
     uint64_t at;    /* in the payload */
     uint64_t bound; /* of a page, as bits */
     uint32_t length, head, words, skipped;
+    uint32_t form, unused; /* encode, of exact values: the shortest so far */
 };
 
 /* A string of a block of pages. Encode: head, words and skipped as above; length: of it with the
@@ -227,6 +238,25 @@ PITHI_INLINE uint64_t pithi_lossless_tail_bytes(uint64_t n) {
     return pithi_coding_pad(n + n / 8 + 64);
 }
 
+/* The forms that are tried of a block. */
+PITHI_INLINE uint32_t pithi_lossless_forms(const struct pithi_device_plan *t) {
+    return t->base_dtype == PITH_NONE ? 1 : PITHI_FORMS;
+}
+/* The words of a sample of a block of so many, where blocks have one. */
+PITHI_INLINE uint64_t pithi_lossless_sample_run(uint64_t run) {
+    return run < PITHI_VALUES_LEAST ? 0 : PITHI_VALUES_SAMPLE;
+}
+/* Symbols, and room for strings, of a form of so many words. */
+PITHI_INLINE uint64_t pithi_lossless_symbols_bytes(const struct pithi_device_plan *t,
+                                                   uint64_t run) {
+    return pithi_lossless_parts(t) * pithi_lossless_part_bytes(run) +
+           pithi_lossless_tail_bytes(run);
+}
+PITHI_INLINE uint64_t pithi_lossless_room_bytes(const struct pithi_device_plan *t, uint64_t strings,
+                                                uint64_t run) {
+    return pithi_coding_pad(run * pithi_width(t->dtype)) + strings * pithi_coding_string_bytes(1);
+}
+
 /* Where what a frame has lies in its part, and what a block has: entries; of pages, what is known
  * of strings; the staged frame; symbols; room for strings. */
 PITHI_INLINE struct pithi_gpu_coding pithi_coding_layout(const struct pithi_device_plan *t) {
@@ -239,6 +269,8 @@ PITHI_INLINE struct pithi_gpu_coding pithi_coding_layout(const struct pithi_devi
     c.frames = NULL;
     c.live = false;
     c.strings = c.levels = 0;
+    c.form = 0;
+    c.forms = c.tried = 1;
     c.symbols_each = 0;
     c.spare_each = pithi_coding_string_bytes(block);
     if (paged) {
@@ -254,14 +286,22 @@ PITHI_INLINE struct pithi_gpu_coding pithi_coding_layout(const struct pithi_devi
         const uint64_t run = pithi_coding_run(t), parts = pithi_lossless_parts(t);
         c.levels = pithi_lossless_levels(run);
         c.strings = parts * c.levels;
-        c.symbols_each = parts * pithi_lossless_part_bytes(run) + pithi_lossless_tail_bytes(run);
-        c.spare_each = pithi_coding_pad(block) + c.strings * pithi_coding_string_bytes(1);
+        const uint64_t sample = pithi_lossless_sample_run(run);
+        c.forms = pithi_lossless_forms(t);
+        c.symbols_each = pithi_lossless_symbols_bytes(t, run);
+        c.spare_each = pithi_lossless_room_bytes(t, c.strings, run);
+        if (c.forms > 1) {
+            c.symbols_each = 2 * c.symbols_each + pithi_lossless_symbols_bytes(t, sample);
+            c.spare_each = 2 * c.spare_each + pithi_lossless_room_bytes(t, c.strings, sample);
+        }
     }
     c.blocks = pithi_coding_pad(blocks * sizeof(struct pithi_rans_entry));
-    c.pieces =
-        c.blocks + pithi_coding_pad(exact ? blocks * sizeof(struct pithi_lossless_block) : 0);
-    c.staged = c.pieces + pithi_coding_pad(blocks * c.strings * sizeof(struct pithi_rans_piece));
-    c.symbols = c.staged + pithi_coding_pad(tables + blocks * block);
+    c.pieces = c.blocks +
+               pithi_coding_pad(exact ? blocks * c.forms * sizeof(struct pithi_lossless_block) : 0);
+    c.staged =
+        c.pieces + pithi_coding_pad(blocks * c.forms * c.strings * sizeof(struct pithi_rans_piece));
+    c.before = c.staged + pithi_coding_pad(tables + blocks * block);
+    c.symbols = c.before + pithi_coding_pad(c.forms > 1 ? blocks * block : 0);
     c.spare = c.symbols + blocks * c.symbols_each;
     c.each = c.spare + blocks * c.spare_each;
     return c;
