@@ -82,6 +82,11 @@ static bool open_plan(struct subject *x, struct fuzz_source *s) {
     snprintf(only, sizeof only, "lossless:entropy=rans,block=%u%s", 1u << info.block_log2,
              info.base_dtype && !info.has_base_hash ? ",base_hash=off" : "");
     if (x->exact) spec = only;
+    if (strncmp(spec, "embed", 5) == 0 && !strstr(spec, "mode=fast")) {
+        snprintf(remembers, sizeof remembers, "%s%centropy=rans", spec,
+                 strchr(spec, ':') ? ',' : ':');
+        spec = remembers;
+    }
     x->coded = strstr(spec, "entropy=rans") != NULL;
     /* Frames do not say what a stream keeps of what was not sent. */
     snprintf(remembers, sizeof remembers, "%s%cef=full%s", spec, strchr(spec, ':') ? ',' : ':',

@@ -7,7 +7,7 @@
 
 #include "coded.h"
 #include "common/pad.h"
-#include "device/predict/workspace.h"
+#include "predict.h"
 
 /* ---- Errors and structs ----------------------------------------------------------------------*/
 
@@ -66,7 +66,7 @@ uint64_t pithi_cuda_set_bytes(const struct pithi_device_plan *t) {
 static uint64_t workspace_bytes(const struct pithi_device_plan *t) {
     if (t->device.kind == PITHI_DEVICE_bounded || t->device.kind == PITHI_DEVICE_rows ||
         t->device.kind == PITHI_DEVICE_sets)
-        return PITHI_MARK_BYTES + pithi_workspace_bytes(t);
+        return pithi_cuda_bounded_bytes(t);
     if (t->device.coded) return pithi_cuda_coded_bytes(t);
     const bool checks =
         t->checksums || t->longest_header > PITHI_SHORT_HEADER || t->device.base_hash;

@@ -2,10 +2,20 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "predict.h"
 
+#include "device/bytes/memory.h"
+
+/* The part of a frame: what kernels of predict/ have, and what those of bytes/ have. */
+static uint64_t frame_bytes(const struct pithi_device_plan *t) {
+    return PITHI_MARK_BYTES + pithi_workspace_bytes(t);
+}
+uint64_t pithi_cuda_bounded_bytes(const struct pithi_device_plan *t) {
+    return frame_bytes(t) + (t->device.coded ? pithi_coding_layout(t).each : 0);
+}
+
 pith_status pithi_cuda_open_workspace(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                       const pith_cuda_items *items, void *cuda_stream,
                                       pith_error *error) {
-    const uint64_t each = PITHI_MARK_BYTES + pithi_workspace_bytes(&c->table);
+    const uint64_t each = pithi_cuda_bounded_bytes(&c->table);
     if (items->count > UINT64_MAX / each / a->per_item)
         return pithi_fail(error, PITH_ERR_ARG, "too many frames");
     const uint64_t frames = items->count * a->per_item, bytes = frames * each;
@@ -15,6 +25,10 @@ pith_status pithi_cuda_open_workspace(const pith_cuda_plan *c, struct pithi_gpu_
         return pithi_fail_with(error, PITH_ERR_SPACE, bytes,
                                "the call needs an aligned workspace of # bytes", &words);
     a->workspace = items->workspace;
+    if (c->table.device.coded) {
+        a->coding = pithi_coding_layout(&c->table);
+        a->coding.memory = a->workspace + frames * frame_bytes(&c->table);
+    }
     return pithi_cuda_clear(c, a->workspace, frames * PITHI_MARK_BYTES, cuda_stream, error);
 }
 
@@ -47,6 +61,14 @@ static void of_parts(struct launches *l, enum pithi_gpu_kernel kernel) {
     launch(l, kernel, l->plan->table.most_blocks * parts, parts);
 }
 
+/* The same, of launches that translate to and from strings: a team for each of so many things. */
+static void of_strings(struct launches *l, enum pithi_gpu_kernel kernel, uint64_t teams) {
+    l->call->coding.live = true;
+    launch(l, kernel, teams, 1);
+    l->call->coding.live = false;
+}
+static uint64_t shares(uint64_t n, uint64_t share) { return n / share + (n % share != 0); }
+
 static bool has_rows(const pith_cuda_plan *c) { return c->table.device.kind == PITHI_DEVICE_rows; }
 
 /* Codes, and what each block will look like. */
@@ -65,6 +87,19 @@ static void plan_rows(struct launches *l) {
     of_parts(l, PITHI_GPU_rows_numbers);
     of_parts(l, PITHI_GPU_rows_widths);
     of_blocks(l, PITHI_GPU_rows_plan);
+    if (!l->plan->table.device.coded) return;
+    const uint64_t blocks = l->plan->table.most_blocks, strings = blocks * l->call->coding.strings;
+    of_strings(l, PITHI_GPU_embed_cut, blocks);
+    of_strings(l, PITHI_GPU_rans_encode, shares(strings, PITHI_RANS_WRITERS));
+    of_strings(l, PITHI_GPU_embed_measure, blocks);
+}
+/* What of the parts of frames is coded, before the rest is looked at. */
+static void read_rows(struct launches *l) {
+    const struct pithi_device_plan *const t = &l->plan->table;
+    const uint64_t strings = t->most_blocks * pithi_lossless_parts(t);
+    of_strings(l, PITHI_GPU_embed_read, t->most_blocks);
+    of_strings(l, PITHI_GPU_rans_decode, shares(strings, PITHI_RANS_READERS));
+    of_strings(l, PITHI_GPU_embed_join, t->most_blocks);
 }
 
 pith_status pithi_cuda_bounded_encode(const pith_cuda_plan *c, struct pithi_gpu_call *a,
@@ -86,6 +121,7 @@ pith_status pithi_cuda_bounded_encode(const pith_cuda_plan *c, struct pithi_gpu_
         plan_blocks(&l);
     of_frames(&l, PITHI_GPU_bounded_place);
     of_parts(&l, has_rows(c) ? PITHI_GPU_rows_write : PITHI_GPU_bounded_write);
+    if (c->table.device.coded) of_strings(&l, PITHI_GPU_embed_write, c->table.most_blocks);
     if (c->table.checksums) of_blocks(&l, PITHI_GPU_bounded_sum);
     return l.status;
 }
@@ -108,6 +144,7 @@ pith_status pithi_cuda_bounded_decode(const pith_cuda_plan *c, struct pithi_gpu_
     struct launches l = {c, a, items->count, cuda_stream, error, PITH_OK};
     l.status = pithi_cuda_open_workspace(c, a, items, cuda_stream, error);
     of_frames(&l, PITHI_GPU_bounded_check);
+    if (c->table.device.coded) read_rows(&l);
     of_parts(&l, has_rows(c) ? PITHI_GPU_rows_judge : PITHI_GPU_bounded_judge);
     if (verify) {
         of_frames(&l, PITHI_GPU_bounded_answer);

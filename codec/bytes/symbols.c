@@ -4,13 +4,12 @@
 
 #include <string.h>
 
+#include "bytes/symbols_choice.h"
 #include "codec.h"
 #include "common/endian.h"
-#include "common/log2.h"
 #include "common/pad.h"
 
-enum { DENSE = 0, SPARSE = 1 };
-enum { LOW_MAX = 24, ESCAPE = PITHI_SYMBOLS_ESCAPE, HEAD = 8, SPARSE_HEAD = 8 };
+enum { ESCAPE = PITHI_SYMBOLS_ESCAPE };
 /* Words that are cut or joined together, so that they stay in the first-level cache. */
 enum { BATCH_GROUPS = 64, BATCH = BATCH_GROUPS * PITHI_BITPLANE_GROUP };
 static const char damaged[] = "coded words are damaged";
@@ -68,18 +67,14 @@ static const uint32_t *words_at(const void *words, size_t at, size_t n, uint32_t
     return (const uint32_t *)words + at;
 }
 
-/* How many words have each bit length, counted in all words or in evenly spread runs of them. */
-struct lengths {
-    uint32_t total, of[33];
-};
-
-static struct lengths range(const struct pithi_word_source *from, size_t count) {
-    enum { RUN = 64, RUNS = 256 };
-    struct lengths s = {0};
+/* Counts all words, or evenly spread runs of them. */
+static struct pithi_symbol_lengths range(const struct pithi_word_source *from, size_t count) {
+    enum { RUN = PITHI_SYMBOLS_RUN };
+    struct pithi_symbol_lengths s = {0};
     uint32_t buffer[RUN];
     /* Neighbours are often alike: with one counter for each length it would wait for itself. */
     uint32_t part[4][33] = {{0}};
-    const size_t step = count > RUN * RUNS ? count / RUNS : RUN;
+    const size_t step = (size_t)pithi_symbols_step(count);
     for (size_t at = 0; at < count; at += step) {
         const size_t n = count - at < RUN ? count - at : RUN;
         const uint32_t *const words = from->make(from->arg, at, n, buffer);
@@ -95,52 +90,12 @@ static struct lengths range(const struct pithi_word_source *from, size_t count) 
     return s;
 }
 
-/* Returns the cost of n symbols of one kind among all, of which `whole` is the logarithm, in 1/256
- * bit. */
-static uint64_t cost_of(uint32_t n, uint32_t whole) {
-    return n ? (uint64_t)n * (whole - pithi_log2_256(n)) : 0;
-}
-
-/* Finds the costs of words of which 0, 1 .. LOW_MAX low bits stay bits, as if all words of one
- * length were equally likely. */
-static void find_costs(const struct lengths *s, uint64_t cost[LOW_MAX + 1]) {
-    const uint32_t whole = s->total ? pithi_log2_256(s->total) : 0;
-    uint64_t of[33]; /* what it costs that words have a length */
-    for (unsigned b = 0; b < 33; b++) of[b] = cost_of(s->of[b], whole);
-    for (unsigned low = 0; low <= LOW_MAX; low++) {
-        uint32_t zeros = 0, escapes = 0;
-        cost[low] = (uint64_t)s->total * low << 8;
-        for (unsigned b = 0; b < 33; b++) {
-            if (b <= low)
-                zeros += s->of[b];
-            else if (b > low + 8)
-                escapes += s->of[b];
-            else
-                cost[low] += of[b] + ((uint64_t)s->of[b] * (b - low - 1) << 8);
-        }
-        cost[low] += ((uint64_t)escapes * 32 << 8) + cost_of(escapes, whole);
-        cost[low] += cost_of(zeros, whole);
-    }
-}
-
-/* Returns the fewest low bits within 1/64 of the least cost: zstd does worse with fewer kinds of
- * symbols. */
-static unsigned choose_low(const struct lengths *s) {
-    uint64_t cost[LOW_MAX + 1], least = UINT64_MAX;
-    unsigned low = 0;
-    find_costs(s, cost);
-    for (unsigned k = 0; k <= LOW_MAX; k++)
-        if (cost[k] < least) least = cost[k];
-    while (cost[low] > least + least / 64) low++;
-    return low;
-}
-
-/* Whether gaps take less: a symbol takes a bit at least, which is too much where three in five are
- * 0. */
-static bool mostly_zero(const struct lengths *s, unsigned low) {
-    uint32_t zeros = 0;
-    for (unsigned b = 0; b <= low; b++) zeros += s->of[b];
-    return zeros > s->total / 5 * 3;
+static unsigned choose_low(struct pithi_symbol_lengths *s) {
+    uint64_t cost[PITHI_SYMBOLS_LOW_MOST + 1];
+    s->whole = s->total ? pithi_log2_256(s->total) : 0;
+    for (unsigned b = 0; b < 33; b++) s->cost[b] = pithi_symbols_cost_of(s->of[b], s->whole);
+    for (unsigned k = 0; k <= PITHI_SYMBOLS_LOW_MOST; k++) cost[k] = pithi_symbols_cost(s, k);
+    return pithi_symbols_low(cost);
 }
 
 /* ---- Write -----------------------------------------------------------------------------------*/
@@ -184,7 +139,7 @@ size_t pithi_symbols_estimate(const uint32_t *words, size_t count, size_t total)
     /* In 1/256 bit: what a kind of symbol takes in a table of frequencies; and what a sample hides
      * of its cost, being short, 1 / (2 ln 2) bit. */
     enum { TABLE = 6 * 256, SHORT = 185 };
-    const struct lengths s = range(&(struct pithi_word_source){words_at, words}, count);
+    struct pithi_symbol_lengths s = range(&(struct pithi_word_source){words_at, words}, count);
     const unsigned low = choose_low(&s);
     const uint32_t whole = pithi_log2_256((uint32_t)count);
     uint32_t counted[256] = {0}, kinds = 0;
@@ -195,7 +150,7 @@ size_t pithi_symbols_estimate(const uint32_t *words, size_t count, size_t total)
     uint64_t sum = ((uint64_t)count * low + (uint64_t)counted[ESCAPE] * 32) << 8;
     for (unsigned k = 0; k < 256; k++) {
         if (!counted[k]) continue;
-        sum += cost_of(counted[k], whole) + SHORT;
+        sum += pithi_symbols_cost_of(counted[k], whole) + SHORT;
         kinds++;
     }
     return (size_t)((sum * total / count + (uint64_t)kinds * TABLE) >> 11);
@@ -241,7 +196,7 @@ static bool put_sparse(struct pithi_pen *pen, const struct memory *r, size_t max
                        size_t count) {
     size_t gaps;
     const size_t others = part(r->symbols, count, r->gaps, r->others, &gaps);
-    uint8_t head[SPARSE_HEAD];
+    uint8_t head[PITHI_SYMBOLS_SPARSE_HEAD];
     pithi_put32(head, (uint32_t)gaps);
     pithi_put32(head + 4, (uint32_t)others);
     return pithi_pen_put(pen, head, sizeof head) &&
@@ -270,10 +225,11 @@ bool pithi_symbols_put_from(struct pithi_pen *pen, size_t max_count,
                             const struct pithi_kernels *kernels,
                             const struct pithi_word_source *from, size_t count) {
     const struct memory r = memory_of(pen->scratch, max_count);
-    const struct lengths s = range(from, count);
+    struct pithi_symbol_lengths s = range(from, count);
     const unsigned low = choose_low(&s);
-    const bool sparse = mostly_zero(&s, low);
-    const uint8_t head[HEAD] = {(uint8_t)low, sparse ? SPARSE : DENSE};
+    const bool sparse = pithi_symbols_thin(&s, low);
+    const uint8_t head[PITHI_SYMBOLS_HEAD] = {(uint8_t)low,
+                                              sparse ? PITHI_SYMBOLS_SPARSE : PITHI_SYMBOLS_DENSE};
     uint8_t *const escapes = pen->at + 4;
     if (!pithi_pen_put(pen, head, sizeof head)) return false;
     if (groups_of(count) * 2 * low > pen->capacity) return false;
@@ -332,7 +288,7 @@ static bool map_gaps(const uint8_t *gaps, size_t gap_count, size_t other_count, 
 
 static const uint8_t *take_sparse(struct pithi_reader *reader, const struct read_memory *r,
                                   size_t count) {
-    const uint8_t *const head = pithi_reader_take(reader, SPARSE_HEAD);
+    const uint8_t *const head = pithi_reader_take(reader, PITHI_SYMBOLS_SPARSE_HEAD);
     if (!head) return NULL;
     const size_t gap_count = pithi_get32(head), other_count = pithi_get32(head + 4);
     if (gap_count > count || other_count > count) return NULL;
@@ -348,13 +304,16 @@ static const uint8_t *take_sparse(struct pithi_reader *reader, const struct read
 const char *pithi_symbols_open(struct pithi_symbols *c, struct pithi_reader *r,
                                const struct pithi_kernels *kernels, size_t count) {
     const struct read_memory memory = read_memory_of(r->scratch, count);
-    const uint8_t *const head = pithi_reader_take(r, HEAD);
-    if (!head || head[0] > LOW_MAX || head[1] > SPARSE || head[2] || head[3]) return damaged;
+    const uint8_t *const head = pithi_reader_take(r, PITHI_SYMBOLS_HEAD);
+    if (!head || head[0] > PITHI_SYMBOLS_LOW_MOST || head[1] > PITHI_SYMBOLS_SPARSE || head[2] ||
+        head[3])
+        return damaged;
     *c = (struct pithi_symbols){.kernels = kernels, .low = head[0], .left = r->left};
     c->bits = pithi_reader_take(r, groups_of(count) * 2 * c->low);
     if (!c->bits) return damaged;
-    c->symbols = head[1] == SPARSE ? take_sparse(r, &memory, count)
-                                   : take_piece(r, memory.piece, count, memory.symbols);
+    c->symbols = head[1] == PITHI_SYMBOLS_SPARSE
+                     ? take_sparse(r, &memory, count)
+                     : take_piece(r, memory.piece, count, memory.symbols);
     if (!c->symbols) return damaged;
     const size_t escapes = pithi_get32(head + 4);
     if (escapes > count || escapes != count_escapes(c->symbols, count)) return damaged;

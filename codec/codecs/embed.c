@@ -18,8 +18,9 @@
 #include "predict/rows.h"
 #include "predict/strip.h"
 
-enum { MODE, ABS, REL, RANGE, ZEROS, DIM, EFFORT, START, DECAY, STEPS, BLOCK, REVISION };
+enum { MODE, ABS, REL, RANGE, ZEROS, DIM, EFFORT, START, DECAY, STEPS, BLOCK, REVISION, ENTROPY };
 enum { FAST, AUTO };
+enum { ANY, RANS }; /* values of ENTROPY */
 enum { AT_EFFORT = 0, AT_MODE = 1, AT_ZEROS = 2, AT_TARGET = 4, AT_DIM = 8 };
 
 static const struct pithi_key keys[] = {
@@ -48,11 +49,16 @@ static const struct pithi_key keys[] = {
                "most elements per block", false},
     [REVISION] = {"revision", PITHI_KEY_NUMBER, 2, 1, 2, 0, PITHI_WIRE_REVISION, "1,2",
                   "newest revision of frames to make: 1 is for readers without rANS", true},
+    [ENTROPY] = {"entropy", PITHI_KEY_WORD, ANY, ANY, RANS, 0, PITHI_WIRE_NONE, "auto|rans",
+                 "entropy coding; auto: rANS, and zstd for what repeats", true},
 };
 
 static const struct pithi_need needs[] = {
     {EFFORT, MODE, 0, "has no effect with mode=fast"},
     {REVISION, MODE, 0, "has no effect with mode=fast"},
+    {EFFORT, ENTROPY, PITHI_NEED_ZERO, "has no effect with entropy=rans"},
+    {ENTROPY, MODE, 0, "has no effect with mode=fast"},
+    {ENTROPY, REVISION, 2, "has no effect with revision=1"},
     {START, DECAY, 0, "has no effect without decay"},
     {STEPS, DECAY, 0, "has no effect without decay"},
     {DECAY, STEPS, 0, "has no effect without steps"},
@@ -149,8 +155,8 @@ static size_t pieces_bytes(const struct work *w) {
 }
 
 static int effort(const struct pithi_params *p) {
-    const bool none = p->decode_only || p->value[MODE] == FAST;
-    return none ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[EFFORT];
+    if (p->decode_only || p->value[MODE] == FAST) return PITHI_ENTROPY_LEVEL_NONE;
+    return p->value[ENTROPY] == RANS ? PITHI_ENTROPY_LEVEL_RANS : (int)p->value[EFFORT];
 }
 
 static struct work layout(const struct pithi_params *p, void *scratch, size_t *bytes) {
@@ -181,8 +187,10 @@ static size_t scratch_bytes(const struct pithi_params *p) {
 }
 
 static size_t coder_bytes(const struct pithi_params *p) {
+    /* A frame that is read may have strings of zstd, whatever the setting. */
+    const int level = p->value[ENTROPY] == RANS ? PITHI_ENTROPY_LEVEL_NONE : effort(p);
     size_t bytes;
-    return pithi_entropy_bytes(layout(p, NULL, &bytes).elements, effort(p));
+    return pithi_entropy_bytes(layout(p, NULL, &bytes).elements, level);
 }
 
 static struct work work_of(const struct pithi_block *b) {
@@ -274,7 +282,7 @@ static bool put_coded(const struct pithi_block *b, const struct work *w, size_t 
 }
 
 /* Writes the distinct rows, coded or packed, whichever is shorter; packing is not tried where a
- * sample says it takes a 32nd more. */
+ * sample says it takes a 32nd more, but with entropy=rans, since devices know what it takes. */
 static bool put_rows(const struct pithi_block *b, const struct work *w, size_t distinct,
                      struct pithi_pen *pen, bool *coded) {
     const struct pithi_strip tile = tile_of(b, w, distinct);
@@ -283,7 +291,9 @@ static bool put_rows(const struct pithi_block *b, const struct work *w, size_t d
     if (*coded) {
         enum { SHORT = 1024 }; /* where packing costs little time */
         const size_t length = (size_t)(pen->at - packed.at);
-        const bool sure = effort(b->params) < PITHI_ENTROPY_LEVEL_SEARCH && length > SHORT;
+        const int level = effort(b->params);
+        const bool quick = level >= PITHI_ENTROPY_LEVEL_MIN && level < PITHI_ENTROPY_LEVEL_SEARCH;
+        const bool sure = quick && length > SHORT;
         if (sure && pithi_strip_estimate(&tile, w->codes) > length + length / 32) return true;
         packed.capacity = length - 1;
     }
@@ -472,11 +482,13 @@ static struct pithi_bound_setting bound_setting(const struct pithi_params *p) {
                                         .signed_zeros = p->value[ZEROS] != 0};
 }
 
-/* Kernels of devices code without entropy coding, with one bound, and not in f64. */
+/* Kernels of devices make no strings of zstd, and code with one bound, and not in f64. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
+    const bool fast = p->value[MODE] == FAST;
     d->kind = PITHI_DEVICE_rows;
+    d->coded = !fast;
     d->row = p->dim < p->block ? p->dim : p->block; /* a row longer than a block is cut to it */
-    return p->value[MODE] == FAST && !p->value[DECAY] && p->dtype != PITH_F64 &&
+    return (fast || p->value[ENTROPY] == RANS) && !p->value[DECAY] && p->dtype != PITH_F64 &&
            pithi_bound_describe(p, d);
 }
 
@@ -505,5 +517,7 @@ const struct pithi_codec pithi_codec_embed = {
     .whole = &pithi_whole_bounded,
     .bound_setting = bound_setting,
     .describe = describe,
-    .described_keys = 1u << MODE | 1u << REVISION,
+    .described = "devices code embed with mode=fast or entropy=rans, without decay and not in f64",
+    .described_keys = 1u << MODE | 1u << REVISION | 1u << EFFORT,
+    .later_keys = 1u << ENTROPY,
 };

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "common/endian.h"
-#include "common/log2.h"
 #include "common/pad.h"
 #include "common/popcount.h"
 
@@ -48,24 +47,6 @@ static bool zero_rest(const uint8_t *from, uint64_t bits) {
     return bits % 8 == 0 || from[bits / 8] >> bits % 8 == 0;
 }
 
-/* ---- Classes: number + 4 by its length and the two bits after its first ----------------------*/
-
-enum { CLASS_LARGEST = 88 }; /* the class of the largest numbers below 2^24 */
-
-/* Symbol 0, which says that a row is new, counts as class 1. */
-static unsigned class_in(unsigned symbol) { return symbol - (symbol > 0); }
-static unsigned open_bits(unsigned symbol) { return class_in(symbol) / 4; }
-
-static unsigned class_of(uint32_t number) {
-    const unsigned open = pithi_bit_length(number + 4) - 3;
-    return 4 * open + ((number + 4) >> open & 3) + 1;
-}
-
-/* Returns the first number of a class. */
-static uint32_t number_of(unsigned symbol) {
-    return ((4 + class_in(symbol) % 4) << open_bits(symbol)) - 4;
-}
-
 /* ---- Memory ----------------------------------------------------------------------------------*/
 
 /* Returns the bytes for the symbols, and for a string of at most 21 open bits for every row. */
@@ -97,9 +78,9 @@ static bool put_coded(struct pithi_pen *pen, size_t max_rows, const uint32_t *wh
     uint32_t known = 0;
     for (size_t i = 0; i < rows; i++) {
         const uint32_t is_new = which[i] == known, old = is_new - 1, number = which[i] & old;
-        const unsigned symbol = class_of(number);
+        const unsigned symbol = pithi_rowmap_class(number);
         buffer[i] = (uint8_t)(symbol & old);
-        put_bits(&open, number - number_of(symbol), open_bits(symbol));
+        put_bits(&open, number - pithi_rowmap_first(symbol), pithi_rowmap_open(symbol));
         known += is_new;
     }
     return pithi_piece_put(pen, max_rows, buffer, rows) &&
@@ -162,10 +143,10 @@ static uint64_t open_total(const uint8_t *symbols, size_t rows) {
     uint64_t bits = 0;
     unsigned largest = 0;
     for (size_t i = 0; i < rows; i++) {
-        bits += open_bits(symbols[i]);
+        bits += pithi_rowmap_open(symbols[i]);
         if (symbols[i] > largest) largest = symbols[i];
     }
-    return largest > CLASS_LARGEST ? UINT64_MAX : bits;
+    return largest > PITHI_ROWMAP_CLASSES ? UINT64_MAX : bits;
 }
 
 static const char *take_coded(struct pithi_reader *r, size_t rows, size_t distinct, uint32_t *which,
@@ -180,9 +161,9 @@ static const char *take_coded(struct pithi_reader *r, size_t rows, size_t distin
     uint64_t at = 0;
     uint32_t known = 0, wrong = 0;
     for (size_t i = 0; i < rows; i++) { /* has no branches, like put_plain */
-        const unsigned symbol = symbols[i], count = open_bits(symbol);
+        const unsigned symbol = symbols[i], count = pithi_rowmap_open(symbol);
         const uint32_t is_new = symbol == 0, old = is_new - 1;
-        const uint32_t earlier = number_of(symbol) + get_bits(open, at, count);
+        const uint32_t earlier = pithi_rowmap_first(symbol) + get_bits(open, at, count);
         which[i] = known ^ ((known ^ earlier) & old);
         wrong |= (earlier >= known) & old;
         known += is_new;

@@ -106,7 +106,7 @@ PITHI_LOCAL(pithi_stream_read, uint64_t tile) {
 
 /* The same of elements of 1 or 8 bytes, which are never converted. */
 PITHI_DEVICE bool pithi_stream_odd(uint64_t width) { return width == 1 || width == 8; }
-PITHI_PHASE(pithi_stream_copy, uint64_t width) {
+PITHI_PHASE(pithi_stream_copy_base, uint64_t width) {
     const struct pithi_gpu_item *const it = &s->to;
     const uint64_t at = it->begin * width;
     (void)a;
@@ -126,7 +126,7 @@ PITHI_DEVICE void pithi_stream_span(const struct pithi_gpu_call *a, struct pithi
                                     uint64_t number) {
     const uint64_t width = pithi_width(a->to.plan.base_dtype);
     if (pithi_stream_odd(width)) {
-        PITHI_RUN(pithi_stream_copy, width);
+        PITHI_RUN(pithi_stream_copy_base, width);
         PITHI_STEP(pithi_stream_hash, width);
     } else {
         for (uint64_t tile = s->to.begin; tile < s->to.end; tile += PITHI_TILE)

@@ -77,6 +77,7 @@ static void the_bound_holds_for_every_value(void **state) {
         "embed",
         "embed:rel=0.1,mode=fast",
         "embed:abs=0.001,block=64",
+        "embed:abs=0.001,entropy=rans",
         "embed:rel=1e-6,dim=7,block=256",
         "embed:abs=1e-30,dim=1",
         "embed:rel=0.05,range=3,zeros=signed,block=whole",

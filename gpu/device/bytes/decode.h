@@ -18,7 +18,8 @@ PITHI_DEVICE bool pithi_reader_find(const struct pithi_gpu_call *a, struct pithi
     it->index = frame;
     it->frame = pithi_item_frame(&a->from.items, frame);
     if (it->status == PITH_OK && !it->frame) it->status = PITH_ERR_ARG;
-    if (it->status == PITH_OK) it->status = a->work[frame].status;
+    if (it->status == PITH_OK)
+        it->status = pithi_coded_rows(p) ? pithi_mark(a, frame)->status : a->work[frame].status;
     if (it->status != PITH_OK) return false;
     pithi_item_kind(p, it, it->frame);
     return pithi_item_coded(p, it);
@@ -93,7 +94,10 @@ PITHI_PHASE(pithi_reader_locate, uint64_t number) {
 
 PITHI_DEVICE void pithi_reader_damaged(const struct pithi_gpu_call *a,
                                        const struct pithi_gpu_shared *s) {
-    pithi_atomic_max32(&a->work[s->from.index].failed, PITHI_FAILED_CORRUPT);
+    if (pithi_coded_rows(&a->from.plan))
+        pithi_atomic_max32(&pithi_mark(a, s->from.index)->corrupt, 1);
+    else
+        pithi_atomic_max32(&a->work[s->from.index].failed, PITHI_FAILED_CORRUPT);
 }
 
 /* By a warp's first thread: what kind its block is, behind the scales. Whether it is sound so far;
@@ -171,21 +175,31 @@ PITHI_DEVICE void pithi_reader_head(const struct pithi_gpu_call *a, struct pithi
     r->live = r->live && r->runs;
 }
 
-/* A part of a block of exact values, of those of all blocks, whose string waits to be read. */
+/* Where a block begins in the payload. */
+PITHI_DEVICE uint64_t pithi_reader_at(const struct pithi_gpu_call *a, uint64_t frame,
+                                      uint64_t block) {
+    if (pithi_coded_rows(&a->from.plan))
+        return pithi_entry(pithi_frame_workspace(a, &a->from, frame), block)->at;
+    return pithi_coding_entry(a, frame, block)->at;
+}
+/* A part of a block of exact values or rows, of those of all blocks, whose string waits to be read;
+ * blocks of rows that are not wanted have none. */
 PITHI_DEVICE void pithi_reader_words(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                      uint64_t number, struct pithi_rans_string *r,
                                      struct pithi_rans_reader *w) {
     const struct pithi_gpu_item *const it = &s->from;
-    const uint32_t parts = pithi_lossless_parts(&a->from.plan);
+    const struct pithi_device_plan *const p = &a->from.plan;
+    const uint32_t parts = pithi_lossless_parts(p);
     const uint64_t block = number / parts;
     if (block >= it->slot->blocks) return;
-    const uint64_t first = block << a->from.plan.block_log2;
-    if (!pithi_coded_touches(a, first, pithi_lossless_count(&a->from.plan, it, block))) return;
+    if (pithi_coded_exact(p) &&
+        !pithi_coded_touches(a, block << p->block_log2, pithi_lossless_count(p, it, block)))
+        return;
     const struct pithi_rans_piece *const piece = pithi_coding_piece(
         a, it->index, block, (uint32_t)(number % parts) * (uint32_t)a->coding.levels);
     if (!piece->length) return;
     r->codes = pithi_coding_of(a, it->index) + piece->from;
-    r->coded = it->payload + pithi_coding_entry(a, it->index, block)->at + piece->at;
+    r->coded = it->payload + pithi_reader_at(a, it->index, block) + piece->at;
     r->length = piece->length;
     r->n = r->packed = piece->n;
     r->bits = r->range = 8;
@@ -208,7 +222,7 @@ PITHI_PHASE(pithi_reader_open, uint64_t first) {
     struct pithi_rans_reader *const w = &s->rans.reader[warp];
     r->live = r->runs = false;
     r->packed = 0;
-    if (pithi_coded_exact(p)) {
+    if (pithi_coded_exact(p) || pithi_coded_rows(p)) {
         pithi_reader_words(a, s, first + warp, r, w);
         return;
     }

@@ -21,7 +21,7 @@ PITHI_PHASE(pithi_lossless_read_open, uint64_t number) {
     if (live && a->from.plan.base_dtype != PITH_NONE)
         w->before = a->add ? it->tensor : it->base; /* of the slot */
     s->rans.live = live && pithi_coded_touches(a, w->first, w->count);
-    s->rans.plain = s->rans.foreign = false;
+    s->rans.plain = s->rans.foreign = s->rans.former = false;
     s->rans.exact = true;
     s->rans.fault = 0;
     s->rans.carry[0] = 0;
@@ -91,7 +91,7 @@ PITHI_DEVICE bool pithi_lossless_read_leave(const struct pithi_gpu_call *a,
     const struct pithi_gpu_item *const it = &s->from;
     struct pithi_rans_piece *const piece =
         pithi_coding_piece(a, it->index, block, part * (uint32_t)a->coding.levels);
-    const uint8_t *const begin = it->payload + pithi_coding_entry(a, it->index, block)->at;
+    const uint8_t *const begin = it->payload + pithi_reader_at(a, it->index, block);
     const uint8_t *const size = pithi_planes_take(s, PITHI_CODES_HEAD - PITHI_CODES_KIND);
     if (!size) return false;
     const uint32_t length = size[0] | (uint32_t)size[1] << 8 | (uint32_t)size[2] << 16;
@@ -103,12 +103,12 @@ PITHI_DEVICE bool pithi_lossless_read_leave(const struct pithi_gpu_call *a,
     return true;
 }
 
-/* How often the part was cut, and where what it consists of goes: itself, maps, and what is not
- * 0. Symbols say how many escapes follow. */
-PITHI_PHASE(pithi_lossless_read_part, uint64_t block, uint32_t part) {
-    const uint32_t bits = s->rans.words.block.bits;
-    if (t->tid) return;
-    uint32_t n = pithi_lossless_read_count(&s->rans.words, part), depth = 0;
+/* By the team's first thread: how often a part of n bytes was cut, and where what it consists of
+ * goes: itself, maps, and what is not 0. leave: nothing that is looked at now depends on it. */
+PITHI_DEVICE void pithi_lossless_read_whole(const struct pithi_gpu_call *a,
+                                            struct pithi_gpu_shared *s, uint64_t block,
+                                            uint32_t part, uint32_t n, bool leave) {
+    uint32_t depth = 0;
     uint8_t *to = pithi_lossless_part(s, part);
     const uint8_t *kind = pithi_planes_take(s, 1);
     s->rans.others[0] = to;
@@ -128,10 +128,16 @@ PITHI_PHASE(pithi_lossless_read_part, uint64_t block, uint32_t part) {
     s->rans.spare = pithi_coding_room(a, s->from.index, block);
     s->rans.kind = kind ? *kind : 0;
     if (!kind) s->rans.fault = 1;
-    if (!kind || depth || *kind != PITHI_CODES_RANS) return;
-    if (part == 0 && bits != PITHI_LOSSLESS_TOPS) return;
+    if (!kind || depth || *kind != PITHI_CODES_RANS || s->rans.former || !leave) return;
     s->rans.waits = true;
     if (!pithi_lossless_read_leave(a, s, block, part, n)) s->rans.fault = 1;
+}
+/* Symbols say how many escapes follow. */
+PITHI_PHASE(pithi_lossless_read_part, uint64_t block, uint32_t part) {
+    const bool tops = s->rans.words.block.bits == PITHI_LOSSLESS_TOPS;
+    if (t->tid) return;
+    pithi_lossless_read_whole(a, s, block, part, pithi_lossless_read_count(&s->rans.words, part),
+                              part || tops);
 }
 
 /* Symbols of the thread's words of a strip; how many of them are escapes. */

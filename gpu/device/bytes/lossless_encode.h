@@ -487,6 +487,28 @@ PITHI_DEVICE void pithi_lossless_put_head(uint8_t *to, const struct pithi_lossle
     to[3] = (uint8_t)(b->base >> 8);
 }
 
+/* Copies strings of the form to where they lie in its block: so many from number `first` on. */
+PITHI_LOCAL(pithi_lossless_copy_strings, uint64_t block, uint32_t first, uint32_t count,
+            uint8_t *to) {
+    const uint64_t frame = s->to.index;
+    for (uint32_t i = first; i < first + count; i++) {
+        const struct pithi_rans_piece *const piece =
+            pithi_coding_piece(a, frame, s->rans.words.number, i);
+        const uint8_t *const string = pithi_coding_room(a, frame, block) + piece->room;
+        uint8_t *at = to + piece->at;
+        if (!piece->length) continue;
+        if (t->tid < piece->nested) at[t->tid] = PITHI_PIECE_SPARSE;
+        at += piece->nested;
+        pithi_coded_copy(t->tid, PITHI_TEAM, at, string, piece->head);
+        pithi_coded_copy(t->tid, PITHI_TEAM, at + piece->head,
+                         string + piece->head + 2 * (uint64_t)piece->skipped,
+                         2 * (uint64_t)piece->words);
+        if (piece->plain)
+            pithi_coded_copy(t->tid, PITHI_TEAM, at + piece->head,
+                             pithi_coding_of(a, frame) + piece->from, piece->n);
+    }
+}
+
 PITHI_PHASE(pithi_lossless_copy, uint64_t block) {
     const struct pithi_gpu_item *const it = &s->to;
     const struct pithi_lossless_shared *const w = &s->rans.words;
@@ -500,21 +522,7 @@ PITHI_PHASE(pithi_lossless_copy, uint64_t block) {
     if (t->tid == 0) pithi_lossless_put_head(to, &w->block);
     pithi_coded_copy(t->tid, PITHI_TEAM, to + entry->length - tail,
                      pithi_lossless_tail(&a->to.plan, s), tail);
-    for (uint32_t i = 0; i < a->coding.strings; i++) {
-        const struct pithi_rans_piece *const piece = pithi_coding_piece(a, it->index, w->number, i);
-        const uint8_t *const string = pithi_coding_room(a, it->index, block) + piece->room;
-        uint8_t *at = to + piece->at;
-        if (!piece->length) continue;
-        if (t->tid < piece->nested) at[t->tid] = PITHI_PIECE_SPARSE;
-        at += piece->nested;
-        pithi_coded_copy(t->tid, PITHI_TEAM, at, string, piece->head);
-        pithi_coded_copy(t->tid, PITHI_TEAM, at + piece->head,
-                         string + piece->head + 2 * (uint64_t)piece->skipped,
-                         2 * (uint64_t)piece->words);
-        if (piece->plain)
-            pithi_coded_copy(t->tid, PITHI_TEAM, at + piece->head,
-                             pithi_coding_of(a, it->index) + piece->from, piece->n);
-    }
+    pithi_lossless_copy_strings(a, s, t, block, 0, (uint32_t)a->coding.strings, to);
 }
 
 PITHI_PHASE(pithi_lossless_write_open, uint64_t block) {

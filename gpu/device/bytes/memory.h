@@ -5,10 +5,10 @@
 #define PITHI_GPU_DEVICE_BYTES_MEMORY_H
 
 #include "bytes/rans.h"
+#include "bytes/symbols_choice.h"
 #include "bytes/top_choice.h"
 #include "bytes/word_value.h"
-#include "device/call.h"
-#include "device/phase.h"
+#include "device/predict/memory.h"
 
 /* A warp has a string. Warps that write need more memory than those that read, so that the others
  * of their team rest. */
@@ -126,6 +126,27 @@ struct pithi_lossless_shared {
     uint32_t named;
     uint32_t tally[4];
 };
+/* What is coded of a block of rows: its map, its words, or both; see doc/FORMAT.md, Coded words.
+ * sound: decode: there are words to be made. */
+struct pithi_embed_block {
+    uint32_t map_at, open; /* where a coded map is in the block; bytes of its open bits */
+    uint32_t words_at;     /* where coded words are; decode: their low bits */
+    uint32_t low, form, escapes;
+    uint32_t symbols, others; /* of the first part, and of the second */
+    uint32_t escapes_at;      /* decode */
+    uint32_t sound;
+};
+/* A block of rows. last: of each thread the place behind the last of its symbols that is not 0, or
+ * 0; next: that of all strips before, of the strip that is looked at, and the next. */
+struct pithi_embed_shared {
+    struct pithi_gpu_block block;
+    struct pithi_gpu_rows rows;
+    struct pithi_embed_block coded;
+    struct pithi_symbol_lengths lengths;
+    uint64_t cost[PITHI_SYMBOLS_LOW_MOST + 1];
+    const uint8_t *open; /* decode: open bits of the map */
+    uint32_t escapes, next[2], last[PITHI_TEAM];
+};
 struct pithi_lossless_sample {
     uint32_t top[1 << PITHI_TOPS_LOG2], second[256];
 };
@@ -148,12 +169,14 @@ struct pithi_rans_shared {
     uint8_t *spare;
     uint32_t left, kind, step;
     bool live, plain;
-    /* Of exact values: strings may be of zstd; one is; one waits for the launch that reads it. */
-    bool exact, foreign, waits;
+    /* Of exact values and rows: strings may be of zstd; one is; one waits for the launch that reads
+     * it; the revision has no rANS strings. */
+    bool exact, foreign, waits, former;
     union {
         struct pithi_rans_writer writer[PITHI_RANS_WRITERS];
         struct {
             struct pithi_lossless_shared words;
+            struct pithi_embed_shared embed;
             union {
                 struct pithi_lossless_sample sample;
                 struct pithi_rans_reader reader[PITHI_RANS_READERS];
@@ -201,24 +224,29 @@ PITHI_INLINE uint64_t pithi_coding_string_bytes(uint64_t packed) {
 PITHI_INLINE uint64_t pithi_coding_plane_bytes(uint64_t groups) {
     return pithi_coding_pad(2 * groups + groups / 2 + 64);
 }
-/* The most elements of a block that is a run. */
+/* The most elements of a block that is a run; of rows, the last of which is made whole. */
 PITHI_INLINE uint64_t pithi_coding_run(const struct pithi_device_plan *t) {
-    const uint64_t block = (uint64_t)1 << t->block_log2;
-    return t->most < block ? t->most : block;
+    const uint64_t block = (uint64_t)1 << t->block_log2, most = t->most < block ? t->most : block;
+    return t->device.kind == PITHI_DEVICE_rows ? most + t->device.row : most;
 }
-/* The most bytes of a block at a fixed rate. */
+/* Parts of a block of rows: symbols of the map; those of words, or gaps between them; those that
+ * are not 0. */
+enum { PITHI_EMBED_MAP, PITHI_EMBED_SYMBOLS, PITHI_EMBED_OTHERS, PITHI_EMBED_PARTS };
+/* The most bytes of a block at a fixed rate; of rows those of their parts. */
 PITHI_INLINE uint64_t pithi_coding_block(const struct pithi_device_plan *t) {
     if (t->device.kind == PITHI_DEVICE_pages) return t->most_page_bytes;
     if (t->device.kind == PITHI_DEVICE_raw) return pithi_coding_run(t) * pithi_width(t->dtype);
+    if (t->device.kind == PITHI_DEVICE_rows) return pithi_coding_run(t) * PITHI_EMBED_PARTS;
     return pithi_group_block_bytes(&t->device.set, pithi_coding_run(t));
 }
 
-/* ---- Exact values: parts of a block are symbols, and planes of bytes -------------------------*/
+/* ---- Parts: of exact values symbols, and planes of bytes -------------------------------------*/
 
 enum { PITHI_PIECE_SPARSE_MIN = 64 };
 
 PITHI_INLINE uint32_t pithi_lossless_parts(const struct pithi_device_plan *t) {
-    return pithi_width(t->dtype) + 1;
+    return t->device.kind == PITHI_DEVICE_rows ? (uint32_t)PITHI_EMBED_PARTS
+                                               : pithi_width(t->dtype) + 1;
 }
 /* Strings of a part of n bytes: one, and one for each time that it can be cut into a map and what
  * is not 0. */
@@ -246,15 +274,18 @@ PITHI_INLINE uint32_t pithi_lossless_forms(const struct pithi_device_plan *t) {
 PITHI_INLINE uint64_t pithi_lossless_sample_run(uint64_t run) {
     return run < PITHI_VALUES_LEAST ? 0 : PITHI_VALUES_SAMPLE;
 }
-/* Symbols, and room for strings, of a form of so many words. */
+/* Symbols, and room for strings, of a form of so many words. Rows have no tail. */
 PITHI_INLINE uint64_t pithi_lossless_symbols_bytes(const struct pithi_device_plan *t,
                                                    uint64_t run) {
+    const bool tail = t->device.kind != PITHI_DEVICE_rows;
     return pithi_lossless_parts(t) * pithi_lossless_part_bytes(run) +
-           pithi_lossless_tail_bytes(run);
+           (tail ? pithi_lossless_tail_bytes(run) : 0);
 }
 PITHI_INLINE uint64_t pithi_lossless_room_bytes(const struct pithi_device_plan *t, uint64_t strings,
                                                 uint64_t run) {
-    return pithi_coding_pad(run * pithi_width(t->dtype)) + strings * pithi_coding_string_bytes(1);
+    const uint64_t width =
+        t->device.kind == PITHI_DEVICE_rows ? (uint64_t)PITHI_EMBED_PARTS : pithi_width(t->dtype);
+    return pithi_coding_pad(run * width) + strings * pithi_coding_string_bytes(1);
 }
 
 /* Where what a frame has lies in its part, and what a block has: entries; of pages, what is known
@@ -264,6 +295,10 @@ PITHI_INLINE struct pithi_gpu_coding pithi_coding_layout(const struct pithi_devi
     const uint64_t tables = t->longest_header + 16 * (blocks + 2);
     const bool paged = t->device.kind == PITHI_DEVICE_pages;
     const bool exact = t->device.kind == PITHI_DEVICE_raw;
+    const bool rows = t->device.kind == PITHI_DEVICE_rows;
+    const uint64_t record = exact  ? sizeof(struct pithi_lossless_block)
+                            : rows ? sizeof(struct pithi_embed_block)
+                                   : 0;
     struct pithi_gpu_coding c;
     c.memory = NULL;
     c.frames = NULL;
@@ -282,10 +317,10 @@ PITHI_INLINE struct pithi_gpu_coding pithi_coding_layout(const struct pithi_devi
         c.spare_each = planes * PITHI_PIECE_STRINGS * pithi_coding_string_bytes(groups) +
                        pithi_coding_pad(block + t->most_heads * (PITHI_RANS_ROOM + 256));
     }
-    if (exact) {
-        const uint64_t run = pithi_coding_run(t), parts = pithi_lossless_parts(t);
+    if (exact || rows) {
+        const uint64_t run = pithi_coding_run(t);
         c.levels = pithi_lossless_levels(run);
-        c.strings = parts * c.levels;
+        c.strings = pithi_lossless_parts(t) * c.levels;
         const uint64_t sample = pithi_lossless_sample_run(run);
         c.forms = pithi_lossless_forms(t);
         c.symbols_each = pithi_lossless_symbols_bytes(t, run);
@@ -296,11 +331,10 @@ PITHI_INLINE struct pithi_gpu_coding pithi_coding_layout(const struct pithi_devi
         }
     }
     c.blocks = pithi_coding_pad(blocks * sizeof(struct pithi_rans_entry));
-    c.pieces = c.blocks +
-               pithi_coding_pad(exact ? blocks * c.forms * sizeof(struct pithi_lossless_block) : 0);
+    c.pieces = c.blocks + pithi_coding_pad(blocks * c.forms * record);
     c.staged =
         c.pieces + pithi_coding_pad(blocks * c.forms * c.strings * sizeof(struct pithi_rans_piece));
-    c.before = c.staged + pithi_coding_pad(tables + blocks * block);
+    c.before = c.staged + pithi_coding_pad(rows ? 0 : tables + blocks * block);
     c.symbols = c.before + pithi_coding_pad(c.forms > 1 ? blocks * block : 0);
     c.spare = c.symbols + blocks * c.symbols_each;
     c.each = c.spare + blocks * c.spare_each;

@@ -10,6 +10,7 @@
 #define PITHI_GPU_DEVICE_BYTES_PAGE_H
 
 #include "device/bytes/frame.h"
+#include "device/predict/tiles.h"
 
 enum { PITHI_PIECE_ZSTD = 2, PITHI_PIECE_SPARSE = 3, PITHI_PAGE_BOUND = 8 };
 
@@ -44,9 +45,12 @@ PITHI_DEVICE bool pithi_coded_paged(const struct pithi_device_plan *p) {
 PITHI_DEVICE bool pithi_coded_exact(const struct pithi_device_plan *p) {
     return p->device.kind == PITHI_DEVICE_raw;
 }
+PITHI_DEVICE bool pithi_coded_rows(const struct pithi_device_plan *p) {
+    return p->device.kind == PITHI_DEVICE_rows;
+}
 /* Whether a block has several strings. */
 PITHI_DEVICE bool pithi_coded_parted(const struct pithi_device_plan *p) {
-    return pithi_coded_paged(p) || pithi_coded_exact(p);
+    return pithi_coded_paged(p) || pithi_coded_exact(p) || pithi_coded_rows(p);
 }
 
 /* Elements of a block of exact values. */

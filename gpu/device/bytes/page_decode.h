@@ -17,7 +17,7 @@ PITHI_PHASE(pithi_planes_open, uint64_t number) {
     bool live = pithi_reader_find(a, it, number / a->chunks) && block < it->slot->blocks;
     if (live) s->rans.page = pithi_coded_page(&a->from.plan, it, block);
     s->rans.live = live && pithi_coded_touches(a, s->rans.page.first, s->rans.page.count);
-    s->rans.plain = s->rans.exact = s->rans.foreign = false;
+    s->rans.plain = s->rans.exact = s->rans.foreign = s->rans.former = false;
     s->rans.fault = 0;
     for (uint32_t i = 0; i < PITHI_RANS_READERS; i++) s->rans.string[i].live = false;
 }
@@ -118,8 +118,8 @@ PITHI_DEVICE bool pithi_plane_string(struct pithi_gpu_shared *s, uint32_t n, uin
         return s->rans.copied != NULL;
     }
     const bool foreign = kind == PITHI_PIECE_ZSTD && s->rans.exact;
-    const uint8_t *const size =
-        kind == PITHI_CODES_RANS || foreign ? pithi_planes_take(s, 3) : NULL;
+    const bool known = foreign || (kind == PITHI_CODES_RANS && !s->rans.former);
+    const uint8_t *const size = known ? pithi_planes_take(s, 3) : NULL;
     if (!size) return false;
     r->length = PITHI_CODES_HEAD + (size[0] | (uint32_t)size[1] << 8 | (uint32_t)size[2] << 16);
     if (!pithi_planes_take(s, r->length - PITHI_CODES_HEAD)) return false;

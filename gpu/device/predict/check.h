@@ -99,6 +99,7 @@ PITHI_PHASE(pithi_index_read, uint64_t first) {
     if (t->predict.total > tile.count * pithi_width(a->from.plan.dtype))
         pithi_atomic_max32(&s->strip.fault, 1);
     pithi_entry(s->strip.block.workspace, i)->length = entry;
+    pithi_entry(s->strip.block.workspace, i)->map = 0;
 }
 
 PITHI_PHASE(pithi_index_place, uint64_t first) {

@@ -477,11 +477,6 @@ PITHI_DEVICE void pithi_plan_parts(const struct pithi_gpu_call *a, struct pithi_
     PITHI_RUN(pithi_plan_hand, 0);
 }
 
-PITHI_DEVICE uint64_t pithi_exact_which_bytes(const struct pithi_gpu_block *b, uint32_t misses) {
-    const uint32_t map = (b->count + 7) / 8;
-    return misses > map / 4 ? map : 4 * (uint64_t)misses;
-}
-
 PITHI_PHASE(pithi_code_close, bool constant) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     if (t->tid) return;

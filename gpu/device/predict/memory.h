@@ -43,6 +43,7 @@ struct pithi_gpu_block {
 struct pithi_gpu_rows {
     uint32_t row, rows, distinct; /* elements of one; how many; how many that differ */
     uint32_t kind, width, wide;   /* of the map; bits of its numbers; bytes of a centre */
+    uint32_t coded;               /* bytes of a map that is coded */
     bool mapped;                  /* decode: the map is to be read */
     /* In the workspace: codes of all rows; decode: of the distinct ones, encode: centres; the
      * number among the distinct of every row; encode: the first row of each number, and the table

@@ -23,6 +23,7 @@ PITHI_DEVICE void pithi_rows_open(const struct pithi_gpu_side *side,
     r->number = numbers + before;
     r->first = numbers + all + before;
     r->place = numbers + 2 * all + 2 * before;
+    r->coded = 0;
     r->mapped = false;
 }
 
@@ -36,13 +37,12 @@ PITHI_DEVICE void pithi_rows_distinct(struct pithi_gpu_block *b, struct pithi_gp
     b->named = (distinct * r->row + PITHI_GROUP - 1) / PITHI_GROUP;
 }
 
-/* By the team's first thread: parts from the map on, of a map of `kind`, which has so many bytes.
- * Returns where the packed words begin. */
+/* By the team's first thread: parts from the map on. Returns where words begin. */
 PITHI_DEVICE uint8_t *pithi_rows_place(struct pithi_gpu_rows *r, uint8_t *map) {
     const bool plain = r->kind == PITHI_ROWMAP_PLAIN;
     r->map = map;
     r->numbers = map + (plain ? pithi_rowmap_bytes_of(r->rows) : 0);
-    r->centre = map + (plain ? pithi_rowmap_plain_bytes(r->rows, r->distinct) : 0);
+    r->centre = map + (plain ? pithi_rowmap_plain_bytes(r->rows, r->distinct) : r->coded);
     return r->centre + (uint64_t)r->wide * r->row;
 }
 
@@ -62,18 +62,34 @@ PITHI_DEVICE uint32_t pithi_rows_strips(const struct pithi_gpu_share *share) {
 
 /* The distinct row that row i is. */
 PITHI_DEVICE uint32_t pithi_rows_number(const struct pithi_gpu_rows *r, uint32_t i) {
-    if (r->kind == PITHI_ROWMAP_PLAIN) return r->number[i];
+    if (r->kind != PITHI_ROWMAP_NONE) return r->number[i];
     return r->distinct == 1 ? 0 : i;
+}
+/* Encode: code j of distinct row d. */
+PITHI_DEVICE uint32_t pithi_distinct_code(const struct pithi_gpu_rows *r, size_t d, uint32_t j) {
+    return r->code[r->first[d] * r->row + j];
+}
+/* Decode: centre j, read where it lies. */
+PITHI_DEVICE uint32_t pithi_centre_get(const struct pithi_gpu_rows *r, uint32_t j) {
+    const uint8_t *const at = r->centre + (uint64_t)j * r->wide;
+    uint32_t x = 0;
+    if (!r->wide) return 0;
+    for (uint32_t k = 0; k < r->wide; k++) x |= (uint32_t)at[k] << 8 * k;
+    return pithi_rows_centre_of(x, r->wide);
 }
 
 /* ---- Parts of a frame ------------------------------------------------------------------------*/
 
-/* Of a block with a legal number of distinct rows. */
+/* Of a block with a legal number of distinct rows. coded: launches before have read what is coded,
+ * and looked at it. */
 PITHI_DEVICE uint32_t pithi_rows_body(struct pithi_gpu_block *b, struct pithi_gpu_rows *r,
-                                      uint32_t head) {
+                                      uint32_t head, bool coded) {
     const uint32_t kind = head & PITHI_ROWS_MAP;
     b->method = PITHI_EB_CODED; /* until it is known that words are packed */
-    if (kind == PITHI_ROWMAP_CODED && r->kind == PITHI_ROWMAP_PLAIN) return PITHI_UNKNOWN;
+    if (kind == PITHI_ROWMAP_CODED && r->kind == PITHI_ROWMAP_PLAIN) {
+        if (!coded) return PITHI_UNKNOWN;
+        r->kind = kind;
+    }
     if (kind != r->kind) return PITHI_DAMAGED;
     uint8_t *const map = b->bytes + (b->body - b->bytes);
     const uint8_t *const words = pithi_rows_place(r, map);
@@ -81,24 +97,29 @@ PITHI_DEVICE uint32_t pithi_rows_body(struct pithi_gpu_block *b, struct pithi_gp
     r->mapped = kind == PITHI_ROWMAP_PLAIN;
     b->body = words;
     b->body_bytes -= (uint32_t)(words - map);
-    if (head & PITHI_ROWS_CODED) return PITHI_UNKNOWN;
+    if (head & PITHI_ROWS_CODED) return coded ? PITHI_SOUND : PITHI_UNKNOWN;
     b->method = PITHI_EB_PACKED;
     return pithi_strip_legal(b) ? PITHI_SOUND : PITHI_DAMAGED;
 }
 
-/* As pithi_block_parse. */
-PITHI_DEVICE uint32_t pithi_rows_parse(struct pithi_gpu_block *b, struct pithi_gpu_rows *r,
-                                       uint32_t width) {
-    if (b->plain) return b->length == b->count * width ? PITHI_SOUND : PITHI_DAMAGED;
-    if (b->length < PITHI_ROWS_HEAD) return PITHI_DAMAGED;
+/* Head and exact values of a block that is not plain; whether they are legal. */
+PITHI_DEVICE bool pithi_rows_parse_head(struct pithi_gpu_block *b, struct pithi_gpu_rows *r,
+                                        uint32_t width) {
+    if (b->length < PITHI_ROWS_HEAD) return false;
     const uint32_t word = pithi_get32(b->bytes), distinct = (word >> 8) + 1, head = word & 0xFF;
-    if (head & ~(uint32_t)(PITHI_ROWS_MAP | PITHI_ROWS_CODED | PITHI_ROWS_CENTRE))
-        return PITHI_DAMAGED;
-    if (distinct > r->rows || !pithi_exact_parse(b, PITHI_ROWS_HEAD, width)) return PITHI_DAMAGED;
-    b->order = 0;
+    if (head & ~(uint32_t)(PITHI_ROWS_MAP | PITHI_ROWS_CODED | PITHI_ROWS_CENTRE)) return false;
+    if (distinct > r->rows || !pithi_exact_parse(b, PITHI_ROWS_HEAD, width)) return false;
     r->wide = pithi_rows_centre_bytes(head);
     pithi_rows_distinct(b, r, distinct);
-    return pithi_rows_body(b, r, head);
+    return true;
+}
+/* As pithi_block_parse. */
+PITHI_DEVICE uint32_t pithi_rows_parse(struct pithi_gpu_block *b, struct pithi_gpu_rows *r,
+                                       uint32_t width, bool coded) {
+    if (b->plain) return b->length == b->count * width ? PITHI_SOUND : PITHI_DAMAGED;
+    b->order = 0;
+    if (!pithi_rows_parse_head(b, r, width)) return PITHI_DAMAGED;
+    return pithi_rows_body(b, r, b->bytes[0], coded);
 }
 
 PITHI_PHASE(pithi_rows_locate, uint64_t number) {
@@ -106,7 +127,9 @@ PITHI_PHASE(pithi_rows_locate, uint64_t number) {
     struct pithi_gpu_rows *const r = &s->strip.rows;
     if (t->tid || !pithi_block_find(a, s, number)) return;
     pithi_rows_open(&a->from, b, r);
-    s->strip.fault = pithi_rows_parse(b, r, pithi_width(a->from.plan.dtype));
+    r->coded = pithi_entry(b->workspace, b->number)->map;
+    s->strip.fault =
+        pithi_rows_parse(b, r, pithi_width(a->from.plan.dtype), a->from.plan.device.coded);
     b->legible = s->strip.fault != PITHI_DAMAGED && !b->plain;
     r->mapped = r->mapped && b->legible;
 }

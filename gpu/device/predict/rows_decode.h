@@ -7,15 +7,6 @@
 #include "device/predict/decode.h"
 #include "device/predict/rows.h"
 
-/* Centre j, read where it lies. */
-PITHI_DEVICE uint32_t pithi_centre_get(const struct pithi_gpu_rows *r, uint32_t j) {
-    const uint8_t *const at = r->centre + (uint64_t)j * r->wide;
-    uint32_t x = 0;
-    if (!r->wide) return 0;
-    for (uint32_t k = 0; k < r->wide; k++) x |= (uint32_t)at[k] << 8 * k;
-    return pithi_rows_centre_of(x, r->wide);
-}
-
 /* Codes of the strip's groups, unpacked before, of the distinct rows. */
 PITHI_PHASE(pithi_distinct_make, uint32_t strip) {
     const struct pithi_gpu_rows *const r = &s->strip.rows;
@@ -41,7 +32,8 @@ PITHI_PHASE(pithi_rows_read, uint64_t number) {
 PITHI_BODY(pithi_rows_unpack) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     PITHI_RUN(pithi_rows_locate, number);
-    if (!pithi_block_wanted(a, s, t, team, number, false) || b->plain) return;
+    if (!pithi_block_wanted(a, s, t, team, number, false)) return;
+    if (b->plain || b->method != PITHI_EB_PACKED) return;
     const struct pithi_gpu_share strips = pithi_share_strips(b, b->named);
     pithi_strips_begin(a, s, t, team, strips.from, false);
     for (uint32_t strip = strips.from; strip < strips.to; strip++) {

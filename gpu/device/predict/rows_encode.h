@@ -1,4 +1,5 @@
-/* rows_encode.h - values to frames of codec embed, fast mode.
+/* rows_encode.h - values to frames of codec embed: all of mode fast, and of those that are coded
+ * what is not (device/bytes/embed_encode.h).
  * SPDX-License-Identifier: Apache-2.0
  *
  * The launches are those of encode.h, but for samples, and four that find equal rows: these meet at
@@ -183,11 +184,6 @@ PITHI_BODY(pithi_rows_name) {
 
 /* ---- Centres ---------------------------------------------------------------------------------*/
 
-/* Code j of distinct row d. */
-PITHI_DEVICE uint32_t pithi_distinct_code(const struct pithi_gpu_rows *r, size_t d, uint32_t j) {
-    return r->code[r->first[d] * r->row + j];
-}
-
 PITHI_PHASE(pithi_centre_make, uint32_t unused) {
     struct pithi_gpu_rows *const r = &s->strip.rows;
     const struct pithi_rows_sample from = pithi_rows_sample_of(r->distinct);
@@ -330,13 +326,16 @@ PITHI_PHASE(pithi_rows_close, uint32_t unused) {
     struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
     const uint32_t width = pithi_width(a->to.plan.dtype), misses = s->strip.misses;
     const uint64_t raw = (uint64_t)b->count * width;
+    const uint64_t packed = PITHI_PACK_WIDTHS + pithi_names_bytes(b) + pithi_plan_table(s, entry);
     uint64_t length = PITHI_ROWS_HEAD + PITHI_EXACT_COUNT + pithi_exact_which_bytes(b, misses) +
-                      (uint64_t)misses * width + (uint64_t)r->wide * r->row + PITHI_PACK_WIDTHS +
-                      pithi_names_bytes(b) + pithi_plan_table(s, entry);
+                      (uint64_t)misses * width + (uint64_t)r->wide * r->row + packed;
     if (r->kind == PITHI_ROWMAP_PLAIN) length += pithi_rowmap_plain_bytes(r->rows, r->distinct);
     entry->method = PITHI_EB_PACKED;
     entry->misses = misses;
     entry->distinct = r->distinct;
+    entry->kind = (uint8_t)r->kind;
+    entry->map = 0;
+    entry->packed = (uint32_t)packed;
     entry->length = length < raw ? (uint32_t)length : (uint32_t)raw | PITHI_INDEX_PLAIN;
 }
 
@@ -361,13 +360,17 @@ PITHI_PHASE(pithi_rows_place_parts, uint64_t number) {
     const bool head = pithi_write_find(a, s, number, PITHI_ROWS_HEAD);
     if (!b->live || b->plain) return;
     pithi_rows_open(&a->to, b, r);
-    pithi_rows_distinct(b, r, pithi_entry(b->workspace, b->number)->distinct);
+    const struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
+    const bool coded = b->method == PITHI_EB_CODED;
+    pithi_rows_distinct(b, r, entry->distinct);
+    r->kind = entry->kind;
+    r->coded = entry->map;
     r->wide = b->order;
     uint8_t *const words = pithi_rows_place(r, b->bytes + (b->body - b->bytes));
     b->body = words;
     if (!head) return;
-    pithi_put32(b->bytes, pithi_rows_head(r->kind, false, r->wide) | (r->distinct - 1) << 8);
-    for (uint32_t k = 0; k < PITHI_PACK_WIDTHS; k++) words[k] = s->strip.table[k];
+    pithi_put32(b->bytes, pithi_rows_head(r->kind, coded, r->wide) | (r->distinct - 1) << 8);
+    for (uint32_t k = 0; !coded && k < PITHI_PACK_WIDTHS; k++) words[k] = s->strip.table[k];
 }
 
 /* The map's bits, a byte a thread. */
@@ -426,6 +429,7 @@ PITHI_DEVICE void pithi_rows_put(const struct pithi_gpu_call *a, struct pithi_gp
         PITHI_RUN(pithi_numbers_write, 0);
     }
     if (b->part == 0) PITHI_RUN(pithi_centre_write, 0);
+    if (b->method != PITHI_EB_PACKED) return;
     PITHI_RUN(pithi_carry_widths, strips.from);
     for (uint32_t strip = strips.from; strip < strips.to; strip++) {
         PITHI_RUN(pithi_rows_words_make, strip);

@@ -148,6 +148,12 @@ PITHI_DEVICE uint32_t pithi_group_count(const struct pithi_gpu_block *b, uint32_
     return left < PITHI_GROUP ? left : (uint32_t)PITHI_GROUP;
 }
 
+/* Bytes that say which values are exact. */
+PITHI_DEVICE uint64_t pithi_exact_which_bytes(const struct pithi_gpu_block *b, uint32_t misses) {
+    const uint32_t map = (b->count + 7) / 8;
+    return misses > map / 4 ? map : 4 * (uint64_t)misses;
+}
+
 /* Dimensions of more than one element: no higher order of differences says more. */
 PITHI_DEVICE uint32_t pithi_tile_dimensions(const struct pithi_tile *t) {
     uint32_t n = 0;

@@ -26,7 +26,11 @@ struct pithi_gpu_entry {
     /* embed: rows; `order` is then the bytes of a centre. topk: where the block's elements stand in
      * the frame's list; `method` and `order` are then the form of the set and its low bits. */
     uint32_t distinct;
-    uint8_t method, order, table[4], unused[6];
+    uint8_t method, order, table[4];
+    /* embed, coded: the kind of the map, and its bytes where it is coded; encode: bytes of packed
+     * words. */
+    uint8_t kind, unused;
+    uint32_t map, packed;
 };
 
 /* Teams share a block: each has a part of it, of some 16384 elements while there are no more parts

@@ -1,0 +1,59 @@
+/* embed.h - blocks of rows whose map or words are coded: where their parts lie, and eight words at
+ * a time.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Kernels of device/predict find and number rows, and make and read what is not coded. Symbols and
+ * strings lie in the workspace as those of exact values do, behind the parts of frames that those
+ * kernels have. */
+#ifndef PITHI_GPU_DEVICE_BYTES_EMBED_H
+#define PITHI_GPU_DEVICE_BYTES_EMBED_H
+
+#include "device/bytes/lossless.h"
+#include "device/predict/rows.h"
+
+PITHI_DEVICE struct pithi_embed_block *pithi_embed_record(const struct pithi_gpu_call *a,
+                                                          uint64_t frame, uint64_t block) {
+    uint8_t *const blocks = pithi_coding_of(a, frame) + a->coding.blocks;
+    return (struct pithi_embed_block *)(void *)blocks + block;
+}
+/* Words of the distinct rows; groups of 16 of them. */
+PITHI_DEVICE uint32_t pithi_embed_words(const struct pithi_embed_shared *e) {
+    return e->rows.distinct * e->rows.row;
+}
+PITHI_DEVICE uint32_t pithi_embed_groups(const struct pithi_embed_shared *e) {
+    return (pithi_embed_words(e) + PITHI_GROUP - 1) / PITHI_GROUP;
+}
+PITHI_DEVICE uint64_t pithi_embed_low_bytes(const struct pithi_embed_shared *e) {
+    return 2 * (uint64_t)e->coded.low * pithi_embed_groups(e);
+}
+/* Of n things, how many the thread has in the strip that begins with number `first`. */
+PITHI_DEVICE uint32_t pithi_embed_left(const struct pithi_gpu_thread *t, uint32_t first,
+                                       uint32_t n) {
+    return pithi_unit_left((uint64_t)first + t->tid * PITHI_UNIT, n);
+}
+/* What is summed over strips so far, before the thread; by the first thread, the next strip's. */
+PITHI_DEVICE uint64_t pithi_embed_before(const struct pithi_gpu_shared *s,
+                                         const struct pithi_gpu_thread *t, uint32_t strip) {
+    return s->rans.carry[strip % 2] + pithi_coded_before(s, t);
+}
+PITHI_DEVICE void pithi_embed_carry(struct pithi_gpu_shared *s, uint32_t strip) {
+    s->rans.carry[(strip + 1) % 2] = s->rans.carry[strip % 2] + pithi_coded_all(s);
+}
+
+/* By the team's first thread, of an item that is located: its block. Whether there is one. */
+PITHI_DEVICE bool pithi_embed_find(const struct pithi_gpu_call *a,
+                                   const struct pithi_gpu_side *side,
+                                   const struct pithi_gpu_item *it, uint64_t number,
+                                   struct pithi_gpu_shared *s) {
+    struct pithi_embed_shared *const e = &s->rans.embed;
+    pithi_block_open(a, side, it, number, &e->block);
+    if (!e->block.live) return false;
+    pithi_rows_open(side, &e->block, &e->rows);
+    s->rans.words.parts = pithi_coding_symbols(a, it->index, e->block.number);
+    s->rans.words.run = pithi_coding_run(&side->plan);
+    s->rans.words.number = e->block.number;
+    s->rans.words.room = 0;
+    return true;
+}
+
+#endif
