@@ -135,8 +135,10 @@ static void surround(const struct grid *g, unsigned parities) {
                         q = (ptrdiff_t)parity_of(parities, e);
         for (ptrdiff_t k = -wide; k < m + wide; k++) {
             if ((k & 1) != q) continue;
-            for (ptrdiff_t j = -far; j < n + far; j++)
-                if ((j & 1) == p && (j < 0 || j >= n)) make_outside(g, d, j, k, p3);
+            for (ptrdiff_t i = 0; i < 2 * far; i++) {
+                const ptrdiff_t j = i < far ? i - far : n + i - far;
+                if ((j & 1) == p) make_outside(g, d, j, k, p3);
+            }
         }
     }
 }
@@ -241,7 +243,7 @@ static void look_at(const struct f32_walk *w, const struct grid *g, const struct
         memcpy(one.distance, distance, one.points[0] * sizeof *distance);
         w->t->weigh(&one, s->n, terms[k]);
     }
-    memset(said, 0, sizeof *said);
+    said->count = 0;
     for (size_t i = 0; i < s->n; i++) {
         double *const t = said->term[said->count];
         double left = value_at(w, g, c->parities, s->place, s->at + i);
@@ -335,7 +337,7 @@ static bool choose_weights(const struct f32_walk *w, const struct grid *g, struc
     const size_t samples = samples_of(g, c->parities);
     struct equations e = {0};
     struct class fitted = *c;
-    struct said said;
+    struct said said = {0};
     for (unsigned k = 0; k < c->count; k++) fitted.weight[k] = 1;
     struct pithi_interp_terms all = terms_of(g, &fitted);
     for (size_t i = 0; i < samples; i += 2) {
