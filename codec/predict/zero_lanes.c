@@ -115,12 +115,27 @@ static void gather_steps(uint8_t *eight, size_t lanes, size_t steps, const uint8
     }
 }
 
+/* Returns 57 or more bits of the map from bit i on; those past the end are 0. */
+static inline uint64_t bits_from(const uint8_t *map, size_t bytes, size_t i) {
+    const size_t at = i / 8;
+    uint8_t part[8] = {0};
+    if (at + 8 <= bytes) return pithi_get64(map + at) >> i % 8;
+    if (at < bytes) memcpy(part, map + at, bytes - at);
+    return pithi_get64(part) >> i % 8;
+}
+
 static void bits_of_map(const struct cut *c, const uint8_t *map, uint8_t *bits) {
+    enum { AT_ONCE = 56 };
     const size_t bytes = (c->count + 7) / 8;
-    for (size_t t = 0; t < c->steps; t += 8) {
-        uint8_t eight[PITHI_ZERO_LANES_MOST];
-        for (size_t j = 0; j < c->lanes; j++) eight[j] = eight_bits(map, bytes, j * c->steps + t);
-        spread_steps(eight, c->lanes, least(8, c->steps - t), bits + t * c->lanes);
+    for (size_t t = 0; t < c->steps; t += AT_ONCE) {
+        const size_t end = least(t + AT_ONCE, c->steps);
+        uint64_t words[PITHI_ZERO_LANES_MOST];
+        for (size_t j = 0; j < c->lanes; j++) words[j] = bits_from(map, bytes, j * c->steps + t);
+        for (size_t at = t; at < end; at += 8) {
+            uint8_t eight[PITHI_ZERO_LANES_MOST];
+            for (size_t j = 0; j < c->lanes; j++) eight[j] = (uint8_t)(words[j] >> (at - t));
+            spread_steps(eight, c->lanes, least(8, end - at), bits + at * c->lanes);
+        }
     }
 }
 
@@ -335,23 +350,25 @@ static void choose_classes(const struct cut *c, const uint8_t *map, uint8_t *cla
     for (size_t p = 0; p < c->planes; p++) classes[p] = class_of[classes[p]];
 }
 
-/* Costs of a bit at each level, in 1/256 bit, and up to which share of ones, in 4096ths, no higher
- * level is better. */
+/* Costs of a bit at each level, in 1/256 bit, and the best level for each share of ones, in
+ * 4096ths. */
 struct costs {
     uint32_t of[LEVELS][2];
-    uint16_t end[LEVELS];
+    uint8_t best[SLOTS + 1];
 };
 
 static void costs_of(struct costs *k) {
-    for (unsigned l = 0; l < LEVELS; l++) {
-        k->of[l][0] = 256 * LOG2_SLOTS - pithi_log2_256(SLOTS - chance_at[l]);
+    size_t end[LEVELS]; /* up to which share no higher level is better */
+    for (unsigned l = 0; l < LEVELS; l++)
         k->of[l][1] = 256 * LOG2_SLOTS - pithi_log2_256(chance_at[l]);
-    }
+    for (unsigned l = 0; l < LEVELS; l++) k->of[l][0] = k->of[LEVELS - 1 - l][1];
     for (unsigned l = 0; l + 1 < LEVELS; l++) {
         const uint32_t zeros = k->of[l + 1][0] - k->of[l][0], ones = k->of[l][1] - k->of[l + 1][1];
-        k->end[l] = (uint16_t)(SLOTS * zeros / (zeros + ones));
+        end[l] = SLOTS * zeros / (zeros + ones);
     }
-    k->end[LEVELS - 1] = SLOTS;
+    end[LEVELS - 1] = SLOTS;
+    for (unsigned l = 0, share = 0; l < LEVELS; l++)
+        for (; share <= end[l]; share++) k->best[share] = (uint8_t)l;
 }
 
 static uint64_t cost_at(const struct costs *k, const uint32_t count[2], unsigned level) {
@@ -359,38 +376,51 @@ static uint64_t cost_at(const struct costs *k, const uint32_t count[2], unsigned
 }
 
 static unsigned level_for(const struct costs *k, const uint32_t count[2]) {
-    const uint32_t share = (uint32_t)((uint64_t)count[1] * SLOTS / ((uint64_t)count[0] + count[1]));
-    unsigned level = 0;
-    for (unsigned step = LEVELS / 2; step; step /= 2)
-        if (k->end[level + step - 1] < share) level += step;
-    return level;
+    const uint32_t all = count[0] + count[1]; /* a block has no more than 2^24 elements */
+    return k->best[all >> (32 - LOG2_SLOTS) ? (uint64_t)count[1] * SLOTS / all
+                                            : count[1] * SLOTS / all];
 }
 
-/* Adds the counts of contexts that differ in bits that are not in the mask. */
-static void merge(const uint32_t count[CONTEXTS][2], unsigned mask, uint32_t to[CONTEXTS][2]) {
-    memset(to, 0, CONTEXTS * sizeof to[0]);
-    for (unsigned c = 0; c < CONTEXTS; c++) {
-        to[c & mask][0] += count[c][0];
-        to[c & mask][1] += count[c][1];
+/* How often bits were 0 and 1, by context; of contexts that are made of the bits of a mask, without
+ * gaps in their numbers. */
+typedef uint32_t counts_of[2];
+
+/* Adds the counts of contexts that differ in one bit of their numbers. */
+static void drop_bit(counts_of *to, const counts_of *from, size_t contexts, unsigned bit) {
+    const size_t half = (size_t)1 << bit;
+    for (size_t i = 0; i < contexts; i += 2 * half, to += half, from += 2 * half)
+        for (size_t k = 0; k < half; k++)
+            for (unsigned b = 0; b < 2; b++) to[k][b] = from[k][b] + from[half + k][b];
+}
+
+static size_t contexts_with(unsigned mask) { return (size_t)1 << pithi_ones_of(mask); }
+
+/* Makes of the counts of a mask those of some of its bits. */
+static void merge(counts_of *to, unsigned mask, const counts_of *from, unsigned from_mask) {
+    counts_of part[CONTEXTS / 2];
+    for (unsigned one = CONTEXTS / 2; one; one /= 2) {
+        if (!(from_mask & one) || mask & one) continue;
+        drop_bit(part, from, contexts_with(from_mask),
+                 (unsigned)pithi_ones_of(from_mask & (one - 1)));
+        from_mask ^= one;
+        from = part;
     }
+    memcpy(to, from, contexts_with(mask) * sizeof *to);
 }
 
 static size_t class_bits(const struct cut *c, unsigned mask) {
     return c->planes * ((mask >> CLASS_BIT & 1) + (mask >> (CLASS_BIT + 1) & 1));
 }
 
-/* Returns about how many bits a map takes whose contexts are made of these bits. */
-static uint64_t bits_with(const struct costs *k, const struct cut *c,
-                          const uint32_t count[CONTEXTS][2], unsigned mask) {
+/* Returns about how many bits a map takes whose contexts are made of these bits, so many times. */
+static uint64_t bits_with(const struct costs *k, const struct cut *c, const counts_of *count,
+                          unsigned mask) {
     enum { LEVEL_BITS = 3 * 256, SAME_BITS = 256 };
-    uint32_t merged[CONTEXTS][2];
     uint64_t sum = (uint64_t)class_bits(c, mask) << 8;
-    merge(count, mask, merged);
-    for (unsigned n = mask;; n = (n - 1) & mask) {
-        const uint32_t *const m = merged[n];
-        sum += m[0] | m[1] ? cost_at(k, m, level_for(k, m)) + LEVEL_BITS : SAME_BITS;
-        if (!n) return sum >> 8;
-    }
+    for (size_t n = 0; n < contexts_with(mask); n++)
+        sum += count[n][0] | count[n][1] ? cost_at(k, count[n], level_for(k, count[n])) + LEVEL_BITS
+                                         : SAME_BITS;
+    return sum >> 8;
 }
 
 enum {
@@ -407,38 +437,47 @@ enum {
     AROUND_ALL = NEAR | FURTHER | ABOVE
 };
 
-/* Small maps first: those that need many levels are for maps of many bits. */
+/* Small maps first: those that need many levels are for maps of many bits. The counts of a mask are
+ * merged from those of another one, behind it, which has its bits. */
 static const struct {
     uint16_t mask, least; /* least: 1/64 of the bits of the least map that it is tried for */
+    uint16_t from;        /* the number of the other one; the last has all bits */
 } masks[] = {
-    {LEFT | FURTHER, 0},
-    {NEAR, 0},
-    {NEAR | PLACE, 16},
-    {AROUND_ALL, 32},
-    {NEAR | HALVES, 32},
-    {AROUND_ALL | HALVES, 128},
-    {AROUND_ALL | PLACE, 128},
-    {NEAR | QUARTERS, 128},
-    {NEAR | PLACE | QUARTERS, 128},
-    {AROUND_ALL | QUARTERS, 256},
-    {AROUND_ALL | PLACE | QUARTERS, 256},
+    {LEFT | FURTHER, 0, 3},
+    {NEAR, 0, 2},
+    {NEAR | PLACE, 16, 8},
+    {AROUND_ALL, 32, 5},
+    {NEAR | HALVES, 32, 7},
+    {AROUND_ALL | HALVES, 128, 9},
+    {AROUND_ALL | PLACE, 128, 10},
+    {NEAR | QUARTERS, 128, 8},
+    {NEAR | PLACE | QUARTERS, 128, 10},
+    {AROUND_ALL | QUARTERS, 256, 10},
+    {AROUND_ALL | PLACE | QUARTERS, 256, 0},
 };
+enum { MASKS = sizeof masks / sizeof masks[0] };
 
-static void count_bits(uint32_t count[CONTEXTS][2], const struct cut *c, const struct memory *m) {
+static void count_bits(counts_of count[CONTEXTS], const struct cut *c, const struct memory *m) {
     /* Neighbours are often alike: with one counter for each context it would wait for itself. */
-    uint32_t part[2][4][2 * AROUND] = {{{0}}};
+    enum { PARTS = 4 };
+    uint32_t part[PARTS][4][2 * AROUND] = {{{0}}};
     const size_t lanes = c->lanes;
     size_t active = active_at(c, 0), end = c->count - (active - 1) * c->steps;
     for (size_t t = 0, x = 0, y = 0; t < c->steps && active; t++) {
         const uint8_t *const around = m->around + t * lanes, *const bits = m->bits + t * lanes;
         uint32_t(*const to)[2 * AROUND] = &part[0][(y & 1) << 1 | (x & 1)];
-        for (size_t j = 0; j < active; j++) to[(j & 1) * 4][around[j] | (unsigned)bits[j] << 8]++;
+        size_t j = 0;
+        for (; j + PARTS <= active; j += PARTS)
+            for (size_t k = 0; k < PARTS; k++)
+                to[4 * k][around[j + k] | (unsigned)bits[j + k] << 8]++;
+        for (; j < active; j++) to[0][around[j] | (unsigned)bits[j] << 8]++;
         if (++x == c->width) x = 0, y = y + 1 == c->height ? 0 : y + 1;
         if (t + 1 == end) active--, end = c->steps;
     }
     for (unsigned place = 0; place < 4; place++)
         for (unsigned i = 0; i < 2 * AROUND; i++)
-            count[number_of(place, i % AROUND)][i / AROUND] = part[0][place][i] + part[1][place][i];
+            count[number_of(place, i % AROUND)][i / AROUND] =
+                part[0][place][i] + part[1][place][i] + part[2][place][i] + part[3][place][i];
 }
 
 static void contexts_of(const struct cut *c, const struct memory *m) {
@@ -457,19 +496,28 @@ void pithi_zero_lanes_plan(struct pithi_zero_plan *plan, void *scratch, size_t m
     const struct memory m = memory_of(scratch, max_count);
     struct costs costs;
     uint64_t fewest = UINT64_MAX, without = UINT64_MAX;
+    counts_of count[2 * CONTEXTS + CONTEXTS / 4]; /* masks together have fewer contexts */
+    counts_of *of[MASKS];
+    size_t chosen = 0;
     bits_of_map(&c, map, m.bits);
     choose_classes(&c, map, m.classes);
     contexts_of(&c, &m);
-    count_bits(plan->count, &c, &m);
+    count_bits(count, &c, &m);
     costs_of(&costs);
-    for (size_t i = 0; i < sizeof masks / sizeof masks[0] && masks[i].least <= c.count / 64; i++) {
-        const uint64_t sum =
-            bits_with(&costs, &c, (const uint32_t(*)[2])plan->count, masks[i].mask);
-        if (sum < without && !(masks[i].mask & PLACE)) without = sum;
-        if (sum >= fewest) continue;
+    of[MASKS - 1] = count;
+    for (size_t i = MASKS; i--;) {
+        const unsigned mask = masks[i].mask, from = masks[i].from;
+        if (i < MASKS - 1) merge(of[i], mask, of[from], masks[from].mask);
+        if (i) of[i - 1] = of[i] + contexts_with(mask);
+        if (masks[i].least > c.count / 64) continue;
+        const uint64_t sum = bits_with(&costs, &c, of[i], mask);
+        if (sum < without && !(mask & PLACE)) without = sum;
+        if (sum > fewest) continue;
         fewest = sum;
-        plan->mask = masks[i].mask;
+        chosen = i;
     }
+    plan->mask = masks[chosen].mask;
+    memcpy(plan->count, of[chosen], contexts_with(plan->mask) * sizeof *count);
     plan->places = fewest < without - without / 16;
     plan->bytes = HEAD + 3 * c.lanes + (size_t)(fewest >> 3);
 }
@@ -498,21 +546,21 @@ static unsigned choose_level(const struct costs *k, const uint32_t count[2], uns
 static uint8_t *put_levels(const struct pithi_zero_plan *plan, const struct cut *c,
                            const uint8_t *classes, uint8_t level[CONTEXTS], uint8_t *at,
                            const uint8_t *end) {
-    const unsigned mask = plan->mask, used = 1u << pithi_ones_of(mask);
-    const size_t most = (class_bits(c, mask) + used * (2 * CODE_LENGTH_MOST + 1)) / 8 + 1;
+    const unsigned mask = plan->mask;
+    const size_t code_most = 2 * CODE_LENGTH_MOST + 1;
+    const size_t most = (class_bits(c, mask) + contexts_with(mask) * code_most) / 8 + 1;
+    const counts_of *count = plan->count;
     struct pithi_rans_bits b = {at, 0, 0};
-    uint32_t merged[CONTEXTS][2];
     struct costs costs;
     if ((size_t)(end - at) < most) return NULL;
     for (size_t p = 0; p < c->planes; p++)
         for (unsigned i = 0; i < 2; i++)
             if (mask >> (CLASS_BIT + i) & 1) pithi_rans_put_bits(&b, classes[p] >> i & 1u, 1);
     costs_of(&costs);
-    merge((const uint32_t(*)[2])plan->count, mask, merged);
     for (unsigned n = 0; n < CONTEXTS; n++) {
         if (n & ~mask) continue;
         const unsigned from = told_from(level, n);
-        level[n] = (uint8_t)choose_level(&costs, merged[n], from);
+        level[n] = (uint8_t)choose_level(&costs, *count++, from);
         put_difference(&b, difference(level[n], from));
     }
     if (b.count) *b.at++ = (uint8_t)b.held;

@@ -64,7 +64,7 @@ struct pithi_zero_plan {
     unsigned log2_lanes, mask;
     size_t bytes; /* about how many it takes */
     bool places;  /* the places of bits say much: ones are far apart, and where varies */
-    uint32_t count[PITHI_ZERO_CONTEXTS][2];
+    uint32_t count[PITHI_ZERO_CONTEXTS][2]; /* of zeros and ones, by the bits of the mask */
 };
 /* plan->log2_lanes is set before. scratch then holds what pithi_zero_lanes_put goes on with. */
 void pithi_zero_lanes_plan(struct pithi_zero_plan *plan, void *scratch, size_t max_count,
