@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bytes/entropy.h"
+#include "bytes/rans.h"
 #include "common/endian.h"
 #include "common/log2.h"
 #include "common/pad.h"
@@ -27,14 +28,17 @@ static size_t elements(const uint32_t extent[PITHI_TILE_NDIM]) {
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* ---- Memory: four rows of a byte per element, a coded map, what pieces need -------------------*/
+/* ---- Memory: four rows of a byte per element and a coded map, or lanes; what pieces need -------*/
 
 static size_t row_bytes(size_t max_count) { return pithi_pad64(max_count + BORDER); }
 
-size_t pithi_zeros_scratch(size_t max_count) {
-    return larger(4 * row_bytes(max_count) + pithi_pad64(map_bytes(max_count)) +
-                      pithi_piece_scratch(map_bytes(max_count)),
+static size_t pieces_at(size_t max_count) {
+    return larger(4 * row_bytes(max_count) + pithi_pad64(map_bytes(max_count)),
                   pithi_zero_lanes_scratch(max_count));
+}
+
+size_t pithi_zeros_scratch(size_t max_count) {
+    return pieces_at(max_count) + pithi_piece_scratch(map_bytes(max_count));
 }
 
 struct memory {
@@ -47,7 +51,7 @@ static struct memory memory_of(void *scratch, size_t max_count) {
     uint8_t *const first = scratch;
     return (struct memory){{first, first + row, first + 2 * row, first + 3 * row},
                            first + 4 * row,
-                           first + 4 * row + pithi_pad64(map_bytes(max_count))};
+                           first + pieces_at(max_count)};
 }
 
 /* ---- The model: the probability of a one, in 65536ths, for every context ----------------------
@@ -253,6 +257,16 @@ struct tally {
     uint32_t of[CONTEXTS][2];
 };
 
+/* Makes of eight bytes those of which byte i has bit i of each, that of byte j as its bit j. */
+static uint64_t transposed(uint64_t x) {
+    uint64_t t = (x ^ x >> 7) & UINT64_C(0x00AA00AA00AA00AA);
+    x ^= t ^ t << 7;
+    t = (x ^ x >> 14) & UINT64_C(0x0000CCCC0000CCCC);
+    x ^= t ^ t << 14;
+    t = (x ^ x >> 28) & UINT64_C(0x00000000F0F0F0F0);
+    return x ^ t ^ t << 28;
+}
+
 /* Counts at most 64 bits of a row, from place x of it on. */
 static void count_bits(struct tally *t, const uint8_t *map, size_t bytes, size_t row, size_t y,
                        size_t width, size_t x) {
@@ -268,11 +282,13 @@ static void count_bits(struct tally *t, const uint8_t *map, size_t bytes, size_t
         bits_from(map, bytes, i - 2) & ~(begin | begin << 1),
         y > 1 ? bits_from(map, bytes, up - (ptrdiff_t)width) : 0,
     };
-    const unsigned odd = (unsigned)(y & 1) << 7;
-    for (size_t k = 0; k < n; k++) {
-        unsigned c = odd | (unsigned)(k & 1) << 6;
-        for (unsigned j = 0; j < 6; j++) c |= (unsigned)(sides[j] >> k & 1) << j;
-        t->of[c][bits >> k & 1]++;
+    const uint64_t place = (y & 1 ? UINT64_C(0xFF) << 56 : 0) | UINT64_C(0xAA) << 48;
+    for (size_t at = 0; at < n; at += 8) {
+        uint64_t eight = place;
+        for (unsigned j = 0; j < 6; j++) eight |= (sides[j] >> at & 0xFF) << 8 * j;
+        eight = transposed(eight);
+        for (size_t k = at; k < n && k < at + 8; k++, eight >>= 8)
+            t->of[eight & 0xFF][bits >> k & 1]++;
     }
 }
 
@@ -355,20 +371,66 @@ static size_t put_bits(const struct pithi_pen *pen, size_t max_count, const uint
     return HEAD + length;
 }
 
+/* Writes the map bit by bit if that takes less than what was written, `length` bytes or, 0, nothing;
+ * returns what it takes then. */
+static size_t put_shorter_bits(const struct pithi_pen *pen, size_t max_count, const uint8_t *map,
+                               const uint32_t extent[PITHI_TILE_NDIM], size_t length) {
+    const size_t limit = length ? length : pen->capacity + 1;
+    const size_t bits = put_bits(pen, max_count, map, extent, limit);
+    return bits ? bits : length;
+}
+
 /* Whether all forms are tried, being soon tried, or as the effort demands. */
 static bool small(const struct pithi_pen *pen, size_t count) {
     enum { SMALL = 4096 };
     return count <= SMALL || pen->level >= PITHI_ENTROPY_LEVEL_SEARCH;
 }
 
-/* Whether a map whose piece takes so many bytes is likely to take less bit by bit, in lanes or not,
- * by as much as is worth the time: a 16th of them. In small maps that is tried. */
-static bool promising(const struct pithi_pen *pen, const uint8_t *map,
-                      const uint32_t extent[PITHI_TILE_NDIM], size_t ones, size_t piece) {
+/* Whether an eighth of the words of a map that are neither all 0 nor all 1 are those of the plane or
+ * of the box before, which zstd finds and contexts do not. */
+static bool repeats(const uint8_t *map, const uint32_t extent[PITHI_TILE_NDIM]) {
+    const size_t count = elements(extent), bytes = map_bytes(count);
+    const size_t plane = (size_t)extent[2] * extent[3], box = extent[1] * plane;
+    size_t words = 0, same = 0;
+    for (size_t i = plane; i + 64 <= count; i += 64) {
+        const uint64_t word = bits_from(map, bytes, (ptrdiff_t)i);
+        if (word + 1 <= 1) continue;
+        words++;
+        same += word == bits_from(map, bytes, (ptrdiff_t)(i - plane)) ||
+                (i >= box && word == bits_from(map, bytes, (ptrdiff_t)(i - box)));
+    }
+    return same > words / 8;
+}
+
+/* Whether three in four bytes are all zeros or all ones: such a map is soon a piece, and a short
+ * one. */
+static bool uniform(const uint8_t *map, size_t bytes) {
+    enum { PART = 128 }; /* its count is a byte, so that vectors count many at once */
+    size_t mixed = 0;
+    for (size_t at = 0; at < bytes; at += PART) {
+        const size_t n = least(bytes - at, PART);
+        uint8_t part = 0;
+        for (size_t i = 0; i < n; i++) part = (uint8_t)(part + ((uint8_t)(map[at + i] + 1) > 1));
+        mixed += part;
+    }
+    return mixed < bytes / 4;
+}
+
+/* Whether a map that takes about so many bytes bit by bit or in lanes takes more as a piece: a fifth
+ * more if bytes are independent of each other, which they are but for repeats. */
+static bool beats_piece(const struct pithi_pen *pen, const uint8_t *map,
+                        const uint32_t extent[PITHI_TILE_NDIM], size_t about) {
+    const size_t bytes = map_bytes(elements(extent));
+    if (about >= bytes || uniform(map, bytes)) return false;
+    const size_t independent =
+        pithi_rans_plan(pithi_entropy_rans(pen->coder), pen->count, map, bytes);
+    return independent != SIZE_MAX && about + about / 5 < independent && !repeats(map, extent);
+}
+
+/* Whether a sample says what a map takes; small ones are planned, and tried bit by bit. */
+static bool sampled(const struct pithi_pen *pen, size_t count) {
     enum { SMALL = 2048 };
-    if (!piece || map_bytes(elements(extent)) <= SMALL || pen->level >= PITHI_ENTROPY_LEVEL_SEARCH)
-        return true;
-    return estimate(map, extent, ones) < piece - piece / 16;
+    return map_bytes(count) > SMALL && pen->level < PITHI_ENTROPY_LEVEL_SEARCH;
 }
 
 /* Vectors are for 16 lanes; each lane takes three bytes more than what it carries. */
@@ -391,28 +453,49 @@ static size_t put_lanes(const struct pithi_pen *pen, const struct pithi_kernels 
     return HEAD + length;
 }
 
+/* Writes the map in lanes, or bit by bit where places say much or all is tried; returns its bytes, 0
+ * when they do not fit. `length` is what its piece takes that was written, 0 where there is none. */
+static size_t put_planned(const struct pithi_pen *pen, const struct pithi_kernels *lanes,
+                          const struct pithi_zero_plan *plan, size_t max_count, const uint8_t *map,
+                          const uint32_t extent[PITHI_TILE_NDIM], size_t length) {
+    const size_t count = elements(extent);
+    if (!plan->places && plan->bytes < (length ? length : pen->capacity + 1)) {
+        length =
+            put_lanes(pen, lanes, plan, max_count, extent, length ? length : pen->capacity + 1);
+        if (!length) length = put_piece(pen, max_count, map, count);
+    }
+    if (!plan->places && !small(pen, count)) return length;
+    return put_shorter_bits(pen, max_count, map, extent, length);
+}
+
+/* Writes the map with whatever is likely to be shortest; returns its bytes, 0 when they do not fit.
+ * A piece is not tried where it is sure to take more. What takes less by no more than a 16th of a
+ * piece is not worth the time, but in small maps. */
+static size_t put_coded(const struct pithi_pen *pen, const struct pithi_kernels *lanes,
+                        size_t max_count, const uint8_t *map,
+                        const uint32_t extent[PITHI_TILE_NDIM], size_t ones) {
+    const size_t count = elements(extent);
+    const bool sample = sampled(pen, count);
+    struct pithi_zero_plan plan = {.log2_lanes = log2_lanes_for(count)};
+    if (lanes && !sample) pithi_zero_lanes_plan(&plan, pen->scratch, max_count, map, extent);
+    const size_t about = sample ? estimate(map, extent, ones) : plan.bytes;
+    const bool sure = lanes && !small(pen, count) && beats_piece(pen, map, extent, about);
+    size_t length = sure ? 0 : put_piece(pen, max_count, map, count);
+    if (!sure && sample && length && about >= length - length / 16) return length;
+    if (!lanes) return put_shorter_bits(pen, max_count, map, extent, length);
+    if (sample) pithi_zero_lanes_plan(&plan, pen->scratch, max_count, map, extent);
+    if (sure && plan.bytes > about + about / 8) length = put_piece(pen, max_count, map, count);
+    length = put_planned(pen, lanes, &plan, max_count, map, extent, length);
+    return length ? length : put_piece(pen, max_count, map, count);
+}
+
 bool pithi_zeros_put(struct pithi_pen *pen, const struct pithi_kernels *lanes, size_t max_count,
                      const uint8_t *map, const uint32_t extent[PITHI_TILE_NDIM]) {
     const size_t count = elements(extent), ones = pithi_zeros_count(map, count);
     if (ones == count) return pithi_pen_put(pen, (const uint8_t[]){FORM_ONES}, 1);
-    size_t length = put_piece(pen, max_count, map, count);
-    bool one_by_one =
-        pen->level != PITHI_ENTROPY_LEVEL_NONE && promising(pen, map, extent, ones, length);
-    if (one_by_one && lanes) {
-        struct pithi_zero_plan plan = {.log2_lanes = log2_lanes_for(count)};
-        pithi_zero_lanes_plan(&plan, pen->scratch, max_count, map, extent);
-        const size_t limit = length ? length : pen->capacity + 1;
-        one_by_one = plan.places || small(pen, count);
-        if (plan.bytes < limit && !plan.places) {
-            length = put_lanes(pen, lanes, &plan, max_count, extent, limit);
-            if (!length) length = put_piece(pen, max_count, map, count);
-        }
-    }
-    if (one_by_one) {
-        const size_t limit = length ? length : pen->capacity + 1;
-        const size_t bits = put_bits(pen, max_count, map, extent, limit);
-        if (bits) length = bits;
-    }
+    const size_t length = pen->level == PITHI_ENTROPY_LEVEL_NONE
+                              ? put_piece(pen, max_count, map, count)
+                              : put_coded(pen, lanes, max_count, map, extent, ones);
     pen->at += length;
     pen->capacity -= length;
     return length > 0;

@@ -330,6 +330,33 @@ static void lanes_follow_a_pattern(void **unused) {
     free_lane_memory(&m);
 }
 
+/* Planes that are all the same are for zstd, however well contexts do in each. */
+static void planes_that_repeat_are_a_piece(void **unused) {
+    (void)unused;
+    static const uint32_t extent[PITHI_TILE_NDIM] = {4, 16, 28, 28};
+    enum { PLANE = 28 * 28 / 8 };
+    const struct memory m = {aligned_alloc(64, pithi_pad64(pithi_zeros_scratch(LANE_MOST))),
+                             allocate(pithi_entropy_bytes(LANE_MOST, 1)), &kernels};
+    uint8_t map[LANE_MOST / 8], bytes[LANE_MOST];
+    pithi_entropy_open(m.coder, pithi_entropy_bytes(LANE_MOST, 1));
+    for (int repeated = 0; repeated < 2; repeated++) {
+        make_map(MAP_BLOBS, extent, map);
+        for (size_t i = PLANE; repeated && i < sizeof map; i++) map[i] = map[i - PLANE];
+        struct pithi_pen pen = {bytes,   sizeof bytes,        1,   m.scratch,
+                                m.coder, pithi_rans_encode_c, NULL};
+        CHECK(pithi_zeros_put(&pen, m.lanes, LANE_MOST, map, extent));
+        context("%td bytes in form %u", pen.at - bytes, bytes[0]);
+        CHECK((bytes[0] == 0) == repeated);
+        CHECK(!repeated || pen.at - bytes < 2 * PLANE);
+        struct pithi_reader r = {bytes, (size_t)(pen.at - bytes), m.scratch, m.coder,
+                                 pithi_rans_decode_c};
+        uint8_t back[LANE_MOST / 8];
+        const uint8_t *const got = pithi_zeros_take(&r, m.lanes, LANE_MOST, back, extent);
+        CHECK(got && r.left == 0 && memcmp(got, map, sizeof map) == 0);
+    }
+    release(&m);
+}
+
 /* ---- Codes -----------------------------------------------------------------------------------*/
 
 static int32_t draw_code(int kind) {
@@ -494,6 +521,7 @@ int main(void) {
         cmocka_unit_test(maps_in_lanes_come_back),
         cmocka_unit_test(damaged_lanes_are_safe),
         cmocka_unit_test(lanes_follow_a_pattern),
+        cmocka_unit_test(planes_that_repeat_are_a_piece),
         cmocka_unit_test(codes_come_back),
         cmocka_unit_test(a_sample_has_the_words_of_its_form),
         cmocka_unit_test(small_codes_are_small_numbers),
