@@ -223,10 +223,13 @@ static struct pithi_rans_rounding frequencies_of(const uint32_t counts[SYMBOLS],
                                                  uint16_t frequency[SYMBOLS]) {
     struct pithi_rans_rounding r = {.precision = pithi_rans_precision(n)};
     struct shares t = {0};
+    /* Of powers of two, as strings of whole blocks are, a shift divides in much less time. */
+    const unsigned log2_n = n & (n - 1) || n > UINT32_MAX ? 0 : pithi_bit_length((uint32_t)n) - 1;
     memset(frequency, 0, SYMBOLS * sizeof *frequency);
     for (unsigned s = 0; s < SYMBOLS; s++) {
         if (!counts[s]) continue;
-        t.exact[t.kinds] = (uint16_t)pithi_rans_exact(counts[s], n);
+        t.exact[t.kinds] = (uint16_t)(log2_n ? ((uint64_t)counts[s] * SLOTS + n / 2) >> log2_n
+                                             : pithi_rans_exact(counts[s], n));
         t.symbol[t.kinds++] = (uint8_t)s;
         if (counts[s] > counts[r.rest]) r.rest = s;
     }
@@ -240,19 +243,21 @@ static struct pithi_rans_rounding frequencies_of(const uint32_t counts[SYMBOLS],
     return r;
 }
 
-/* Finds what symbols cost. A logarithm takes a while: where there are many kinds, those of small
- * numbers, which most frequencies or their significant bits are, are found once. */
-static void costs_of(const uint16_t frequency[SYMBOLS], unsigned kinds, uint16_t cost[SYMBOLS]) {
-    enum { SMALL_BITS = 5, SMALL = 1 << SMALL_BITS };
-    uint16_t log[SMALL] = {0};
-    for (unsigned k = 1; k < SMALL && kinds > SMALL; k++) log[k] = (uint16_t)pithi_log2_256(k);
+/* Finds what symbols cost. A logarithm takes a while, but of frequencies of up to five significant
+ * bits, which most are, it is known. */
+static void costs_of(const uint16_t frequency[SYMBOLS], uint16_t cost[SYMBOLS]) {
+    enum { SMALL_BITS = 5 };
+    static const uint16_t log[1 << SMALL_BITS] = {0,    0,    256,  405,  512,  594,  661,  718,
+                                                  768,  811,  850,  885,  917,  947,  974,  1000,
+                                                  1024, 1046, 1067, 1087, 1106, 1124, 1141, 1158,
+                                                  1173, 1188, 1203, 1217, 1230, 1243, 1256, 1268};
     for (unsigned s = 0; s < SYMBOLS; s++) {
         const unsigned f = frequency[s], length = pithi_bit_length(f);
         const unsigned dropped = length > SMALL_BITS ? length - SMALL_BITS : 0;
-        const bool found = kinds > SMALL && f >> dropped << dropped == f;
+        const bool known = f >> dropped << dropped == f;
         cost[s] = 0;
         if (!f) continue;
-        const uint32_t log_f = found ? log[f >> dropped] + 256 * dropped : pithi_log2_256(f);
+        const uint32_t log_f = known ? log[f >> dropped] + 256 * dropped : pithi_log2_256(f);
         cost[s] = (uint16_t)(256 * LOG2_SLOTS - log_f);
     }
 }
@@ -264,7 +269,7 @@ size_t pithi_rans_plan(struct pithi_rans *m, pithi_symbol_count_fn *count, const
     (count ? count : pithi_symbol_count_c)(m->count, src, n);
     const struct pithi_rans_rounding r = frequencies_of(m->count[0], n, m->frequency);
     if (r.kinds < 2) return SIZE_MAX;
-    costs_of(m->frequency, r.kinds, m->cost);
+    costs_of(m->frequency, m->cost);
     uint64_t bits = 0; /* in 1/256 */
     for (unsigned s = 0; s < SYMBOLS; s++) bits += (uint64_t)m->count[0][s] * m->cost[s];
     m->rest = r.rest;
