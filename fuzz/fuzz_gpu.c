@@ -79,8 +79,10 @@ static bool open_plan(struct subject *x, struct fuzz_source *s) {
     x->sparse = strncmp(spec, "topk", 4) == 0;
     x->exact = strncmp(spec, "lossless", 8) == 0;
     /* A plan of entropy=rans reads frames that may have strings of zstd. */
-    snprintf(only, sizeof only, "lossless:entropy=rans,block=%u%s", 1u << info.block_log2,
-             info.base_dtype && !info.has_base_hash ? ",base_hash=off" : "");
+    const char *const dim = strstr(info.spec, ",dim=");
+    snprintf(only, sizeof only, "lossless:entropy=rans,block=%u%s%.*s", 1u << info.block_log2,
+             info.base_dtype && !info.has_base_hash ? ",base_hash=off" : "",
+             dim ? (int)(5 + strspn(dim + 5, "0123456789")) : 0, dim ? dim : "");
     if (x->exact) spec = only;
     if (strncmp(spec, "embed", 5) == 0 && !strstr(spec, "mode=fast")) {
         snprintf(remembers, sizeof remembers, "%s%centropy=rans", spec,

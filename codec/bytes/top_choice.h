@@ -105,4 +105,25 @@ PITHI_INLINE unsigned pithi_top_bits(const uint64_t *cost, uint64_t bytes, unsig
     return 0;
 }
 
+/* Returns the bits of tops that have one of the mantissa at least: the fewest that are as good as
+ * the least cost, else those that take least. */
+PITHI_INLINE unsigned pithi_top_finer(const uint64_t *cost, uint64_t bytes, unsigned exponent,
+                                      unsigned most, unsigned width,
+                                      const struct pithi_top_costs *c) {
+    const uint64_t near = pithi_top_near(pithi_top_least(cost, bytes, exponent, most), width, c);
+    unsigned finer = exponent + 1;
+    for (unsigned bits = finer; bits <= most; bits++)
+        if (cost[bits - exponent] < cost[finer - exponent] && cost[finer - exponent] > near)
+            finer = bits;
+    return finer;
+}
+/* Returns what `bits` bits are expected to take more than the shortest way, in 1/256 bit, of
+ * `count` words. */
+PITHI_INLINE uint64_t pithi_top_loss(const uint64_t *cost, uint64_t bytes, unsigned exponent,
+                                     unsigned most, unsigned bits, uint64_t count,
+                                     const struct pithi_top_costs *c) {
+    return (cost[bits - exponent] - pithi_top_least(cost, bytes, exponent, most)) * count /
+           c->total;
+}
+
 #endif

@@ -11,10 +11,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "bytes/top_offset.h"
+
 /* A matrix in rows of `width` elements; the first symbol has column `first`, and rows[0] is the
  * offset of its row. A symbol from 1 to 254 is shifted by the offset of its row and that of its
  * column, mod 254; 0 and PITHI_TOP_ESCAPE stay. Every byte is an offset. */
-enum { PITHI_TOP_SHIFTS = 254 };
 struct pithi_top_shift {
     const uint8_t *rows, *columns;
     size_t width, first;
@@ -24,25 +25,12 @@ typedef void pithi_top_shift_fn(const struct pithi_top_shift *shift, uint8_t *to
                                 const uint8_t *symbols, size_t count);
 pithi_top_shift_fn pithi_top_shift_c;
 
-/* Returns the rows that `count` elements from column `first` are in. */
-static inline size_t pithi_top_shift_rows(size_t width, size_t first, size_t count) {
-    return (first + count - 1) / width + 1;
-}
-
-/* A sample of a matrix: of `taken` of its `rows` whole ones, `columns` elements each. */
-enum { PITHI_TOP_SHIFT_SAMPLE = 2048 };
-struct pithi_top_shift_sample {
-    size_t rows, taken, columns;
-};
 /* Copies a sample of `count` words of `bytes` bytes in rows of `width` from column `first`: at most
  * PITHI_TOP_SHIFT_SAMPLE of them, and count. None are taken where offsets never pay. */
 struct pithi_top_shift_sample pithi_top_shift_sample(void *to, const void *words, size_t bytes,
                                                      size_t count, size_t width, size_t first);
 /* Which offsets the symbols of a sample say are worth it: that they save more than they take, and
  * together more than `least`, in 1/256 bit a symbol. */
-struct pithi_top_shift_verdict {
-    bool rows, columns;
-};
 struct pithi_top_shift_verdict pithi_top_shift_estimate(const struct pithi_top_shift_sample *sample,
                                                         const uint8_t *symbols, size_t width,
                                                         uint64_t least);

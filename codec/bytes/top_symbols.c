@@ -103,18 +103,13 @@ bool pithi_top_choose(struct pithi_top_choice *choice, const void *words, uint32
     for (unsigned bits = exponent; bits <= s.bits; bits++)
         cost[bits - exponent] = top_cost(&s, bits, &base[bits - exponent]);
     const uint64_t bytes = bytes_cost(&s);
-    const uint64_t least = pithi_top_least(cost, bytes, exponent, s.bits);
-    const uint64_t near = pithi_top_near(least, width, &s.costs);
     const unsigned chosen = pithi_top_bits(cost, bytes, exponent, s.bits, width, &s.costs);
     choice->pays = chosen;
     choice->top = (struct pithi_top){width, 8 * width - (chosen ? chosen : exponent),
                                      base[chosen ? chosen - exponent : 0]};
-    unsigned finer = exponent + 1;
-    for (unsigned bits = finer; bits <= s.bits; bits++)
-        if (cost[bits - exponent] < cost[finer - exponent] && cost[finer - exponent] > near)
-            finer = bits;
+    const unsigned finer = pithi_top_finer(cost, bytes, exponent, s.bits, width, &s.costs);
     choice->finer = (struct pithi_top){width, 8 * width - finer, base[finer - exponent]};
-    choice->finer_loss = (cost[finer - exponent] - least) * count / s.costs.total;
+    choice->finer_loss = pithi_top_loss(cost, bytes, exponent, s.bits, finer, count, &s.costs);
     return true;
 }
 

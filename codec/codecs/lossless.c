@@ -205,8 +205,8 @@ static size_t escapes_most(const struct pithi_block *b) { return b->count / 16; 
  * is a poor one, hence the finer tops. */
 static bool cut_shifted(const struct pithi_block *b, const struct work *w,
                         const struct pithi_top_choice *choice, struct cut *c) {
-    /* Less than one byte in 1024 is not worth the time. */
-    const size_t count = b->count, bytes = width_of(b->params), least = bytes * 8 * 256 / 1024;
+    const size_t count = b->count, bytes = width_of(b->params);
+    const uint64_t least = pithi_top_shift_least(bytes);
     const size_t width = b->params->value[DIM], first = column_of(b);
     if (b->base || pithi_frame_revision(b->params) < 3) return false;
     const struct pithi_top_shift_sample sample =
@@ -544,11 +544,12 @@ static struct pithi_memory remember(const struct pithi_params *p) {
                                  .key_every = p->value[KEY_EVERY]};
 }
 
-/* Devices make no strings of zstd, and no offsets of rows and columns. */
+/* Devices make no strings of zstd. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     d->kind = PITHI_DEVICE_raw;
     d->coded = true;
-    return p->value[ENTROPY] == RANS && !p->value[KEY_EVERY] && !p->value[DIM];
+    d->row = p->value[DIM];
+    return p->value[ENTROPY] == RANS && !p->value[KEY_EVERY];
 }
 
 const struct pithi_codec pithi_codec_lossless = {
@@ -575,6 +576,6 @@ const struct pithi_codec pithi_codec_lossless = {
     .decode = decode,
     .remember = remember,
     .describe = describe,
-    .described = "devices code lossless with entropy=rans, without key_every and rows (revision=2)",
+    .described = "devices code lossless with entropy=rans and without key_every",
     .described_keys = 1u << EFFORT | 1u << ENTROPY,
 };

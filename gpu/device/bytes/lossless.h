@@ -10,7 +10,8 @@
 #include "device/bytes/page.h"
 
 /* What the head of a block says of symbols that are tops; and behind it, lower bits and base. */
-enum { PITHI_LOSSLESS_TOPS = 9, PITHI_LOSSLESS_HEAD = 1, PITHI_LOSSLESS_TOPS_HEAD = 4 };
+enum { PITHI_LOSSLESS_TOPS = 9, PITHI_LOSSLESS_SHIFTED = 10 };
+enum { PITHI_LOSSLESS_HEAD = 1, PITHI_LOSSLESS_TOPS_HEAD = 4 };
 enum { PITHI_LOSSLESS_ESCAPE = 255, PITHI_LOSSLESS_UPDATE = 0x10 };
 
 /* ---- The workspace ---------------------------------------------------------------------------*/
@@ -56,8 +57,11 @@ PITHI_DEVICE void pithi_lossless_find(const struct pithi_gpu_call *a,
     w->room = w->number = 0;
     w->form = PITHI_FORM_VALUES;
     w->apart = 0;
+    w->row = p->device.row;
+    w->column = w->row ? (uint32_t)(w->first % w->row) : 0;
     w->block.bits = w->block.low = w->block.base = w->block.escapes = 0;
     w->block.parts = w->block.tail = w->block.sound = w->block.update = 0;
+    w->block.shifted = 0;
 }
 /* The same of a form of it, which is encoded. The symbols of a sample are behind those of both
  * others, and so are its strings. */
@@ -80,6 +84,22 @@ PITHI_DEVICE void pithi_lossless_find_form(const struct pithi_gpu_call *a,
         w->count = w->count < PITHI_VALUES_LEAST ? 0 : (uint32_t)PITHI_VALUES_SAMPLE;
         w->run = PITHI_VALUES_SAMPLE;
     }
+}
+
+/* The part that offsets of rows are; the next one is those of columns. */
+PITHI_DEVICE uint32_t pithi_lossless_rows_part(const struct pithi_lossless_shared *w) {
+    return w->width + 1;
+}
+PITHI_DEVICE uint32_t pithi_offsets_rows_count(const struct pithi_lossless_shared *w) {
+    return (uint32_t)pithi_top_shift_rows(w->row, w->column, w->count);
+}
+/* What the symbol of word `at` becomes by the offsets of its row and its column. */
+PITHI_DEVICE uint8_t pithi_lossless_shifted(const struct pithi_gpu_shared *s, uint64_t at,
+                                            uint8_t symbol) {
+    const struct pithi_lossless_shared *const w = &s->rans.words;
+    const uint32_t place = w->column + (uint32_t)at, rows = pithi_lossless_rows_part(w);
+    const uint8_t of_row = pithi_lossless_part(s, rows)[place / w->row] % PITHI_TOP_SHIFTS;
+    return pithi_top_shifted(symbol, of_row, pithi_lossless_part(s, rows + 1)[place % w->row]);
 }
 
 /* ---- Words -----------------------------------------------------------------------------------*/

@@ -37,6 +37,11 @@ PITHI_DEVICE bool pithi_lossless_read_parse(struct pithi_gpu_shared *s) {
     if (w->before && !s->from.kind) w->block.update = *head & PITHI_LOSSLESS_UPDATE;
     w->block.bits = *head & ~w->block.update;
     w->block.parts = 1 + w->width;
+    if (*head == PITHI_LOSSLESS_SHIFTED && w->row) {
+        w->block.shifted = 1;
+        w->block.bits = PITHI_LOSSLESS_TOPS;
+        if (w->row > w->count) return false;
+    }
     if (w->block.bits != PITHI_LOSSLESS_TOPS || w->block.update)
         return w->block.bits <= 8 && !(w->block.bits & (w->block.bits - 1));
     const uint8_t *const cut = pithi_planes_take(s, PITHI_LOSSLESS_TOPS_HEAD - PITHI_LOSSLESS_HEAD);
@@ -53,7 +58,7 @@ PITHI_DEVICE bool pithi_lossless_read_parse(struct pithi_gpu_shared *s) {
 PITHI_PHASE(pithi_lossless_read_begin, uint64_t block) {
     const struct pithi_gpu_item *const it = &s->from;
     struct pithi_lossless_shared *const w = &s->rans.words;
-    for (uint32_t part = t->tid; part <= w->width; part += PITHI_TEAM)
+    for (uint32_t part = t->tid; part < pithi_lossless_parts(&a->from.plan); part += PITHI_TEAM)
         pithi_coding_piece(a, it->index, block, part * (uint32_t)a->coding.levels)->length = 0;
     if (t->tid) return;
     const struct pithi_rans_entry *const entry = pithi_coding_entry(a, it->index, block);
@@ -79,6 +84,8 @@ PITHI_PHASE(pithi_lossless_read_copy, uint64_t block) {
 PITHI_DEVICE uint32_t pithi_lossless_read_count(const struct pithi_lossless_shared *w,
                                                 uint32_t part) {
     const uint32_t bits = w->block.bits;
+    if (part == pithi_lossless_rows_part(w)) return pithi_offsets_rows_count(w);
+    if (part > w->width) return w->row;
     if (bits == PITHI_LOSSLESS_TOPS) return w->count;
     if (part == 0) return (uint32_t)(((uint64_t)w->count * bits + 7) / 8);
     return bits ? w->block.escapes : w->count;
@@ -180,7 +187,10 @@ PITHI_DEVICE void pithi_lossless_read_parts(const struct pithi_gpu_call *a,
                                             struct pithi_gpu_shared *s, struct pithi_gpu_thread *t,
                                             struct pithi_team *team, uint64_t block) {
     const uint32_t bits = s->rans.words.block.bits;
-    for (uint32_t part = bits ? 0 : 1; part < s->rans.words.block.parts; part++) {
+    const uint32_t offsets = s->rans.words.block.shifted ? 2 : 0; /* they come first */
+    const uint32_t rows = pithi_lossless_rows_part(&s->rans.words);
+    for (uint32_t i = bits ? 0 : 1; i < offsets + s->rans.words.block.parts; i++) {
+        const uint32_t part = i < offsets ? rows + i : i - offsets;
         PITHI_RUN(pithi_reader_clear, 0); /* all have looked */
         PITHI_RUN(pithi_lossless_read_part, block, part);
         if (s->rans.fault) return;
@@ -286,6 +296,17 @@ PITHI_DEVICE uint64_t pithi_lossless_join_escape(const struct pithi_gpu_shared *
     return word;
 }
 
+/* Symbols of tops, shifted where the block says so. */
+PITHI_DEVICE uint64_t pithi_lossless_join_shifted(const struct pithi_gpu_shared *s, uint32_t at,
+                                                  uint32_t n) {
+    const uint64_t symbols = pithi_lossless_read_symbols(s, at, 8, n);
+    uint64_t shifted = 0;
+    if (!s->rans.words.block.shifted) return symbols;
+    for (uint32_t k = 0; k < n; k++)
+        shifted |= (uint64_t)pithi_lossless_shifted(s, at + k, (uint8_t)(symbols >> 8 * k))
+                   << 8 * k;
+    return shifted;
+}
 /* Words that are tops, i being how many tops stand beside before them, and lower bits. */
 PITHI_DEVICE bool pithi_lossless_join_tops(const struct pithi_gpu_call *a,
                                            const struct pithi_gpu_shared *s, uint64_t block,
@@ -298,7 +319,7 @@ PITHI_DEVICE bool pithi_lossless_join_tops(const struct pithi_gpu_call *a,
     const uint8_t *const tail =
         s->from.payload + pithi_coding_entry(a, s->from.index, block)->at + b->tail;
     const uint8_t *const tops = tail + pithi_lossless_bits_bytes(b, w->count);
-    const uint64_t symbols = pithi_lossless_read_symbols(s, at, 8, n);
+    const uint64_t symbols = pithi_lossless_join_shifted(s, at, n);
     const uint64_t bits =
         rest ? pithi_unit_get_codes(tail + at / PITHI_UNIT * rest, rest, PITHI_UNIT) : 0;
     bool fits = true;

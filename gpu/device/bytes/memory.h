@@ -7,6 +7,7 @@
 #include "bytes/rans.h"
 #include "bytes/symbols_choice.h"
 #include "bytes/top_choice.h"
+#include "bytes/top_offset.h"
 #include "bytes/word_value.h"
 #include "device/predict/memory.h"
 
@@ -101,6 +102,7 @@ struct pithi_lossless_block {
     uint32_t parts;   /* strings of whole bytes: of symbols, and planes */
     uint32_t tail;    /* decode: where lower bits begin in the block */
     uint32_t update;  /* words are of an update: PITHI_LOSSLESS_UPDATE, or 0 */
+    uint32_t shifted; /* symbols are, by offsets of rows and columns */
     uint32_t sound;   /* decode: there are values to be made of them */
 };
 /* What is tried of a block of exact values: the values, a sample of them, and the update of a base.
@@ -125,6 +127,26 @@ struct pithi_lossless_shared {
     uint64_t cost[4];
     uint32_t named;
     uint32_t tally[4];
+    /* Of matrices: elements of a row, 0 where there are none; the column of the first word; bits of
+     * the finer tops that symbols are of when they are shifted, what these take more, and the block
+     * without. */
+    uint32_t row, column, finer;
+    uint64_t finer_loss;
+    struct pithi_lossless_block coarse;
+};
+/* Of the symbols of a block that may be shifted: see lossless_offsets.h. least: what must be saved,
+ * in 1/256 bit a symbol. */
+struct pithi_lossless_offsets {
+    struct pithi_top_shift_sample sample;
+    struct pithi_top_variance variance;
+    struct pithi_top_sums all;
+    struct pithi_top_shift_verdict worth;
+    uint32_t square, kinds[4];
+    uint64_t least, cost[4];
+    union {
+        uint8_t symbol[PITHI_TOP_SHIFT_SAMPLE];
+        uint32_t count[4][256];
+    };
 };
 /* What is coded of a block of rows: its map, its words, or both; see doc/FORMAT.md, Coded words.
  * sound: decode: there are words to be made. */
@@ -179,6 +201,7 @@ struct pithi_rans_shared {
             struct pithi_embed_shared embed;
             union {
                 struct pithi_lossless_sample sample;
+                struct pithi_lossless_offsets offsets;
                 struct pithi_rans_reader reader[PITHI_RANS_READERS];
             };
         };
@@ -244,9 +267,10 @@ PITHI_INLINE uint64_t pithi_coding_block(const struct pithi_device_plan *t) {
 
 enum { PITHI_PIECE_SPARSE_MIN = 64 };
 
+/* Matrices have offsets of rows and columns behind the others. */
 PITHI_INLINE uint32_t pithi_lossless_parts(const struct pithi_device_plan *t) {
     return t->device.kind == PITHI_DEVICE_rows ? (uint32_t)PITHI_EMBED_PARTS
-                                               : pithi_width(t->dtype) + 1;
+                                               : pithi_width(t->dtype) + (t->device.row ? 3u : 1u);
 }
 /* Strings of a part of n bytes: one, and one for each time that it can be cut into a map and what
  * is not 0. */
@@ -283,8 +307,9 @@ PITHI_INLINE uint64_t pithi_lossless_symbols_bytes(const struct pithi_device_pla
 }
 PITHI_INLINE uint64_t pithi_lossless_room_bytes(const struct pithi_device_plan *t, uint64_t strings,
                                                 uint64_t run) {
+    const bool rows = t->device.kind == PITHI_DEVICE_rows;
     const uint64_t width =
-        t->device.kind == PITHI_DEVICE_rows ? (uint64_t)PITHI_EMBED_PARTS : pithi_width(t->dtype);
+        rows ? (uint64_t)PITHI_EMBED_PARTS : pithi_width(t->dtype) + (t->device.row != 0);
     return pithi_coding_pad(run * width) + strings * pithi_coding_string_bytes(1);
 }
 
