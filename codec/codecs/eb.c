@@ -418,9 +418,9 @@ static struct pithi_estimate estimate(const struct pithi_block *b, const struct 
 }
 
 /* Returns what weighted interpolation takes of a block that has the size for it, where differences
- * of this order take 2^16, by boxes of the block. Weights may let errors of neighbours grow, so that
- * rows of smaller bounds pay also where words take many bits: *row is the first one that may suit,
- * and becomes the best one. */
+ * of this order take 2^16, by boxes of the block. Weights may let errors of neighbours grow, so
+ * that rows of smaller bounds pay also where words take many bits: *row is the first one that may
+ * suit, and becomes the best one. */
 static uint32_t weighted_share(const struct pithi_block *b, const struct work *w, unsigned order,
                                unsigned *row) {
     const struct pithi_estimate_memory memory = {w->words, w->other, w->pieces};

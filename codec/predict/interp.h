@@ -43,7 +43,8 @@ struct pithi_interp_run {
     unsigned apart;      /* encode: values are next to each other, 1, or every other one, 2 */
 };
 /* Makes the words of n values x, f32 at any address, and their reconstruction y, which no input
- * overlaps; nothing is read behind the last value. True when a word is PITHI_INTERP_MISS. Kernels do the same. */
+ * overlaps; nothing is read behind the last value. True when a word is PITHI_INTERP_MISS. Kernels
+ * do the same. */
 typedef bool pithi_interp_encode_fn(const struct pithi_interp_run *run, const void *x, size_t n,
                                     float *y, uint32_t *words);
 /* Makes the reconstruction y of any words. */
@@ -57,7 +58,7 @@ enum { PITHI_WEIGHTED_TERMS = 16, PITHI_WEIGHTED_POINTS = 64 };
 struct pithi_interp_terms {
     size_t terms;
     float weight[PITHI_WEIGHTED_TERMS];
-    uint8_t points[PITHI_WEIGHTED_TERMS];      /* how many neighbours a term has */
+    uint8_t points[PITHI_WEIGHTED_TERMS]; /* how many neighbours a term has */
     const float *from;
     ptrdiff_t distance[PITHI_WEIGHTED_POINTS]; /* theirs from there, one term behind the other */
 };

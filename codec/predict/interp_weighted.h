@@ -163,6 +163,7 @@ static struct pithi_interp_terms terms_of(const struct grid *g, const struct cla
     struct pithi_interp_terms t;
     size_t points = 0;
     t.terms = 0;
+    t.from = NULL;
     for (unsigned k = 0; k < c->count; k++) {
         const uint8_t *const o = offsets[c->term[k]];
         if (c->weight[k] == 0) continue;
