@@ -33,12 +33,14 @@ PITHI_INLINE uint64_t pithi_control_share(uint64_t k, uint64_t part, uint64_t n)
 /* *trend is the bits of a factor that all steps have of late, 0 for 1, and becomes that of the next
  * one. Far from k a power of the ratio brings the threshold back. Near k a count differs by its
  * root from what the threshold stands for, which a smaller step follows less; and where values
- * become smaller from step to step, a power alone would lag behind. */
+ * become smaller from step to step, a power alone would lag behind. What the trend takes of a step
+ * is a twelfth of that, so that a lag is made up for in some dozens of steps; with larger steps
+ * the noise of the counts comes back in the threshold. */
 PITHI_INLINE double pithi_control_prop(double ratio, uint32_t *trend) {
     double factor, every = *trend ? (double)pithi_float(*trend) : 1;
     if (ratio > 0.85 && ratio < 1.15) {
-        factor = 1 + 0.035 * (ratio - 1);
-        every *= 1 + 0.0005 * (ratio - 1);
+        factor = 1 + 0.025 * (ratio - 1);
+        every *= 1 + 0.002 * (ratio - 1);
     } else {
         if (ratio < 0x1p-20) ratio = 0x1p-20;
         if (ratio > 0x1p20) ratio = 0x1p20;
