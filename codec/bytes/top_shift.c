@@ -96,16 +96,20 @@ struct pithi_top_shift_verdict pithi_top_shift_estimate(const struct pithi_top_s
 
 enum { MEAN_COLUMNS = PITHI_TOP_MEAN_COLUMNS, MEAN_ROWS = PITHI_TOP_MEAN_ROWS };
 
-/* Adds up the symbols that are shifted, eight at a time: bytes that are 0 in x or in ~x are not. */
-static void add_run(struct pithi_top_sums *s, const uint8_t *symbols, size_t count) {
+/* Adds up the symbols that are shifted, of MEAN_COLUMNS at most, eight at a time: bytes that are 0
+ * in x or in ~x are not. Sums of bytes, and of 16-bit lanes, do not run over. */
+static inline void add_run(struct pithi_top_sums *s, const uint8_t *symbols, size_t count) {
     const uint64_t low = UINT64_C(0x7F7F7F7F7F7F7F7F), even = UINT64_C(0x00FF00FF00FF00FF);
+    uint64_t n = 0, sum = 0;
     for (; count >= 8; symbols += 8, count -= 8) {
         const uint64_t x = pithi_get64(symbols);
         const uint64_t nonzero = ((x & low) + low) | x, others = ((~x & low) + low) | ~x;
         const uint64_t ones = (nonzero & others & ~low) >> 7, y = x & ones * 255;
-        s->n += (uint32_t)(ones * UINT64_C(0x0101010101010101) >> 56);
-        s->sum += (uint32_t)(((y & even) + (y >> 8 & even)) * UINT64_C(0x0001000100010001) >> 48);
+        n += ones;
+        sum += (y & even) + (y >> 8 & even);
     }
+    s->n += (uint32_t)(n * UINT64_C(0x0101010101010101) >> 56);
+    s->sum += (uint32_t)(sum * UINT64_C(0x0001000100010001) >> 48);
     for (size_t i = 0; i < count; i++) {
         const bool one = (uint8_t)(symbols[i] - 1) < SHIFTS;
         s->n += one;
@@ -113,9 +117,23 @@ static void add_run(struct pithi_top_sums *s, const uint8_t *symbols, size_t cou
     }
 }
 
+/* Most rows have as many symbols as the one before, and a product with an inverse takes less time
+ * than a division: inverse * 2 n is more than 2^24 by 2 n <= 2^8 at most, and what is divided is
+ * below 2^16, so that quotients are exact. */
+struct divider {
+    uint32_t n, inverse;
+};
+
+/* Returns the rounded mean of n symbols, 0 < n <= MEAN_COLUMNS. */
+static inline int32_t mean_of(struct divider *d, struct pithi_top_sums s) {
+    if (s.n != d->n) *d = (struct divider){s.n, (1u << 24) / (2 * s.n) + 1};
+    return (int32_t)((uint64_t)(2 * s.sum + s.n) * d->inverse >> 24);
+}
+
 /* The means of rows less that of all: numbers, one for each row that is whole or not. */
 static void row_offsets(const uint8_t *symbols, size_t count, size_t width, size_t first,
                         uint8_t *offsets, int32_t mean) {
+    struct divider d = {0};
     size_t row = 0;
     for (size_t at = 0, n; at < count; at += n, row++) {
         const size_t left = width - (at ? 0 : first);
@@ -128,7 +146,25 @@ static void row_offsets(const uint8_t *symbols, size_t count, size_t width, size
             for (size_t k = 0; k < RUNS; k++)
                 add_run(&s, symbols + at + (n - RUN) / (RUNS - 1) * k, RUN);
         }
-        offsets[row] = pithi_top_row_offset(s, mean);
+        offsets[row] = pithi_top_offset_of(s.n ? mean - mean_of(&d, s) : 0);
+    }
+}
+
+/* Adds neighbours of a row, and `add` to each, to the sums of their columns. Mostly all of them are
+ * shifted. */
+static inline void add_row(const uint8_t *from, size_t n, int16_t add, int16_t *sum,
+                           uint8_t *there) {
+    uint8_t others = 0;
+    for (size_t k = 0; k < n; k++) others |= (uint8_t)(from[k] - 1) >= SHIFTS;
+    if (!others) {
+        for (size_t k = 0; k < n; k++) sum[k] = (int16_t)(sum[k] + from[k] + add);
+        for (size_t k = 0; k < n; k++) there[k]++;
+        return;
+    }
+    for (size_t k = 0; k < n; k++) {
+        const uint8_t one = (uint8_t)(from[k] - 1) < SHIFTS;
+        there[k] = (uint8_t)(there[k] + one);
+        sum[k] = (int16_t)(sum[k] + (one ? from[k] + add : 0));
     }
 }
 
@@ -143,12 +179,7 @@ static void column_offsets(const uint8_t *symbols, size_t rows, size_t width,
         for (size_t r = 0; r < taken; r++) {
             const size_t row = r * rows / taken;
             const uint8_t *const from = symbols + row * width + at;
-            const int16_t add = (int16_t)(pithi_top_number_of(row_offset[row]) - mean);
-            for (size_t k = 0; k < n; k++) {
-                const uint8_t one = (uint8_t)(from[k] - 1) < SHIFTS;
-                there[k] = (uint8_t)(there[k] + one);
-                sum[k] = (int16_t)(sum[k] + (one ? from[k] + add : 0));
-            }
+            add_row(from, n, (int16_t)(pithi_top_number_of(row_offset[row]) - mean), sum, there);
         }
         for (size_t k = 0; k < n; k++)
             offsets[at + k] = pithi_top_offset_of(-pithi_top_rounded(sum[k], there[k]));
