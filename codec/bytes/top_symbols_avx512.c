@@ -1,4 +1,4 @@
-/* top_symbols_avx512.c - words of floats cut in two and joined, for AVX-512.
+/* top_symbols_avx512.c - words of floats cut in two and joined, and shifted, for AVX-512.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <immintrin.h>
 #include <string.h>
@@ -97,6 +97,88 @@ enum { CHUNK = 2048 };
 #define WHOLE 7
 #include "bytes/top_symbols_tmpl.h"
 
+/* ---- Offsets ---------------------------------------------------------------------------------*/
+
+/* Numbers below 254 are added mod 254 by subtracting what is missing to 254 of the second one, and,
+ * where that is more than the first one, 2 more, mod 256. */
+static inline vec add_mod(vec a, vec missing) {
+    const vec x = _mm512_sub_epi8(a, missing);
+    return _mm512_mask_sub_epi8(x, _mm512_cmplt_epu8_mask(a, missing), x, _mm512_set1_epi8(2));
+}
+
+/* What offsets, any bytes, miss to 254: mod 254 they are the smaller one of them and them plus 2,
+ * mod 256. */
+static inline vec offsets_of(vec any) {
+    return _mm512_min_epu8(any, _mm512_add_epi8(any, _mm512_set1_epi8(2)));
+}
+static inline vec missing_of(vec offsets) {
+    return _mm512_sub_epi8(_mm512_set1_epi8((char)PITHI_TOP_SHIFTS), offsets);
+}
+
+static inline vec shifted(vec symbols, vec row_missing, vec columns) {
+    const vec one = _mm512_set1_epi8(1), below = _mm512_sub_epi8(symbols, one);
+    const vec missing = missing_of(add_mod(offsets_of(columns), row_missing));
+    const __mmask64 moves = _mm512_cmplt_epu8_mask(below, _mm512_set1_epi8((char)PITHI_TOP_SHIFTS));
+    return _mm512_mask_add_epi8(symbols, moves, add_mod(below, missing), one);
+}
+
+/* Shifts n > 0 neighbours of a row. The last vector ends with them, and may write again what the
+ * one before wrote. */
+static inline void shift_run(uint8_t *to, const uint8_t *symbols, size_t n, unsigned row,
+                             const uint8_t *columns) {
+    const vec missing = _mm512_set1_epi8((char)(PITHI_TOP_SHIFTS - row % PITHI_TOP_SHIFTS));
+    if (n < 64) {
+        const __mmask64 used = (UINT64_C(1) << n) - 1;
+        _mm512_mask_storeu_epi8(to, used,
+                                shifted(_mm512_maskz_loadu_epi8(used, symbols), missing,
+                                        _mm512_maskz_loadu_epi8(used, columns)));
+        return;
+    }
+    for (size_t i = 0; i < n; i = n - i >= 128 ? i + 64 : i + 64 == n ? n : n - 64)
+        _mm512_storeu_si512(to + i, shifted(_mm512_loadu_si512(symbols + i), missing,
+                                            _mm512_loadu_si512(columns + i)));
+}
+
+/* Shifts whole rows of 8, 16 or 32, a vector of them at a time; returns how many. */
+static size_t shift_narrow(const struct pithi_top_shift *shift, uint8_t *to, const uint8_t *symbols,
+                           const uint8_t *row, size_t rows) {
+    const size_t width = shift->width, step = 64 / width;
+    uint8_t number[64], column[64];
+    size_t done = 0;
+    for (size_t i = 0; i < 64; i++) {
+        number[i] = (uint8_t)(i / width);
+        column[i] = shift->columns[i % width];
+    }
+    const vec which = _mm512_loadu_si512(number), columns = _mm512_loadu_si512(column);
+    for (; rows - done >= 8; done += step) { /* eight offsets are there to be read */
+        const vec any = _mm512_set1_epi64((long long)pithi_get64(row + done));
+        const vec missing = missing_of(offsets_of(_mm512_shuffle_epi8(any, which)));
+        const uint8_t *const from = symbols + done * width;
+        _mm512_storeu_si512(to + done * width, shifted(_mm512_loadu_si512(from), missing, columns));
+    }
+    return done;
+}
+
+static void shift(const struct pithi_top_shift *shift, uint8_t *to, const uint8_t *symbols,
+                  size_t count) {
+    const size_t width = shift->width;
+    const bool narrow = width == 8 || width == 16 || width == 32;
+    const uint8_t *row = shift->rows;
+    size_t column = shift->first;
+    for (size_t at = 0, n; at < count; at += n, row++) {
+        if (column == 0 && narrow && count - at >= 8 * width) {
+            const size_t rows =
+                shift_narrow(shift, to + at, symbols + at, row, (count - at) / width);
+            at += rows * width;
+            row += rows;
+            if (at == count) break;
+        }
+        n = width - column < count - at ? width - column : count - at;
+        shift_run(to + at, symbols + at, n, *row, shift->columns + column);
+        column = 0;
+    }
+}
+
 #define LANES_16 32
 #include "bytes/top_symbols_loops.h"
 
@@ -104,4 +186,5 @@ void pithi_top_symbols_bind_avx512(struct pithi_kernels *k);
 void pithi_top_symbols_bind_avx512(struct pithi_kernels *k) {
     k->top_cut = cut;
     k->top_join = join;
+    k->top_shift = shift;
 }
