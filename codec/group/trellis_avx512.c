@@ -31,12 +31,15 @@ struct tables {
 struct paths {
     /* By lane, then by step. */
     _Alignas(64) uint16_t row[WIDE * SEQUENCE];
-    /* By step, then by state: which lanes keep the upper way. */
-    uint32_t upper[SEQUENCE * STATES];
+    union {
+        /* By step, then by state: which lanes keep the upper way. */
+        uint32_t upper[SEQUENCE * STATES];
+        /* Once paths are found: the lowest bits of codes by 64 steps, then by lane. */
+        uint64_t bits[WIDE * SEQUENCE / 64];
+    };
     /* By step: the lowest bits of codes. */
     _Alignas(64) uint32_t lowest[SEQUENCE];
-    uint64_t bits[WIDE * SEQUENCE / 64]; /* the same, by 64 steps, then by lane */
-    uint32_t mirrored;                   /* the lanes whose path begins in the last state */
+    uint32_t mirrored; /* the lanes whose path begins in the last state */
 };
 
 struct decoder {
@@ -220,9 +223,9 @@ static __attribute__((noinline)) void turn_bits(struct paths *p, size_t steps) {
 
 /* ---- Encode: values ---------------------------------------------------------------------------*/
 
-static bool decoded_before(const struct tables *t, const uint8_t *x, float unit) {
+static bool decoded_before(const struct tables *t, const struct values *x, float unit) {
     const float limit = (float)t->plain.most;
-    const v16 v = f_limit(f_mul(v_load(x), v_spread(&unit)), v_spread(&limit));
+    const v16 v = f_limit(f_mul(values_at(x, 0), v_spread(&unit)), v_spread(&limit));
     const v16 size = _mm512_abs_epi32(f_round_to_i(v));
     const v16 bits = look16(v_load((const uint8_t *)t->levels), v_shr(size, 5));
     const v16 bit = _mm512_srlv_epi32(bits, v_and(size, v_set(31)));
@@ -230,7 +233,7 @@ static bool decoded_before(const struct tables *t, const uint8_t *x, float unit)
 }
 
 /* Rounds values to integers. */
-ALWAYS void round_row(const struct tables *t, const uint8_t *x, float unit, size_t n,
+ALWAYS void round_row(const struct tables *t, const struct values *x, float unit, size_t n,
                       uint16_t *row) {
     const float limit = (float)t->plain.most;
     const v16 by = v_spread(&unit), most = v_spread(&limit);
@@ -238,8 +241,8 @@ ALWAYS void round_row(const struct tables *t, const uint8_t *x, float unit, size
         _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30, 28, 26,
                          24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
     for (size_t k = 0; k < n; k += 32) {
-        const v16 a = f_round_to_i(f_limit(f_mul(v_load(x + 4 * k), by), most));
-        const v16 next = k + 16 < n ? v_load(x + 4 * k + 64) : v_set(0);
+        const v16 a = f_round_to_i(f_limit(f_mul(values_at(x, k), by), most));
+        const v16 next = k + 16 < n ? values_at(x, k + 16) : v_set(0);
         const v16 b = f_round_to_i(f_limit(f_mul(next, by), most));
         const __m512i y = _mm512_permutex2var_epi16(a, even, b), size = _mm512_abs_epi16(y);
         _mm512_storeu_si512(row + k, _mm512_mask_add_epi16(size, _mm512_movepi16_mask(y), size,
@@ -282,7 +285,7 @@ ALWAYS v16 value_of(const struct tables *t, __m128i number, unsigned bits) {
 
 /* Sums levels, and writes their codes. */
 ALWAYS void close_row(const struct tables *t, const struct paths *p, struct coded *g, size_t lane,
-                      const uint8_t *x, size_t n, unsigned bits, uint8_t *to) {
+                      const struct values *x, size_t n, unsigned bits, uint8_t *to) {
     const __m512i number0 = _mm512_load_si512(t->number),
                   number1 = _mm512_load_si512(t->number + 64), code0 = _mm512_load_si512(t->code),
                   code1 = _mm512_load_si512(t->code + 64);
@@ -296,7 +299,7 @@ ALWAYS void close_row(const struct tables *t, const struct paths *p, struct code
     const uint16_t *const row = p->row + lane * SEQUENCE;
     const uint64_t begin = p->mirrored >> lane & 1 ? 7 : 0;
     const __m512i flip = _mm512_set1_epi8((char)(begin ? (1 << bits) - 1 : 0));
-    v16 with_value = g->with_value, with_itself = g->with_itself;
+    v16 with_value = v_load(g->with_value), with_itself = v_load(g->with_itself);
     uint64_t last = begin << 61;
     g->mirrored = begin != 0;
     for (size_t k = 0; k < n; k += UNIT, to += 8 * bits) {
@@ -321,27 +324,27 @@ ALWAYS void close_row(const struct tables *t, const struct paths *p, struct code
         PITHI_UNROLL for (size_t j = 0; j < UNIT; j += 16) {
             if (j >= count) break;
             const v16 l = value_of(t, _mm_load_si128((const __m128i *)(numbers + j)), bits);
-            const v16 v = f_mul(v_load(x + 4 * (k + j)), by);
+            const v16 v = f_mul(values_at(x, k + j), by);
             with_value = f_add(with_value, f_mul(v, l));
             with_itself = f_add(with_itself, f_mul(l, l));
         }
     }
-    g->with_value = with_value;
-    g->with_itself = with_itself;
+    v_store(g->with_value, with_value);
+    v_store(g->with_itself, with_itself);
 }
 
 ALWAYS void encode_bits(struct pithi_group_job *job, const struct tables *t, struct batch *b,
                         size_t i, size_t n, size_t count, unsigned bits) {
     const size_t shift = (size_t)__builtin_ctz(job->set.group);
     struct paths *const p = &b->paths;
-    const uint8_t *x[WIDE];
     for (size_t k = 0; k < count; k++) {
         struct coded *const g = &b->group[k * n >> shift];
-        x[k] = stage(job, i + k * n, n, b->staged[k]);
-        if (!g->blank)
-            round_row(t, x[k], g->unit, n, p->row + k * SEQUENCE);
-        else
+        if (g->blank) {
             memset(p->row + k * SEQUENCE, 0, n * sizeof *p->row);
+            continue;
+        }
+        const struct values v = stage(job, i + k * n, n, b->differences);
+        round_row(t, &v, g->unit, n, p->row + k * SEQUENCE);
     }
     for (size_t k = count; k < WIDE; k++) memset(p->row + k * SEQUENCE, 0, n * sizeof *p->row);
     const size_t size = width(job->value_dtype);
@@ -352,10 +355,12 @@ ALWAYS void encode_bits(struct pithi_group_job *job, const struct tables *t, str
     for (size_t k = 0; k < count; k++) {
         struct coded *const g = &b->group[k * n >> shift];
         uint8_t *const to = job->codes + (i + k * n) * bits / 8;
-        if (g->blank)
+        if (g->blank) {
             memset(to, 0, n * bits / 8);
-        else
-            close_row(t, p, g, k, x[k], n, bits, to);
+            continue;
+        }
+        const struct values v = stage(job, i + k * n, n, b->differences);
+        close_row(t, p, g, k, &v, n, bits, to);
     }
 }
 

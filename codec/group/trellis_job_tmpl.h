@@ -44,36 +44,40 @@ ALWAYS v16 magnitude16(v16 x) { return v_and(x, v_set(0x7FFFFFFFu)); }
 
 /* ---- Encode: values ---------------------------------------------------------------------------*/
 
-/* Returns n values, or differences, of a job from i on as f32: in place, or in `to`. */
-ALWAYS const uint8_t *stage_as(const struct pithi_group_job *job, uint32_t vt, uint32_t bt,
-                               size_t i, size_t n, uint8_t *to) {
+/* Values of a job where they lie, or differences, as f32, in a buffer. */
+struct values {
+    const uint8_t *at;
+    uint32_t dtype;
+};
+ALWAYS v16 values_at(const struct values *x, size_t k) { return load(x->dtype, x->at, k); }
+
+ALWAYS void subtract(const struct pithi_group_job *job, uint32_t vt, uint32_t bt, size_t i,
+                     size_t n, uint8_t *to) {
     const uint8_t *const value = (const uint8_t *)job->value + i * width(vt);
-    const uint8_t *const base = bt ? (const uint8_t *)job->base + i * width(bt) : NULL;
-    if (vt == PITH_F32 && bt == PITH_NONE) return value;
-    for (size_t k = 0; k < n; k += 16) {
-        v16 x = load(vt, value, k);
-        if (bt != PITH_NONE) x = f_sub(x, v_saturate(load(bt, base, k), 0));
-        v_store(to + 4 * k, x);
-    }
-    return to;
+    const uint8_t *const base = (const uint8_t *)job->base + i * width(bt);
+    for (size_t k = 0; k < n; k += 16)
+        v_store(to + 4 * k, f_sub(load(vt, value, k), v_saturate(load(bt, base, k), 0)));
 }
 
-static __attribute__((noinline)) const uint8_t *stage_any(const struct pithi_group_job *job,
-                                                          size_t i, size_t n, uint8_t *to) {
+static __attribute__((noinline)) void subtract_any(const struct pithi_group_job *job, size_t i,
+                                                   size_t n, uint8_t *to) {
     const uint32_t vt = job->value_dtype, bt = job->base_dtype;
-    if (bt == PITH_NONE)
-        return vt == PITH_BF16 ? stage_as(job, PITH_BF16, PITH_NONE, i, n, to)
-                               : stage_as(job, PITH_F16, PITH_NONE, i, n, to);
-    if (vt == PITH_F32 && bt == PITH_F32) return stage_as(job, PITH_F32, PITH_F32, i, n, to);
-    if (vt == PITH_F32 && bt == PITH_BF16) return stage_as(job, PITH_F32, PITH_BF16, i, n, to);
-    if (vt == PITH_BF16 && bt == PITH_BF16) return stage_as(job, PITH_BF16, PITH_BF16, i, n, to);
-    return stage_as(job, vt, bt, i, n, to);
+    if (vt == PITH_F32 && bt == PITH_F32)
+        subtract(job, PITH_F32, PITH_F32, i, n, to);
+    else if (vt == PITH_F32 && bt == PITH_BF16)
+        subtract(job, PITH_F32, PITH_BF16, i, n, to);
+    else if (vt == PITH_BF16 && bt == PITH_BF16)
+        subtract(job, PITH_BF16, PITH_BF16, i, n, to);
+    else
+        subtract(job, vt, bt, i, n, to);
 }
 
-ALWAYS const uint8_t *stage(const struct pithi_group_job *job, size_t i, size_t n, uint8_t *to) {
-    if (job->value_dtype == PITH_F32 && job->base_dtype == PITH_NONE)
-        return stage_as(job, PITH_F32, PITH_NONE, i, n, to);
-    return stage_any(job, i, n, to);
+/* Returns n values of a job from i on; differences are put in `buffer`. */
+ALWAYS struct values stage(const struct pithi_group_job *job, size_t i, size_t n, uint8_t *buffer) {
+    const uint8_t *const value = (const uint8_t *)job->value + i * width(job->value_dtype);
+    if (job->base_dtype == PITH_NONE) return (struct values){value, job->value_dtype};
+    subtract_any(job, i, n, buffer);
+    return (struct values){buffer, PITH_F32};
 }
 
 /* ---- Encode: groups ---------------------------------------------------------------------------*/
@@ -82,31 +86,32 @@ ALWAYS const uint8_t *stage(const struct pithi_group_job *job, size_t i, size_t 
 struct coded {
     float largest, utmost, unit;
     int reach;
-    bool blank;                  /* all codes are 0 */
-    bool mirrored;               /* of a group of one sequence */
-    v16 with_value, with_itself; /* sums */
+    bool blank;                              /* all codes are 0 */
+    bool mirrored;                           /* of a group of one sequence */
+    uint8_t with_value[64], with_itself[64]; /* sums, vectors that need no place of their own */
 };
 
-/* Groups that are coded together: up to WIDE of up to 256 values, or of as many sequences, or
- * one. */
+/* Groups that are coded together: up to WIDE of up to 256 values, or of as many sequences, or one.
+ * Differences from a base are formed one sequence at a time, and once more where sums are: all of
+ * them would double what is on the stack. */
 struct batch {
     struct coded group[WIDE];
     struct paths paths;
-    _Alignas(64) uint8_t staged[WIDE][SEQUENCE * 4];
+    _Alignas(64) uint8_t differences[SEQUENCE * 4];
 };
 
 static uint32_t largest_of(const struct pithi_group_job *job, size_t i, size_t n, uint8_t *buffer) {
     v16 most = v_set(0);
     for (size_t at = 0; at < n; at += SEQUENCE) {
         const size_t part = n - at < SEQUENCE ? n - at : SEQUENCE;
-        const uint8_t *const x = stage(job, i + at, part, buffer);
-        for (size_t k = 0; k < part; k += 16) most = v_maxu(most, magnitude16(v_load(x + 4 * k)));
+        const struct values x = stage(job, i + at, part, buffer);
+        for (size_t k = 0; k < part; k += 16) most = v_maxu(most, magnitude16(values_at(&x, k)));
     }
     return v_reduce_maxu(most);
 }
 
 /* Whether the first values are levels by this unit. */
-static bool decoded_before(const struct tables *t, const uint8_t *x, float unit);
+static bool decoded_before(const struct tables *t, const struct values *x, float unit);
 
 /* Finds what a group's values are multiplied by. */
 static void open_group(const struct pithi_group_job *job, const struct tables *t, size_t i,
@@ -119,13 +124,13 @@ static void open_group(const struct pithi_group_job *job, const struct tables *t
     g->blank = pithi_nonfinite(pithi_bits(g->utmost)) || g->utmost == 0;
     g->largest = pithi_float(m);
     g->mirrored = false;
-    g->with_value = g->with_itself = v_set(0);
+    v_store(g->with_value, v_set(0));
+    v_store(g->with_itself, v_set(0));
     g->unit = 0;
     if (g->blank) return;
     g->reach = reach;
-    if (decoded_before(t, stage(job, i, PITHI_TRELLIS_LOOK, buffer),
-                       (float)t->plain.top / g->largest))
-        g->reach = t->plain.top;
+    const struct values x = stage(job, i, PITHI_TRELLIS_LOOK, buffer);
+    if (decoded_before(t, &x, (float)t->plain.top / g->largest)) g->reach = t->plain.top;
     g->unit = (float)g->reach / g->largest;
 }
 
@@ -141,7 +146,7 @@ static void close_group(struct pithi_group_job *job, const struct tables *t, siz
     float scale = g->utmost;
     if (!g->blank)
         scale = pithi_trellis_scale(s, &t->plain, dtype, g->reach, g->largest, g->utmost,
-                                    f_sum(g->with_value), f_sum(g->with_itself));
+                                    f_sum(v_load(g->with_value)), f_sum(v_load(g->with_itself)));
     if (g->mirrored) scale = -scale;
     job->poisoned += pithi_nonfinite(pithi_bits(scale));
     pithi_scale_store(job->scales, s->scale_dtype, index, pithi_bits(scale));
@@ -173,7 +178,7 @@ static void trellis_encode(struct pithi_group_job *job) {
     for (size_t g = 0, groups; g < whole; g += groups) {
         groups = whole - g < most ? whole - g : most;
         for (size_t k = 0; k < groups; k++)
-            open_group(job, &t, (g + k) * size, reach, &b.group[k], b.staged[0]);
+            open_group(job, &t, (g + k) * size, reach, &b.group[k], b.differences);
         const size_t sequences = groups * size / n;
         for (size_t k = 0; k < sequences; k += WIDE)
             encode_sequences(job, &t, &b, g * size + k * n, n,

@@ -199,10 +199,9 @@ static __attribute__((noinline)) void find_paths(const struct tables *t, struct 
 
 /* ---- Encode: values ---------------------------------------------------------------------------*/
 
-static bool decoded_before(const struct tables *t, const uint8_t *x, float unit) {
+static bool decoded_before(const struct tables *t, const struct values *x, float unit) {
     for (size_t i = 0; i < PITHI_TRELLIS_LOOK; i++) {
-        float v;
-        memcpy(&v, x + 4 * i, sizeof v);
+        const float v = pithi_float(pithi_load(x->at, x->dtype, i));
         const int y = pithi_trellis_rounded(&t->plain, v * unit);
         if (!t->level[y < 0 ? -y : y]) return false;
     }
@@ -210,36 +209,36 @@ static bool decoded_before(const struct tables *t, const uint8_t *x, float unit)
 }
 
 /* Rounds values to integers of 16 bits. */
-ALWAYS void round_row(const struct tables *t, const uint8_t *x, float unit, size_t n,
+ALWAYS void round_row(const struct tables *t, const struct values *x, float unit, size_t n,
                       uint16_t *row) {
     const float limit = (float)t->plain.most;
     const v16 by = v_spread(&unit), most = v_spread(&limit);
     for (size_t k = 0; k < n; k += 16) {
-        const v16 v = f_limit(f_mul(v_load(x + 4 * k), by), most);
+        const v16 v = f_limit(f_mul(values_at(x, k), by), most);
         v_store16((uint8_t *)(row + k), v_and(f_round_to_i(v), v_set(0xFFFF)));
     }
 }
 
 /* Sums a row of words, and writes its codes. */
-ALWAYS void close_row(struct coded *g, const uint8_t *x, const uint16_t *row, size_t n,
+ALWAYS void close_row(struct coded *g, const struct values *x, const uint16_t *row, size_t n,
                       unsigned bits, bool mirrored, uint8_t *to) {
     static const float sixteenth = 0.0625f;
     const v16 by = v_spread(&g->unit), part = v_spread(&sixteenth), high = v_set(0xFFFFFFF0u);
     const uint16_t flip = mirrored ? (uint16_t)((1u << bits) - 1) : 0;
-    v16 with_value = g->with_value, with_itself = g->with_itself;
+    v16 with_value = v_load(g->with_value), with_itself = v_load(g->with_itself);
     for (size_t k = 0; k < n; k += 16, to += 2 * bits) {
         const v16 word = v_sar16(v_load_high((const uint8_t *)(row + k)));
         const v16 l = f_mul(f_from_i(v_and(word, high)), part);
-        const v16 v = f_mul(v_load(x + 4 * k), by);
+        const v16 v = f_mul(values_at(x, k), by);
         with_value = f_add(with_value, f_mul(v, l));
         with_itself = f_add(with_itself, f_mul(l, l));
         put_codes(to, row + k, flip, bits);
     }
-    g->with_value = with_value;
-    g->with_itself = with_itself;
+    v_store(g->with_value, with_value);
+    v_store(g->with_itself, with_itself);
 }
 
-static void close_row_any(struct coded *g, const uint8_t *x, const uint16_t *row, size_t n,
+static void close_row_any(struct coded *g, const struct values *x, const uint16_t *row, size_t n,
                           unsigned bits, bool mirrored, uint8_t *to) {
     if (bits == 2)
         close_row(g, x, row, n, 2, mirrored, to);
@@ -254,15 +253,15 @@ static void encode_sequences(struct pithi_group_job *job, const struct tables *t
                              size_t i, size_t n, size_t count) {
     const unsigned bits = job->set.bits;
     const bool single = job->set.group <= SEQUENCE;
-    const uint8_t *x[WIDE];
     struct paths *const p = &b->paths;
     for (size_t k = 0; k < WIDE; k++) {
         struct coded *const g = &b->group[k * n / job->set.group % WIDE];
-        if (k < count) x[k] = stage(job, i + k * n, n, b->staged[k]);
-        if (k < count && !g->blank)
-            round_row(t, x[k], g->unit, n, p->row + k * SEQUENCE);
-        else
+        if (k >= count || g->blank) {
             memset(p->row + k * SEQUENCE, 0, n * sizeof *p->row);
+            continue;
+        }
+        const struct values x = stage(job, i + k * n, n, b->differences);
+        round_row(t, &x, g->unit, n, p->row + k * SEQUENCE);
     }
     turn(p->row, WIDE, n, SEQUENCE, p->step, WIDE);
     find_paths(t, p, n, single);
@@ -275,7 +274,8 @@ static void encode_sequences(struct pithi_group_job *job, const struct tables *t
             continue;
         }
         g->mirrored = p->state[k] != 0;
-        close_row_any(g, x[k], p->row + k * SEQUENCE, n, bits, g->mirrored, to);
+        const struct values x = stage(job, i + k * n, n, b->differences);
+        close_row_any(g, &x, p->row + k * SEQUENCE, n, bits, g->mirrored, to);
     }
 }
 
