@@ -66,6 +66,7 @@ PITHI_DEVICE void pithi_writer_words(const struct pithi_gpu_call *a,
     const struct pithi_rans_piece *const piece = pithi_coding_piece(
         a, it->index, pithi_writer_block(a, number), (uint32_t)(number % a->coding.strings));
     r->live = piece->n > 0;
+    if (!r->live) return;
     r->codes = pithi_coding_of(a, it->index) + piece->from;
     r->n = r->packed = r->length = piece->n;
     r->bits = r->range = 8;

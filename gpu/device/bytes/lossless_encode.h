@@ -340,9 +340,9 @@ PITHI_LOCAL(pithi_lossless_copy_strings, uint64_t block, uint32_t first, uint32_
     for (uint32_t i = first; i < first + count; i++) {
         const struct pithi_rans_piece *const piece =
             pithi_coding_piece(a, frame, s->rans.words.number, i);
+        if (!piece->length) continue;
         const uint8_t *const string = pithi_coding_room(a, frame, block) + piece->room;
         uint8_t *at = to + piece->at;
-        if (!piece->length) continue;
         if (t->tid < piece->nested) at[t->tid] = PITHI_PIECE_SPARSE;
         at += piece->nested;
         pithi_coded_copy(t->tid, PITHI_TEAM, at, string, piece->head);
