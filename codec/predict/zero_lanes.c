@@ -497,7 +497,7 @@ void pithi_zero_lanes_plan(struct pithi_zero_plan *plan, void *scratch, size_t m
     struct costs costs;
     uint64_t fewest = UINT64_MAX, without = UINT64_MAX;
     counts_of count[2 * CONTEXTS + CONTEXTS / 4]; /* masks together have fewer contexts */
-    counts_of *of[MASKS];
+    counts_of *of[MASKS] = {NULL};
     size_t chosen = 0;
     bits_of_map(&c, map, m.bits);
     choose_classes(&c, map, m.classes);

@@ -22,8 +22,8 @@ enum {
     PITHI_ZERO_LANES_MOST = 1 << PITHI_ZERO_LOG2_LANES_MOST,
     PITHI_ZERO_AROUND = 256 /* contexts without the place: six bits around, bit 0 left; the class */
 };
-/* The chances of a one in 4096ths, 1 .. 4095, by x mod 2 and the context without the bit to the left,
- * which is bit 0: in the low half that where it is 0, in the high half that where it is 1. */
+/* The chances of a one in 4096ths, 1 .. 4095, by x mod 2 and the context without the bit to the
+ * left, which is bit 0: in the low half that where it is 0, in the high half that where it is 1. */
 typedef uint32_t pithi_zero_chances[2][PITHI_ZERO_AROUND / 2];
 
 /* Some steps of all lanes, from place x of a row on: byte `lanes` i + j is that of lane j at step

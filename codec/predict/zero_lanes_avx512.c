@@ -74,8 +74,8 @@ static const uint8_t *decode(const struct pithi_zero_run *r, uint32_t *state, co
     return pithi_zero_decode_c(&rest, state, words, end);
 }
 
-/* Returns x / f, or 1 less, for x < 2^20 f: each of three roundings toward 0 takes less than 2^-23 of
- * a quotient below 2^20. */
+/* Returns x / f, or 1 less, for x < 2^20 f: each of three roundings toward 0 takes less than 2^-23
+ * of a quotient below 2^20. */
 static inline __m512i quotient(__m512i x, __m512i f) {
     enum { DOWN = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC };
     const __m512 inverse = _mm512_div_round_ps(_mm512_set1_ps(1.0f), _mm512_cvtepu32_ps(f), DOWN);

@@ -28,7 +28,7 @@ static size_t elements(const uint32_t extent[PITHI_TILE_NDIM]) {
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* ---- Memory: four rows of a byte per element and a coded map, or lanes; what pieces need -------*/
+/* ---- Memory: four rows of a byte per element and a coded map, or lanes; what pieces need ------*/
 
 static size_t row_bytes(size_t max_count) { return pithi_pad64(max_count + BORDER); }
 
@@ -371,8 +371,8 @@ static size_t put_bits(const struct pithi_pen *pen, size_t max_count, const uint
     return HEAD + length;
 }
 
-/* Writes the map bit by bit if that takes less than what was written, `length` bytes or, 0, nothing;
- * returns what it takes then. */
+/* Writes the map bit by bit if that takes less than what was written, `length` bytes or, 0,
+ * nothing; returns what it takes then. */
 static size_t put_shorter_bits(const struct pithi_pen *pen, size_t max_count, const uint8_t *map,
                                const uint32_t extent[PITHI_TILE_NDIM], size_t length) {
     const size_t limit = length ? length : pen->capacity + 1;
@@ -386,8 +386,8 @@ static bool small(const struct pithi_pen *pen, size_t count) {
     return count <= SMALL || pen->level >= PITHI_ENTROPY_LEVEL_SEARCH;
 }
 
-/* Whether an eighth of the words of a map that are neither all 0 nor all 1 are those of the plane or
- * of the box before, which zstd finds and contexts do not. */
+/* Whether an eighth of the words of a map that are neither all 0 nor all 1 are those of the plane
+ * or of the box before, which zstd finds and contexts do not. */
 static bool repeats(const uint8_t *map, const uint32_t extent[PITHI_TILE_NDIM]) {
     const size_t count = elements(extent), bytes = map_bytes(count);
     const size_t plane = (size_t)extent[2] * extent[3], box = extent[1] * plane;
@@ -416,8 +416,8 @@ static bool uniform(const uint8_t *map, size_t bytes) {
     return mixed < bytes / 4;
 }
 
-/* Whether a map that takes about so many bytes bit by bit or in lanes takes more as a piece: a fifth
- * more if bytes are independent of each other, which they are but for repeats. */
+/* Whether a map that takes about so many bytes bit by bit or in lanes takes more as a piece: a
+ * fifth more if bytes are independent of each other, which they are but for repeats. */
 static bool beats_piece(const struct pithi_pen *pen, const uint8_t *map,
                         const uint32_t extent[PITHI_TILE_NDIM], size_t about) {
     const size_t bytes = map_bytes(elements(extent));
@@ -453,8 +453,8 @@ static size_t put_lanes(const struct pithi_pen *pen, const struct pithi_kernels 
     return HEAD + length;
 }
 
-/* Writes the map in lanes, or bit by bit where places say much or all is tried; returns its bytes, 0
- * when they do not fit. `length` is what its piece takes that was written, 0 where there is none. */
+/* Writes the map in lanes, or bit by bit where places say much or all is tried; returns its bytes,
+ * 0 when they do not fit. `length` is what the piece takes that was written, 0 where none was. */
 static size_t put_planned(const struct pithi_pen *pen, const struct pithi_kernels *lanes,
                           const struct pithi_zero_plan *plan, size_t max_count, const uint8_t *map,
                           const uint32_t extent[PITHI_TILE_NDIM], size_t length) {
