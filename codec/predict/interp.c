@@ -272,8 +272,11 @@ unsigned pithi_weighted_terms(const uint32_t extent[PITHI_TILE_NDIM], unsigned p
 size_t pithi_weighted_decode_scratch(const uint32_t extent[PITHI_TILE_NDIM], uint32_t dtype) {
     struct f32_walk w;
     struct grid grid[PITHI_WEIGHTED_LEVELS];
+    uint32_t most[PITHI_TILE_NDIM]; /* of a tile that can be */
     if (dtype == PITH_F64 || extent[3] < LAST_MIN) return 0;
-    return place_weighted(&w, extent, NULL, grid) * sizeof(float);
+    for (size_t d = 0; d < PITHI_TILE_NDIM; d++)
+        most[d] = d == 3 || (d && extent[d] >= SIDE_MIN) ? extent[d] : 1;
+    return place_weighted(&w, most, NULL, grid) * sizeof(float);
 }
 
 size_t pithi_weighted_scratch(const uint32_t extent[PITHI_TILE_NDIM], uint32_t dtype) {

@@ -59,8 +59,9 @@ PITHI_INLINE size_t pithi_rowmap_plain_bytes(size_t rows, size_t distinct) {
     return pithi_rowmap_bytes_of(rows) + pithi_rowmap_bytes_of(pithi_rowmap_bits(rows, distinct));
 }
 
-/* Classes of CODED maps: number + 4 by its length and the two bits after its first. The last is that
- * of the largest numbers below 2^24. Symbol 0, which says that a row is new, counts as class 1. */
+/* Classes of CODED maps: number + 4 by its length and the two bits after its first. The last is
+ * that of the largest numbers below 2^24. Symbol 0, which says that a row is new, counts as
+ * class 1. */
 enum { PITHI_ROWMAP_CLASSES = 88 };
 PITHI_INLINE unsigned pithi_rowmap_class_in(unsigned symbol) { return symbol - (symbol > 0); }
 PITHI_INLINE unsigned pithi_rowmap_open(unsigned symbol) {

@@ -46,8 +46,8 @@
  * pith_cuda_plan_sizes answers PITH_ERR_UNSUPPORTED for others.
  * Frames of eb and embed whose blocks need another mode, and those of lossless and embed that
  * have strings of zstd, have the status PITH_ERR_UNSUPPORTED; that of frames whose blocks are
- * damaged as well is PITH_ERR_CORRUPT, where devices have looked. What the header of eb and embed says was asked
- * for must be what the plan asks for, the mode excepted.
+ * damaged as well is PITH_ERR_CORRUPT, where devices have looked. What the header of eb and embed
+ * says was asked for must be what the plan asks for, the mode excepted.
  *
  * topk finds the threshold of every step on the device: what a controller remembers is in the
  * stream, and no call waits for a count. Frames have their lengths in items->lengths; a capacity of

@@ -31,8 +31,8 @@ static uint64_t table_row(enum rows kind, uint64_t i, uint64_t *seed) {
     }
 }
 
-/* NEARLY: equal under a bound, not in their bits. WILD: rows whose values are not numbers. THIN: most
- * are 0. SPIKES: some are far larger than the others. */
+/* NEARLY: equal under a bound, not in their bits. WILD: rows whose values are not numbers. THIN:
+ * most are 0. SPIKES: some are far larger than the others. */
 static void make_rows(struct trip *t, enum rows kind, uint64_t row) {
     const uint32_t dtype = t->r.layout.dtype;
     uint64_t seed = 7 + t->bytes, which = 0;

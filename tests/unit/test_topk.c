@@ -893,7 +893,8 @@ static void test_reduce(void **state) {
     stream_close(&s), stream_close(&chosen);
 }
 
-/* A group that decodes to NaN counts once, however many blocks of the sum's frame it is read for. */
+/* A group that decodes to NaN counts once, however many blocks of the sum's frame it is read
+ * for. */
 static void test_sum_counts_once(void **state) {
     enum { N = 2048 };
     (void)state;
