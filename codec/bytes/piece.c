@@ -173,9 +173,9 @@ static uint64_t saved_by_matches(struct pithi_rans *m, size_t n) {
     return saved;
 }
 
-/* Whether zstd may code a string, which was planned last at so many bytes, in a 64th less than that:
- * whether matches may save half of it. The first n bytes of the sample are one of so many parts of
- * the string. */
+/* Whether zstd may code a string, which was planned last at so many bytes, in a 64th less than
+ * that: whether matches may save half of it. The first n bytes of the sample are one of so many
+ * parts of the string. */
 static bool matches_may_pay(struct pithi_rans *m, size_t n, size_t parts, size_t planned) {
     return saved_by_matches(m, n) * parts >> 11 >= planned / 128;
 }

@@ -49,8 +49,8 @@ static v16 every_byte(uint32_t x) { return v_set(x * 0x01010101u); }
 #ifdef OWN_NEAREST
 /* Values are told apart by cells of 1/14, of which those beyond 15 count as the outermost ones. No
  * two thresholds are in one cell, so that a code is the number of thresholds in the cells before,
- * and one more from the threshold of its own cell on. Tables have cell c at c mod 32: two vectors of
- * thresholds, +inf where there is none, and two of numbers. */
+ * and one more from the threshold of its own cell on. Tables have cell c at c mod 32: two vectors
+ * of thresholds, +inf where there is none, and two of numbers. */
 #define NF_CELLS 14.0f
 enum { NF_LAST = 15 };
 static void book_nf(struct book *b) {

@@ -1,5 +1,6 @@
 /* test_gpu_choices.c - what is asked of the choices of topk on the device and told of them:
- * requests, reports and states are the CPU's, and so are frames that are chosen from sums of frames.
+ * requests, reports and states are the CPU's, and so are frames that are chosen from sums of
+ * frames.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
