@@ -56,7 +56,7 @@ static bool open_plan(struct subject *x, struct fuzz_source *s) {
                   {"grad:bits=8,rotate=0", PITH_F16, PITH_NONE}};
     pith_info info = {.size = sizeof info};
     const uint32_t other = fuzz_u8(s);
-    char remembers[PITH_SPEC_MAX + 32], only[64];
+    char coded[PITH_SPEC_MAX + 16], kept[sizeof coded + 32], only[64];
     const char *spec = info.spec;
     x->layout = (pith_layout){.size = sizeof x->layout};
     if (pith_inspect(x->frame, (size_t)x->length, &info, NULL) == PITH_OK && other < 240 &&
@@ -85,17 +85,18 @@ static bool open_plan(struct subject *x, struct fuzz_source *s) {
              dim ? (int)(5 + strspn(dim + 5, "0123456789")) : 0, dim ? dim : "");
     if (x->exact) spec = only;
     if (strncmp(spec, "embed", 5) == 0 && !strstr(spec, "mode=fast")) {
-        snprintf(remembers, sizeof remembers, "%s%centropy=rans", spec,
-                 strchr(spec, ':') ? ',' : ':');
-        spec = remembers;
+        snprintf(coded, sizeof coded, "%s%centropy=rans", spec, strchr(spec, ':') ? ',' : ':');
+        spec = coded;
     }
     x->coded = strstr(spec, "entropy=rans") != NULL;
     /* Frames do not say what a stream keeps of what was not sent. */
-    snprintf(remembers, sizeof remembers, "%s%cef=full%s", spec, strchr(spec, ':') ? ',' : ':',
-             other & 2   ? ",clear=call"
-             : other & 4 ? ",momentum=0.9"
-                         : "");
-    if (x->sparse && other & 1) spec = remembers;
+    if (x->sparse && other & 1) {
+        snprintf(kept, sizeof kept, "%s%cef=full%s", spec, strchr(spec, ':') ? ',' : ':',
+                 other & 2   ? ",clear=call"
+                 : other & 4 ? ",momentum=0.9"
+                             : "");
+        spec = kept;
+    }
     if (pith_plan_create(&x->plan, spec, &x->layout, NULL, NULL) != PITH_OK) return false;
     x->sizes.size = sizeof x->sizes;
     if (pith_cuda_plan_sizes(x->plan, &x->sizes, NULL) == PITH_OK) return true;
