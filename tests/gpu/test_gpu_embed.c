@@ -294,6 +294,21 @@ static void test_former(void **state) {
 
 /* ---- Any bytes -------------------------------------------------------------------------------*/
 
+/* Blocks that are coded are long: damage in their heads, tables, states and ends, and in a few
+ * places between. */
+static void attack_some(struct trip *t) {
+    enum { BLOCK_AT = 80, FIRST = 70, LAST = 20, BETWEEN = 43 };
+    uint64_t seed = t->frame.length;
+    for (size_t i = BLOCK_AT; i < t->frame.length; i++) {
+        const uint8_t kept = t->frame.bytes[i];
+        const bool near = i < BLOCK_AT + FIRST || i + LAST >= t->frame.length;
+        if (!is_sampled(i, 8) || (!near && i % BETWEEN)) continue;
+        t->frame.bytes[i] ^= (uint8_t)(1u << gen_next(&seed) % 8);
+        rig_try(&t->r, t->frame.bytes, t->frame.length, t->offset);
+        t->frame.bytes[i] = kept;
+    }
+}
+
 static void test_hostile(void **state) {
     (void)state;
     static const struct {
@@ -327,7 +342,10 @@ static void test_hostile(void **state) {
         trip_open(&t, spec, &layout, i);
         make_rows(&t, targets[i].kind, row_of(batches[k].shape, batches[k].dim));
         trip_encode(&t);
-        trip_attack(&t, i);
+        if (targets[i].mode == FAST)
+            trip_attack(&t, i);
+        else
+            attack_some(&t);
         trip_close(&t);
     }
 }

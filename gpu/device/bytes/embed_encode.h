@@ -481,7 +481,8 @@ PITHI_PHASE(pithi_embed_escapes_put, uint32_t first) {
     if (t->tid == 0) pithi_embed_carry(s, first / PITHI_ROW);
     if (!t->rans.own) return;
     pithi_embed_unit(&e->rows, first + t->tid * PITHI_UNIT, n, word);
-    for (uint32_t k = 0; k < n; k++) {
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
+        if (k >= n) continue;
         const uint32_t high = word[k] >> e->coded.low;
         if (high < PITHI_LOSSLESS_ESCAPE) continue;
         pithi_put32(to, high - PITHI_LOSSLESS_ESCAPE);
