@@ -66,7 +66,8 @@ class Values(NamedTuple):
 class SparseStates(NamedTuple):
     """What the last encodes of slots of codec topk did, and the sets that they hold; in elements.
 
-    Every field is a tensor ``[count]`` on the device, i64 where it says nothing else."""
+    Every field is a tensor ``[count]`` on the device, i64 where it says nothing else.
+    """
 
     k: Tensor
     """That the spec asks for."""
@@ -761,11 +762,10 @@ class DeviceStream:
         address = _ffi.cast("pith_sparse_state *", made.data_ptr())
         status = self._about(listed, _lib.pith_cuda_sparse_get_state, address)
         threshold, holds = made.view(torch.float32)[:, 12], made.view(torch.int32)[:, 13]
-        return SparseStates(*(made[:, i] for i in range(1, 6)), threshold, holds, status)
+        k, most, sent, overflowed, held = (made[:, i] for i in range(1, 6))
+        return SparseStates(k, most, sent, overflowed, held, threshold, holds, status)
 
-    def _about(
-        self, listed: list[int], call: Callable[..., int], *arguments: Any
-    ) -> Tensor:
+    def _about(self, listed: list[int], call: Callable[..., int], *arguments: Any) -> Tensor:
         """Make a call that looks at nothing of items but slots and status; return the latter."""
         items, keep = self._items(None, listed, None, "")
         status = _torch().zeros(len(listed), dtype=_torch().int32, device=self._plan.device)
