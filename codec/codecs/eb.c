@@ -334,7 +334,6 @@ static bool put_head(const struct pithi_block *b, const struct work *w, struct v
  * `misses` values are stored exactly, of which w->source.miss says which. */
 static size_t put(const struct pithi_block *b, const struct work *w, struct variant variant,
                   size_t misses, uint8_t *dst, size_t cap) {
-    const uint8_t head[HEAD_BYTES] = {(uint8_t)variant.method, (uint8_t)variant.order};
     const int bare = variant.method == CODED ? PITHI_ENTROPY_BARE : 0;
     struct pithi_pen pen = {dst,
                             cap,
@@ -343,21 +342,16 @@ static size_t put(const struct pithi_block *b, const struct work *w, struct vari
                             b->coder,
                             pithi_block_rans_encode(b),
                             b->kernels->symbol_count};
-    if (!pithi_pen_put(&pen, head, sizeof head) ||
-        !pithi_exact_put(&pen, w->source.miss, misses, &w->source.values, b->count) ||
-        !put_body(b, w, variant, &pen))
-        return 0;
+    if (!put_head(b, w, variant, misses, &pen) || !put_body(b, w, variant, &pen)) return 0;
     return (size_t)(pen.at - dst);
 }
 
-/* Encodes by one of the interpolations. */
-static size_t put_interpolated(const struct pithi_block *b, struct work *w, struct variant variant,
-                               uint8_t *dst, size_t cap, uint64_t *misses) {
+/* Makes the words of one of the interpolations; returns how many values are stored exactly. */
+static size_t interpolate(const struct pithi_block *b, struct work *w, struct variant variant) {
     const struct pithi_interp t = interp_of(b, &w->quant, variant.order, w->levels);
-    *misses = variant.method == WEIGHTED
-                  ? pithi_weighted_encode(&t, b->value, w->words, w->source.miss, &w->weights)
-                  : pithi_interp_encode(&t, b->value, w->words, w->source.miss);
-    return put(b, w, variant, (size_t)*misses, dst, cap);
+    return variant.method == WEIGHTED
+               ? pithi_weighted_encode(&t, b->value, w->words, w->source.miss, &w->weights)
+               : pithi_interp_encode(&t, b->value, w->words, w->source.miss);
 }
 
 /* Whether frames and tiles of this kind may be coded by weighted interpolation. */
@@ -437,38 +431,62 @@ static uint32_t weighted_share(const struct pithi_block *b, const struct work *w
     return least;
 }
 
-static size_t code_ratio(struct pithi_block *b, struct work *w, size_t cap) {
-    const struct pithi_estimate e = estimate(b, w);
-    const unsigned order = best_order(&e, dimensions(b->tiled.tile));
+/* Returns the variant that is said to take least, without trying it. *share becomes what
+ * weighted_share says where it is asked: where differences look best, and, unless `always`,
+ * interpolation is near. */
+static struct variant choose(const struct pithi_block *b, const struct work *w,
+                             const struct pithi_estimate *e, bool always, uint32_t *share) {
+    const unsigned order = best_order(e, dimensions(b->tiled.tile));
     const bool weigh = b->count >= WEIGHTED_MIN && !w->quant.relative && can_weigh(b);
-    const bool near = order || e.interp < e.lorenzo[order] + NEAR;
-    unsigned row = e.interp_row;
-    if (e.interp < e.lorenzo[order] ||
-        (weigh && near && weighted_share(b, w, order, &row) < PAYS)) {
-        const struct variant variant = {weigh ? WEIGHTED : INTERPOLATED, row};
-        return put_interpolated(b, w, variant, b->bytes, cap, &b->bounded.exact);
+    const bool near = always || order || e->interp < e->lorenzo[order] + NEAR;
+    unsigned row = e->interp_row;
+    const bool ahead = e->interp < e->lorenzo[order];
+    *share = weigh && near && !ahead ? weighted_share(b, w, order, &row) : UINT32_MAX;
+    if (!ahead && *share >= PAYS) return (struct variant){CODED, order};
+    return (struct variant){weigh ? WEIGHTED : INTERPOLATED, row};
+}
+
+static void quantize(struct pithi_block *b, struct work *w) {
+    b->bounded.exact =
+        b->kernels->quantize(&w->quant, b->value, b->count, w->codes, w->source.miss);
+}
+
+static size_t code_ratio(struct pithi_block *b, struct work *w, size_t cap) {
+    enum { FEW = 64 };
+    const struct pithi_estimate e = estimate(b, w);
+    uint32_t share;
+    struct variant variant = choose(b, w, &e, false, &share);
+    if (variant.method != CODED) {
+        const size_t misses = interpolate(b, w, variant);
+        if (misses <= b->bounded.exact + b->count / FEW) {
+            b->bounded.exact = misses;
+            return put(b, w, variant, misses, b->bytes, cap);
+        }
+        /* No estimate sees that sums of values near the largest number are infinite. */
+        quantize(b, w);
+        variant = (struct variant){CODED, best_order(&e, dimensions(b->tiled.tile))};
     }
-    return put(b, w, (struct variant){CODED, order}, (size_t)b->bounded.exact, b->bytes, cap);
+    return put(b, w, variant, (size_t)b->bounded.exact, b->bytes, cap);
 }
 
 /* Keeps what a variant of interpolation makes of the block, in b->bytes, where that is shorter than
  * `length`, which is 0 where nothing is kept yet. Returns the length that is kept. */
 static size_t shorter(struct pithi_block *b, struct work *w, struct variant variant, size_t length,
                       size_t cap) {
-    uint64_t misses;
-    const size_t limit = length ? length - 1 : cap;
-    const size_t n = put_interpolated(b, w, variant, w->other, limit, &misses);
+    const size_t misses = interpolate(b, w, variant);
+    const size_t n = put(b, w, variant, misses, w->other, length ? length - 1 : cap);
     if (!n) return length;
     memcpy(b->bytes, w->other, n);
     b->bounded.exact = misses;
     return n;
 }
 
-/* Tries the rows of level bounds: all, or, where words take many bits, those that are each better
- * than the one before. */
-static size_t shortest_row(struct pithi_block *b, struct work *w, enum method method, bool all_rows,
-                           size_t length, size_t cap) {
+/* Tries the rows of level bounds, but for what was tried: all, or, where words take many bits,
+ * those that are each better than the one before. */
+static size_t shortest_row(struct pithi_block *b, struct work *w, enum method method,
+                           struct variant tried, bool all_rows, size_t length, size_t cap) {
     for (unsigned row = 0; row < PITHI_INTERP_ROWS; row++) {
+        if (method == tried.method && row == tried.order) continue;
         const size_t n = shorter(b, w, (struct variant){method, row}, length, cap);
         if (row && n == length && !all_rows) break;
         length = n;
@@ -476,7 +494,8 @@ static size_t shortest_row(struct pithi_block *b, struct work *w, enum method me
     return length;
 }
 
-/* Tries all methods that may be the shortest, and leaves the shortest result in b->bytes. */
+/* Tries all methods that may be the shortest, what mode ratio takes among them, and leaves the
+ * shortest result in b->bytes. */
 static size_t code_auto(struct pithi_block *b, struct work *w, size_t cap) {
     const struct pithi_estimate e = estimate(b, w);
     const unsigned order = best_order(&e, dimensions(b->tiled.tile));
@@ -490,13 +509,14 @@ static size_t code_auto(struct pithi_block *b, struct work *w, size_t cap) {
     if (w->quant.relative) return length;
     const bool large = b->count >= WEIGHTED_MIN; /* what is estimated of it is near the truth */
     const bool all_rows = !large || e.interp < MANY;
-    unsigned row = e.interp_row;
-    if (can_weigh(b) &&
-        (!large || e.interp < e.lorenzo[order] || weighted_share(b, w, order, &row) < MAY_PAY))
-        length = shortest_row(b, w, WEIGHTED, all_rows, length, cap);
+    uint32_t share;
+    const struct variant chosen = choose(b, w, &e, true, &share);
+    if (chosen.method != CODED) length = shorter(b, w, chosen, length, cap);
+    if (can_weigh(b) && (!large || e.interp < e.lorenzo[order] || share < MAY_PAY))
+        length = shortest_row(b, w, WEIGHTED, chosen, all_rows, length, cap);
     if (large && length && (uint64_t)e.interp * b->count / 2048 > length + length / 16)
         return length;
-    return shortest_row(b, w, INTERPOLATED, all_rows, length, cap);
+    return shortest_row(b, w, INTERPOLATED, chosen, all_rows, length, cap);
 }
 
 /* Encodes in one pass over the values: codes are packed as they are made. */
@@ -532,7 +552,7 @@ static size_t code(struct pithi_block *b, size_t cap) {
     if (b->params->value[MODE] == FAST && !b->value) return code_fast(b, &w, cap);
     w.source.values = pithi_tile_layout_dense(pithi_block_values(b), element_of(b->params));
     if (b->params->value[MODE] == FAST) return code_fast(b, &w, cap);
-    b->bounded.exact = b->kernels->quantize(&w.quant, b->value, b->count, w.codes, w.source.miss);
+    quantize(b, &w);
     if (one_code(b, &w))
         return put(b, &w, (struct variant){CONSTANT, 0}, (size_t)b->bounded.exact, b->bytes, cap);
     if (b->params->value[MODE] == RATIO) return code_ratio(b, &w, cap);

@@ -418,13 +418,82 @@ static void test_weighted_is_found(void **state) {
     }
 }
 
+/* Returns the bytes that a tensor takes by a mode; its values must come back within the bound. */
+static size_t bytes_of(const char *mode, const char *bound, const pith_view *v, size_t count) {
+    struct trip t = {.dtype = v->dtype, .count = count, .value = v->data};
+    char spec[64];
+    snprintf(spec, sizeof spec, "eb:mode=%s,%s", mode, bound);
+    context("%s", spec);
+    t.frame = compress(spec, v, NULL, 0);
+    t.out = allocate(count * pith_dtype_bytes(v->dtype));
+    const pith_view o = pith_view_flat(t.out, v->dtype, count);
+    t.info.size = sizeof t.info;
+    CHECK_OK(pith_inspect(t.frame.bytes, t.frame.length, &t.info, NULL));
+    CHECK_OK(pith_decompress(t.frame.bytes, t.frame.length, NULL, NULL, &o, NULL));
+    check_values(&t);
+    const size_t length = t.frame.length;
+    trip_drop(&t);
+    return length;
+}
+
+/* Where sums of neighbours are infinite, no value is predicted, so that interpolation stores all of
+ * them exactly, which no estimate sees. */
+static void test_ratio_of_huge_values(void **state) {
+    enum { SIDE = 64, COUNT = SIDE * SIDE * SIDE };
+    static const uint64_t shape[3] = {SIDE, SIDE, SIDE};
+    uint8_t *const values = allocate(COUNT * sizeof(float));
+    uint64_t seed = 3;
+    (void)state;
+    for (size_t i = 0; i < COUNT; i++)
+        put(values, PITH_F32, i, 3.38e38 * ((double)(gen_next(&seed) >> 11) * 0x1p-52 - 1));
+    const pith_view v = pith_view_dense(values, PITH_F32, 3, shape);
+    const size_t ratio = bytes_of("ratio", "rel=0.4", &v, COUNT);
+    CHECK(ratio <= bytes_of("ratio,revision=2", "rel=0.4", &v, COUNT));
+    CHECK(4 * ratio <= 3 * bytes_of("fast", "rel=0.4", &v, COUNT));
+    free(values);
+}
+
+/* Mode auto takes what mode ratio does, or less. */
+static void test_auto_is_shortest(void **state) {
+    enum { COUNT = 80000 };
+    static const struct {
+        const char *bound;
+        uint64_t shape[3];
+        double step, across;
+    } cases[] = {{"rel=1e-05,block=whole", {1, COUNT, 1}, 0.31, 0},
+                 {"rel=1e-4,block=16384", {1, 2, COUNT / 2}, 0.01, 0.7},
+                 {"rel=1e-3,block=16384", {1, 2, COUNT / 2}, 0.01, 0.7},
+                 {"rel=1e-05,block=65536", {1, COUNT / 2, 2}, 0.2, 0.1},
+                 {"rel=1e-3,block=whole", {40, 40, 50}, 0.3, 0.02}};
+    uint8_t *const values = allocate(COUNT * sizeof(float));
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        const size_t row = (size_t)cases[k].shape[2];
+        for (size_t i = 0; i < COUNT; i++)
+            put(values, PITH_F32, i,
+                sin((double)(row > 2 ? i % row : i) * cases[k].step) *
+                    cos((double)(i / row) * cases[k].across));
+        const pith_view v = pith_view_dense(values, PITH_F32, 3, cases[k].shape);
+        const size_t shortest = bytes_of("auto", cases[k].bound, &v, COUNT);
+        CHECK(shortest <= bytes_of("ratio", cases[k].bound, &v, COUNT));
+    }
+    free(values);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rounded_down),     cmocka_unit_test(test_relative),
-        cmocka_unit_test(test_irregular_ranges), cmocka_unit_test(test_means),
-        cmocka_unit_test(test_means_of_sparse),  cmocka_unit_test(test_nasty),
-        cmocka_unit_test(test_pointwise),        cmocka_unit_test(test_exact_is_counted),
-        cmocka_unit_test(test_weighted),         cmocka_unit_test(test_weighted_is_found),
+        cmocka_unit_test(test_rounded_down),
+        cmocka_unit_test(test_relative),
+        cmocka_unit_test(test_irregular_ranges),
+        cmocka_unit_test(test_means),
+        cmocka_unit_test(test_means_of_sparse),
+        cmocka_unit_test(test_nasty),
+        cmocka_unit_test(test_pointwise),
+        cmocka_unit_test(test_exact_is_counted),
+        cmocka_unit_test(test_weighted),
+        cmocka_unit_test(test_weighted_is_found),
+        cmocka_unit_test(test_ratio_of_huge_values),
+        cmocka_unit_test(test_auto_is_shortest),
     };
     return cmocka_run_group_tests_name("bounded", tests, NULL, NULL);
 }
