@@ -299,14 +299,7 @@ static void test_former(void **state) {
 static void attack_some(struct trip *t) {
     enum { BLOCK_AT = 80, FIRST = 70, LAST = 20, BETWEEN = 43 };
     uint64_t seed = t->frame.length;
-    for (size_t i = BLOCK_AT; i < t->frame.length; i++) {
-        const uint8_t kept = t->frame.bytes[i];
-        const bool near = i < BLOCK_AT + FIRST || i + LAST >= t->frame.length;
-        if (!is_sampled(i, 8) || (!near && i % BETWEEN)) continue;
-        t->frame.bytes[i] ^= (uint8_t)(1u << gen_next(&seed) % 8);
-        rig_try(&t->r, t->frame.bytes, t->frame.length, t->offset);
-        t->frame.bytes[i] = kept;
-    }
+    trip_flip(t, BLOCK_AT, BLOCK_AT + FIRST, LAST, BETWEEN, seed);
 }
 
 static void test_hostile(void **state) {

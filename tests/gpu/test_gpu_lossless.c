@@ -8,10 +8,6 @@
 #include "gen.h"
 #include "trip.h"
 
-static const uint32_t dtypes[] = {PITH_BF16, PITH_F32, PITH_F16,    PITH_F64, PITH_I32,  PITH_U16,
-                                  PITH_U8,   PITH_I64, PITH_F8E4M3, PITH_I16, PITH_BOOL, PITH_U64};
-enum { DTYPES = sizeof dtypes / sizeof dtypes[0] };
-
 static const struct {
     const char *spec;
     uint64_t counts[4];
@@ -72,10 +68,11 @@ static void test_trips(void **state) {
     uint64_t number = 0;
     for (size_t k = 0; k < SETTINGS; k++)
         for (size_t i = 0; i < 4; i++)
-            for (size_t d = 0; d < DTYPES; d++)
+            for (size_t d = 0; d < TRIP_DTYPES; d++)
                 for (int fill = 0; fill < FILLS; fill++, number++)
                     if ((number + number / 16) % (settings[k].counts[i] < 1000 ? 5 : 13) == 0)
-                        one_trip(settings[k].spec, dtypes[d], settings[k].counts[i], fill, number);
+                        one_trip(settings[k].spec, trip_dtypes[d], settings[k].counts[i], fill,
+                                 number);
 }
 
 /* Long strings have 64 states, or 128. */
@@ -154,14 +151,7 @@ static void test_hostile_tops(void **state) {
         trip_open(&t, "lossless:entropy=rans", &layout, d);
         fill_values(&t, d % 2 ? GEN_NOISE : GEN_HOLES, d);
         CHECK(t.frame.bytes[BLOCK_AT] == 9);
-        for (size_t i = BLOCK_AT; i < t.frame.length; i++) {
-            const uint8_t kept = t.frame.bytes[i];
-            const bool near = i < BLOCK_AT + FIRST || i + LAST >= t.frame.length;
-            if (!is_sampled(i, 8) || (!near && i % BETWEEN)) continue;
-            t.frame.bytes[i] ^= (uint8_t)(1u << gen_next(&seed) % 8);
-            rig_try(&t.r, t.frame.bytes, t.frame.length, t.offset);
-            t.frame.bytes[i] = kept;
-        }
+        trip_flip(&t, BLOCK_AT, BLOCK_AT + FIRST, LAST, BETWEEN, seed);
         trip_close(&t);
     }
 }
@@ -263,7 +253,7 @@ static void test_narrow(void **state) {
     size_t taken = 0;
     for (uint64_t number = 0; number < 24; number++) {
         const uint64_t shape[5] = {1, COUNT};
-        const uint32_t dtype = dtypes[number % DTYPES];
+        const uint32_t dtype = trip_dtypes[number % TRIP_DTYPES];
         const bool wide = number / 2 % 3;
         const size_t width = pith_dtype_bytes(dtype);
         const pith_layout layout = shape_layout(shape, dtype, 0);

@@ -128,14 +128,7 @@ static void test_hostile(void **state) {
         uint64_t seed = d;
         context("offsets of %s attacked", pith_dtype_name(floats[d]));
         open_shifted(&t, floats[d], d);
-        for (size_t i = 0; i < t.frame.length; i++) {
-            const uint8_t kept = t.frame.bytes[i];
-            const bool near = i < BLOCK_AT + FIRST || i + LAST >= t.frame.length;
-            if (!is_sampled(i, 8) || (!near && i % BETWEEN)) continue;
-            t.frame.bytes[i] ^= (uint8_t)(1u << gen_next(&seed) % 8);
-            rig_try(&t.r, t.frame.bytes, t.frame.length, t.offset);
-            t.frame.bytes[i] = kept;
-        }
+        trip_flip(&t, 0, BLOCK_AT + FIRST, LAST, BETWEEN, seed);
         for (size_t n = BLOCK_AT; n < t.frame.length; n += 1 + n / 9)
             rig_try(&t.r, t.frame.bytes, n, t.offset);
         trip_close(&t);

@@ -175,10 +175,6 @@ static void one_trip(const char *spec, uint32_t dtype, uint64_t count, enum fill
     close_with(&u);
 }
 
-static const uint32_t dtypes[] = {PITH_BF16, PITH_F32, PITH_F16,    PITH_F64, PITH_I32,  PITH_U16,
-                                  PITH_U8,   PITH_I64, PITH_F8E4M3, PITH_I16, PITH_BOOL, PITH_U64};
-enum { DTYPES = sizeof dtypes / sizeof dtypes[0] };
-
 static void test_trips(void **state) {
     (void)state;
     static const struct {
@@ -193,10 +189,10 @@ static void test_trips(void **state) {
     uint64_t number = 0;
     for (size_t k = 0; k < sizeof settings / sizeof settings[0]; k++)
         for (size_t i = 0; i < 4; i++)
-            for (size_t d = 0; d < DTYPES; d++)
+            for (size_t d = 0; d < TRIP_DTYPES; d++)
                 for (int fill = 0; fill < FILLS; fill++, number++)
                     if ((number + number / 16) % (settings[k].counts[i] < 1000 ? 7 : 23) == 0)
-                        one_trip(settings[k].spec, dtypes[d], settings[k].counts[i],
+                        one_trip(settings[k].spec, trip_dtypes[d], settings[k].counts[i],
                                  (enum fill)fill, number);
 }
 

@@ -6,6 +6,9 @@
 #include "gen.h"
 
 const uint32_t trip_reals[3] = {PITH_F32, PITH_BF16, PITH_F16};
+const uint32_t trip_dtypes[TRIP_DTYPES] = {PITH_BF16,   PITH_F32, PITH_F16,  PITH_F64,
+                                           PITH_I32,    PITH_U16, PITH_U8,   PITH_I64,
+                                           PITH_F8E4M3, PITH_I16, PITH_BOOL, PITH_U64};
 
 pith_layout shape_layout(const uint64_t shape[5], uint32_t dtype, uint32_t flags) {
     pith_layout layout = {.size = sizeof layout, .dtype = dtype, .ndim = (uint32_t)shape[0]};
@@ -238,6 +241,18 @@ void trip_attack(struct trip *t, uint64_t seed) {
         memcpy(t->frame.bytes, kept, length);
     }
     free(kept);
+}
+
+void trip_flip(struct trip *t, size_t from, size_t near, size_t last, size_t between,
+               uint64_t seed) {
+    const size_t length = t->frame.length;
+    for (size_t i = from; i < length; i++) {
+        const uint8_t kept = t->frame.bytes[i];
+        if (!is_sampled(i, 8) || (i >= near && i + last < length && i % between)) continue;
+        t->frame.bytes[i] ^= (uint8_t)(1u << gen_next(&seed) % 8);
+        rig_try(&t->r, t->frame.bytes, length, t->offset);
+        t->frame.bytes[i] = kept;
+    }
 }
 
 /* ---- Frames of any set ----------------------------------------------------------------------*/

@@ -7,6 +7,9 @@
 
 /* f32, bf16, f16. */
 extern const uint32_t trip_reals[3];
+/* Of every width and kind. */
+enum { TRIP_DTYPES = 12 };
+extern const uint32_t trip_dtypes[TRIP_DTYPES];
 /* Dimensions, then their sizes. */
 pith_layout shape_layout(const uint64_t shape[5], uint32_t dtype, uint32_t flags);
 
@@ -40,6 +43,10 @@ void trip_check_coded_refused(const char *spec);
 /* The frame cut and flipped in many places: the CPU's status, or one of those that only devices
  * have; nothing written where it is not OK. */
 void trip_attack(struct trip *t, uint64_t seed);
+/* One bit flipped in each byte from `from` to `near`, in the `last` ones, and in one of `between`
+ * of those that are left. */
+void trip_flip(struct trip *t, size_t from, size_t near, size_t last, size_t between,
+               uint64_t seed);
 
 /* ---- Slots -----------------------------------------------------------------------------------*/
 
