@@ -83,7 +83,7 @@ struct pithi_rans {
     union {
         struct pithi_rans_encoder encoder;
         struct pithi_rans_decoder decoder;
-        uint8_t sample[PITHI_RANS_SAMPLE]; /* for those who look at a string before a plan */
+        uint8_t sample[PITHI_RANS_SAMPLE]; /* for those who look at a string before it is packed */
         uint32_t places[PITHI_RANS_SAMPLE / 4];
     } tables;
 };
