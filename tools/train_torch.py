@@ -10,11 +10,11 @@ SPDX-License-Identifier: Apache-2.0
 The first: four nodes, joined by links of so many Mbit/s (tools/network.py; needs root), a model of
 10 million parameters, batches of 1 x 64 bytes for each rank. For each way to exchange gradients:
 the median time of a step, what it does on the links by the kernel's counters, the speed-up, and the
-part of a step that pith's codecs take. The second: validation losses of a model of a million
-parameters, unshaped, over paired seeds. Both print tables. The third runs all of this and writes
-its part of doc/TRAINING.md, half an hour on a machine with nothing else to do; what was measured
-is kept, so that it goes on where it was stopped. Standard library only; ranks need PyTorch
-(./dev need torch). As a script it wants the folder of what it writes before all else.
+parts of a step that pith's codecs take by the clock and in CPU time. The second: validation losses
+of a model of a million parameters, unshaped, over paired seeds. Both print tables. The third runs
+all of this and writes its part of doc/TRAINING.md, half an hour on a machine with nothing else to
+do; what was measured is kept, so that it goes on where it was stopped. Standard library only; ranks
+need PyTorch (./dev need torch). As a script it wants the folder of what it writes before all else.
 """
 import datetime
 import json
@@ -200,19 +200,20 @@ def throughput_table(results, steps):
     rows, plain = [], None
     for name, result in results.items():
         if isinstance(result, str):
-            rows.append((name, result, "", "", "", ""))
+            rows.append((name, result, "", "", "", "", ""))
             continue
         step = statistics.median(result["seconds"])
         if name == "no-hook":
             plain = step
         summed = WAYS[name]["way"] not in ("none", "bytes")
-        codecs = statistics.median(result["codecs"])
+        parts = ["%.1f" % (100 * statistics.median(result[key]) / step) if any(result[key]) else ""
+                 for key in ("codecs", "cpu")]
         rows.append((name, "%.3f" % step, "%.1f" % (1e-6 * result["sent"] / steps),
                      "%.2f" % (plain / step) if plain else "",
-                     "%.1f" % (100 * codecs / step) if codecs else "",
+                     *parts,
                      ("yes" if result["equal"] else "NO") if summed else "not summed"))
     return table(("gradients", "s a step", "MB on the links a step", "speed-up",
-                  "codecs, % of a step", "replicas equal"), rows)
+                  "codecs, % of a step", "their CPU time, %", "replicas equal"), rows)
 
 
 def sparse_table(steps, losses):
@@ -301,8 +302,10 @@ scales searched (`grad:bits=4,group=64,scale_dtype=bf16,search=mse`); `pith-2/2`
 (`topk:density=0.01,ef=full`, `kind="union"`, `partitions="moving"`); `topk-0.1%` likewise. `zero`:
 PyTorch's sharded optimizer over plain gradients; `pith-zero`: `pith.torch.optim.Sharded`,
 gradients as `pith-4/4`, weights by `wdiff:bits=4`. Seconds are medians of {steps} steps; bytes are
-the kernel's counters of all four links, headers of TCP and all. After the last step the ranks
-compared hashes of their replicas.
+the kernel's counters of all four links, headers of TCP and all. "Codecs": what rank 0 spent in
+them by the clock, and the CPU time that its thread had meanwhile: all ranks share {cores} cores, so
+that one also waits in a codec while another has the core. After the last step the ranks compared
+hashes of their replicas.
 
 {tables}
 """

@@ -170,12 +170,13 @@ class Trainer:
         self.optimizer.step()
 
     def codec_seconds(self):
-        """Of the last step."""
+        """Of the last step, by the clock and by this rank's share of the core."""
         if isinstance(self.state, pith.torch.ddp.State):
             reports = self.state.reports.values()
         else:
             reports = getattr(self.optimizer, "reports", {}).values()
-        return sum(r.encode_seconds + r.recode_seconds + r.decode_seconds for r in reports)
+        return (sum(r.encode_seconds + r.recode_seconds + r.decode_seconds for r in reports),
+                sum(r.cpu_seconds for r in reports))
 
     def chosen(self):
         """Of the last step: elements that ranks chose, elements whose sums came back, and how many
@@ -206,7 +207,7 @@ def train(s):
         print("begin", flush=True)
         sys.stdin.readline()  # the counters of the links are read
     dist.barrier()
-    seconds, codecs, chosen, curve = [], [], [], []
+    seconds, codecs, cpu, chosen, curve = [], [], [], [], []
     for step in range(s["steps"]):
         if s["every"] and step % s["every"] == 0:
             curve.append((step + s["before"], validation(trainer.model, text)))
@@ -214,14 +215,15 @@ def train(s):
         begin = time.perf_counter()
         trainer.step(batch)
         seconds.append(time.perf_counter() - begin)
-        codecs.append(trainer.codec_seconds())
+        for times, spent in zip((codecs, cpu), trainer.codec_seconds(), strict=True):
+            times.append(spent)
         chosen.append(trainer.chosen())
     if s["every"]:
         curve.append((s["steps"] + s["before"], validation(trainer.model, text)))
     if dist.get_rank() == 0 and s["signal"]:
         print("end", flush=True)
         sys.stdin.readline()
-    return {"seconds": seconds, "codecs": codecs, "curve": curve,
+    return {"seconds": seconds, "codecs": codecs, "cpu": cpu, "curve": curve,
             "chosen": [each for each in chosen if each],
             "equal": replicas_equal(trainer.model),
             "parameters": sum(p.numel() for p in trainer.model.parameters())}

@@ -1,4 +1,4 @@
-/* agree.c - one status for all ranks, and the clock that bounds the wait for it.
+/* agree.c - one status for all ranks, and clocks: of what bounds the wait for it, and of work.
  * SPDX-License-Identifier: Apache-2.0
  *
  * In round k of an exchange a rank tells what it has heard to the rank 2^k after it, and hears from
@@ -14,11 +14,15 @@
 
 _Static_assert(sizeof(struct pithi_collective_vote) == 64, "the vote has holes");
 
-double pithi_collective_now(void) {
+static double seconds_of(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+
+double pithi_collective_now(void) { return seconds_of(CLOCK_MONOTONIC); }
+
+double pithi_collective_cpu(void) { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
 
 /* Waits a little: yielding first keeps latency low; sleeping later leaves the core to a rank that
  * computes. */

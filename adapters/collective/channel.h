@@ -210,6 +210,8 @@ void pithi_collective_free(pith_collective_channel *ch);
 
 /* ---- agree.c ---------------------------------------------------------------------------------*/
 double pithi_collective_now(void);
+/* CPU time of the calling thread: it stands still while another rank has the core. */
+double pithi_collective_cpu(void);
 /* Returns FNV-1a with a final spread: every flipped bit of a header changes it. */
 uint64_t pithi_collective_check(const void *data, size_t bytes);
 /* Lets others have the core after a round that found nothing to do; idle_rounds counts such

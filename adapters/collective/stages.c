@@ -291,7 +291,7 @@ static void decode_each(pith_collective_channel *ch, const struct pithi_collecti
 /* ---- All -------------------------------------------------------------------------------------*/
 
 void pithi_collective_stage(pith_collective_channel *ch, uint32_t stage, uint64_t slice) {
-    const double begin = pithi_collective_now();
+    const double begin = pithi_collective_now(), begin_cpu = pithi_collective_cpu();
     double *time = &ch->report.encode_seconds;
     if (ch->sparse) {
         if (stage)
@@ -314,4 +314,5 @@ void pithi_collective_stage(pith_collective_channel *ch, uint32_t stage, uint64_
                 decode_each(ch, &ch->hop[k], slice);
     }
     *time += pithi_collective_now() - begin;
+    ch->report.cpu_seconds += pithi_collective_cpu() - begin_cpu;
 }

@@ -95,6 +95,9 @@ class Report(NamedTuple):
     """Sums of frames to frames."""
     decode_seconds: float
     """Frames, or sums of them, to values."""
+    cpu_seconds: float
+    """Of these three: CPU time of the thread that worked, which stands still while another rank
+    has its core."""
     wait_seconds: float
     """Waited with nothing else to do."""
     total_seconds: float
@@ -1098,6 +1101,7 @@ class Request:
                 float(r.encode_seconds),
                 float(r.recode_seconds),
                 float(r.decode_seconds),
+                float(r.cpu_seconds),
                 float(r.wait_seconds),
                 float(r.total_seconds),
                 int(r.chosen),

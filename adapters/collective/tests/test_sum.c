@@ -40,7 +40,7 @@ static void check_report(const pith_collective_report *r, const pith_collective_
     CHECK(r->compressed == packed);
     CHECK(r->levels == (packed && o->inter && p->nodes > 1 && p->nodes < p->ranks ? 2 : 1));
     CHECK(p->nodes > 1 || (r->sent_messages[1] == 0 && r->sent_bytes[1] == 0));
-    CHECK(r->total_seconds > 0 && r->wait_seconds >= 0);
+    CHECK(r->total_seconds > 0 && r->wait_seconds >= 0 && r->cpu_seconds > 0);
     if (o->count >= 8 * p->ranks && p->ranks > 1 && !o->counts)
         CHECK(r->sent_bytes[0] + r->sent_bytes[1] > 64);
 }

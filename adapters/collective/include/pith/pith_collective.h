@@ -299,6 +299,7 @@ typedef struct pith_collective_report {
     double encode_seconds;   /* values to frames */
     double recode_seconds;   /* sums of frames to frames */
     double decode_seconds;   /* frames, or sums of them, to values */
+    double cpu_seconds;      /* of these three: CPU time of the calling thread */
     double wait_seconds;     /* in pith_collective_wait, with nothing else to do */
     double total_seconds;    /* from start to end */
     uint64_t chosen;         /* sparse: elements that the ranks chose, each as often as it was */
