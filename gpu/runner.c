@@ -11,18 +11,7 @@
 #include <string.h>
 
 #include "backend.h"
-
-/* All families are wanted: on the host they are compiled at once. */
-#define PITHI_GPU_common
-#define PITHI_GPU_group_encode
-#define PITHI_GPU_group_decode
-#define PITHI_GPU_trellis
-#define PITHI_GPU_predict
-#define PITHI_GPU_sparse
-#define PITHI_GPU_bytes
-#define PITHI_GPU_kv_encode
-#define PITHI_GPU_kv_decode
-#include "device/bodies.h"
+#include "device/team.h"
 
 static int the_order = PITHI_ORDER_FORWARD;
 static uint64_t the_seed, the_launches;
@@ -79,16 +68,7 @@ static uint64_t team_number(uint64_t i, uint64_t teams) {
 
 /* ---- Launch ----------------------------------------------------------------------------------*/
 
-typedef void body(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
-                  struct pithi_gpu_thread *t, struct pithi_team *team, uint64_t number);
-
-static body *const bodies[PITHI_GPU_KERNELS] = {
-#define PITH_GPU_KERNEL(family, name) pithi_##name,
-#include "kernels.def"
-#undef PITH_GPU_KERNEL
-};
-
-static void run_team(body *fn, const struct pithi_gpu_call *call, uint64_t number) {
+static void run_team(pithi_runner_body *fn, const struct pithi_gpu_call *call, uint64_t number) {
     /* Threads take one size in all launches: sanitizers would map these bytes anew for every
      * team. */
     static struct pithi_gpu_thread t[PITHI_TEAM];
@@ -111,7 +91,8 @@ int pithi_gpu_launch(int device, enum pithi_gpu_kernel kernel, const struct pith
                      uint64_t teams, void *cuda_stream) {
     (void)device, (void)cuda_stream;
     the_launches++;
-    for (uint64_t i = 0; i < teams; i++) run_team(bodies[kernel], call, team_number(i, teams));
+    for (uint64_t i = 0; i < teams; i++)
+        run_team(pithi_runner_bodies[kernel], call, team_number(i, teams));
     return 0;
 }
 

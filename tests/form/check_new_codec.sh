@@ -299,7 +299,7 @@ programs=(test_{bound,corrupt,golden,range,roundtrip,spec,state,stream})
 meson setup build --buildtype=release -Dcuda=disabled -Dmpi=disabled -Dlapack=disabled \
     -Dcli=disabled -Dbench=false -Dfuzz=none \
     >"$place/log" 2>&1 || { cat "$place/log"; die 'meson setup failed'; }
-ninja -C build tests/make_golden tests/refdec/test_refdec "${programs[@]/#/tests/}" \
+ninja -C build tests/make_golden tests/test_refdec "${programs[@]/#/tests/}" \
     >"$place/log" 2>&1 || { tail -n 40 "$place/log"; die 'it does not build'; }
 mv build "$build"
 since 'built'
@@ -331,7 +331,7 @@ export PITH_TEST_STEP=400
 (for name in bound golden range spec roundtrip; do run test_$name tests; done) &
 jobs+=($!)
 (
-    run refdec/test_refdec tests/golden/v1 3000
+    run test_refdec tests/golden/v1 3000
     for name in state stream corrupt; do run test_$name tests; done
 ) &
 jobs+=($!)

@@ -49,7 +49,7 @@ PITHI_BODY(sound) {
 /* Reads memory of the team that nobody wrote. */
 PITHI_BODY(forgetful) { PITHI_RUN(publish, number); }
 
-static void outcome(body *fn, int order, uint64_t seed, uint64_t out[PITHI_TEAM]) {
+static void outcome(pithi_runner_body *fn, int order, uint64_t seed, uint64_t out[PITHI_TEAM]) {
     struct pithi_gpu_call call;
     memset(&call, 0, sizeof call);
     call.to.items.lengths = out;
@@ -57,7 +57,7 @@ static void outcome(body *fn, int order, uint64_t seed, uint64_t out[PITHI_TEAM]
     run_team(fn, &call, 0);
 }
 
-static bool differs(body *fn, int order, uint64_t seed) {
+static bool differs(pithi_runner_body *fn, int order, uint64_t seed) {
     uint64_t forward[PITHI_TEAM], other[PITHI_TEAM];
     outcome(fn, PITHI_ORDER_FORWARD, 1, forward);
     outcome(fn, order, seed, other);
