@@ -142,7 +142,7 @@ static void take_sample(uint8_t *to, const uint8_t *src, size_t n) {
  * and more or of four as far back as the one before, less what telling them takes. */
 static uint64_t saved_by_matches(struct pithi_rans *m, size_t n) {
     enum { LOG2_PLACES = 11, LEAST = 7, TOLD = 6 * 256, AGAIN = 6 * 256 };
-    uint16_t *const last = m->counted.places; /* by a hash of the bytes: the place after it */
+    uint16_t *const last = m->counted.places; /* by a hash of the bytes; 0: nowhere yet */
     const uint8_t *const src = m->tables.sample;
     uint64_t saved = 0;
     size_t distance = 1, begun = 0; /* where the last match ended */
@@ -151,20 +151,21 @@ static uint64_t saved_by_matches(struct pithi_rans *m, size_t n) {
         const uint64_t bytes = pithi_get64(src + i) << 8;
         const size_t hash = (size_t)(bytes * UINT64_C(0x9E3779B97F4A7C15) >> (64 - LOG2_PLACES));
         const size_t place = last[hash];
-        size_t length;
-        uint32_t told, cost = 0;
-        last[hash] = (uint16_t)(i + 1);
-        if (pithi_get32(src + i) == pithi_get32(src + i - distance)) {
-            length = 4;
-            told = AGAIN;
-        } else if (place && pithi_get64(src + place - 1) << 8 == bytes) {
-            length = LEAST;
-            distance = i - (place - 1);
-            told = TOLD + 256 * pithi_bit_length((uint32_t)distance);
-        } else {
+        const bool again = pithi_get32(src + i) == pithi_get32(src + i - distance);
+        /* Without a branch, which nobody could predict, on whether there is a place. */
+        const bool before = (pithi_get64(src + place) << 8 == bytes) & (place > 0);
+        size_t length = 4;
+        uint32_t told = AGAIN, cost = 0;
+        last[hash] = (uint16_t)i;
+        if (!(again | before)) {
             i +=
                 1 + (i - begun) / 1024; /* the longer there is no match the less it is looked for */
             continue;
+        }
+        if (!again) {
+            length = LEAST;
+            distance = i - place;
+            told = TOLD + 256 * pithi_bit_length((uint32_t)distance);
         }
         while (i + length < n && src[i + length] == src[i + length - distance]) length++;
         for (begun = i + length; i < begun; i++) cost += m->cost[src[i]];
