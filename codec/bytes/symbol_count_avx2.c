@@ -21,7 +21,12 @@ static inline vec look_up(const uint8_t table[16], vec at) {
     return _mm256_shuffle_epi8(
         _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)table)), at);
 }
-static inline vec high_half(vec x) { return v_and(_mm256_srli_epi16(x, 4), all(15)); }
+static inline vec v_xor(vec a, vec b) { return _mm256_xor_si256(a, b); }
+static inline vec odd(vec a, vec b, vec c) { return v_xor(v_xor(a, b), c); }
+static inline vec most(vec a, vec b, vec c) {
+    return _mm256_or_si256(v_and(a, b), v_and(v_xor(a, b), c));
+}
+static inline vec min8(vec a, vec b) { return _mm256_min_epu8(a, b); }
 static inline vec sum(vec x) { return _mm256_sad_epu8(x, _mm256_setzero_si256()); }
 static inline uint8_t *put_where(uint8_t *to, const uint8_t *from, vec at) {
     for (uint32_t found = (uint32_t)_mm256_movemask_epi8(at); found; found &= found - 1)

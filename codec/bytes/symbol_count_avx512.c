@@ -19,11 +19,12 @@ static inline vec look_up(const uint8_t table[16], vec at) {
     return _mm512_shuffle_epi8(
         _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table)), at);
 }
-static inline vec high_half(vec x) { return v_and(_mm512_srli_epi16(x, 4), all(15)); }
+static inline vec odd(vec a, vec b, vec c) { return _mm512_ternarylogic_epi64(a, b, c, 0x96); }
+static inline vec most(vec a, vec b, vec c) { return _mm512_ternarylogic_epi64(a, b, c, 0xE8); }
+static inline vec min8(vec a, vec b) { return _mm512_min_epu8(a, b); }
 static inline vec sum(vec x) { return _mm512_sad_epu8(x, _mm512_setzero_si512()); }
 static inline uint8_t *put_where(uint8_t *to, const uint8_t *from, vec at) {
     const __mmask64 found = _mm512_movepi8_mask(at);
-    if (!found) return to;
     _mm512_storeu_si512(to, _mm512_maskz_compress_epi8(found, load(from)));
     return to + _mm_popcnt_u64(found);
 }

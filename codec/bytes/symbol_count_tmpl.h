@@ -10,15 +10,20 @@
  *   vec add_most(vec, vec): of unsigned bytes, 255 at most
  *   vec look_up(const uint8_t table[16], vec at): 0 where bit 7 of `at` is set, else the byte at
  *                 its low four bits
- *   vec high_half(vec): each byte / 16
+ *   vec odd(vec a, vec b, vec c): bits that are in one or three of them
+ *   vec most(vec a, vec b, vec c): bits that are in two or three of them
+ *   vec min8(vec, vec): of unsigned bytes
  *   vec sum(vec): of the bytes of each 64-bit lane
  *   uint8_t *put_where(uint8_t *to, const uint8_t *from, vec at): the bytes of a vector where bit 7
  *                 of `at` is set, and perhaps others up to a vector; returns what follows them
  *
- * A byte of a counter has two kinds, of four bits each; a group is as many vectors as these can
- * count. Other symbols go to a buffer, and are counted one by one. */
+ * Each symbol becomes a byte with one bit of eight, its kind's. Such bytes are added up bit by bit:
+ * a bit of `plane[p]` counts 2^p of its kind, and of three bits of a plane one may stay while the
+ * other two go on to the next as one. Other symbols go to a buffer, and are counted one by one. */
 
-enum { KINDS = 16, GROUP = 15, SAMPLE = 512, COUNT_LEAST = 4096 };
+/* What is added up in the planes before the last are 16 vectors, a group; and as many groups as a
+ * byte can count are a run. */
+enum { KINDS = 16, HALVES = 2, PLANES = 5, GROUP = 16, RUN = 15, SAMPLE = 512, COUNT_LEAST = 4096 };
 
 /* Returns where the `width` neighbours with most symbols of a sample begin; -1 when more than one
  * in 8 lies outside. */
@@ -34,41 +39,90 @@ static int window_of(const uint32_t count[256], int width) {
     return most < SAMPLE - SAMPLE / 8 ? -1 : first;
 }
 
-struct counters {
-    vec kind[WINDOWS][KINDS];
+/* Counts are kept in registers, for which the number of halves has to be a constant. */
+#define ALWAYS static inline __attribute__((always_inline))
+
+/* Vectors of 8 kinds each. */
+struct bits {
+    vec of[HALVES * WINDOWS];
 };
 
-/* Counts a group of vectors; returns what follows the others in the buffer. */
-static inline uint8_t *count_group(struct counters *c, const uint8_t *src, int first, int windows,
-                                   uint8_t *others) {
-    static const uint8_t pair[KINDS / 2][16] = {{1, 16},
-                                                {0, 0, 1, 16},
-                                                {0, 0, 0, 0, 1, 16},
-                                                {0, 0, 0, 0, 0, 0, 1, 16},
-                                                {0, 0, 0, 0, 0, 0, 0, 0, 1, 16},
-                                                {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 16},
-                                                {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 16},
-                                                {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 16}};
-    vec sums[WINDOWS][KINDS / 2];
-    for (int w = 0; w < windows; w++)
-        for (int k = 0; k < KINDS / 2; k++) sums[w][k] = all(0);
-    for (int v = 0; v < GROUP; v++, src += BYTES) {
-        const vec x = sub8(load(src), all((uint8_t)first));
-        vec outside = all(0xFF);
-        for (int w = 0; w < windows; w++) {
-            const vec at = add_most(sub8(x, all((uint8_t)(w * KINDS))), all(0x70));
-            outside = v_and(outside, at);
-            for (int k = 0; k < KINDS / 2; k++) sums[w][k] = add8(sums[w][k], look_up(pair[k], at));
-        }
-        others = put_where(others, src, outside);
+struct counting {
+    const uint8_t *src;
+    uint8_t *others; /* what follows those in the buffer */
+    int first, halves;
+    struct bits plane[PLANES - 1]; /* of a run */
+    vec groups[HALVES * WINDOWS][KINDS / HALVES];
+    vec kind[HALVES * WINDOWS][KINDS / HALVES]; /* of all runs, in 64-bit lanes */
+};
+
+ALWAYS struct bits take_vector(struct counting *c) {
+    static const uint8_t table[HALVES][16] = {
+        {1, 2, 4, 8, 16, 32, 64, 128}, {0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128}};
+    const vec x = sub8(load(c->src), all((uint8_t)c->first));
+    vec outside = all(0xFF);
+    struct bits b;
+    for (int h = 0; h < c->halves; h += HALVES) {
+        const vec at = add_most(sub8(x, all((uint8_t)(h * KINDS / HALVES))), all(0x70));
+        outside = v_and(outside, at);
+        for (int k = 0; k < HALVES; k++) b.of[h + k] = look_up(table[k], at);
     }
-    for (int w = 0; w < windows; w++)
-        for (int k = 0; k < KINDS / 2; k++) {
-            vec *const to = &c->kind[w][2 * k];
-            to[0] = add64(to[0], sum(v_and(sums[w][k], all(15))));
-            to[1] = add64(to[1], sum(high_half(sums[w][k])));
+    c->others = put_where(c->others, c->src, outside);
+    c->src += BYTES;
+    return b;
+}
+
+/* Adds two vectors of bits to a plane; returns what goes on to the next. */
+ALWAYS struct bits add_bits(struct counting *c, int p, struct bits a, struct bits b) {
+    struct bits carry;
+    for (int h = 0; h < c->halves; h++) {
+        vec *const to = &c->plane[p].of[h];
+        carry.of[h] = most(*to, a.of[h], b.of[h]);
+        *to = odd(*to, a.of[h], b.of[h]);
+    }
+    return carry;
+}
+
+ALWAYS struct bits take_2(struct counting *c) {
+    const struct bits a = take_vector(c);
+    return add_bits(c, 0, a, take_vector(c));
+}
+
+ALWAYS struct bits take_4(struct counting *c) {
+    const struct bits a = take_2(c);
+    return add_bits(c, 1, a, take_2(c));
+}
+
+ALWAYS struct bits take_8(struct counting *c) {
+    const struct bits a = take_4(c);
+    return add_bits(c, 2, a, take_4(c));
+}
+
+/* Returns bit k of each byte as a number. */
+static inline vec bit(vec x, int k) { return min8(v_and(x, all((uint8_t)(1 << k))), all(1)); }
+
+ALWAYS void count_group(struct counting *c) {
+    const struct bits a = take_8(c), carry = add_bits(c, 3, a, take_8(c));
+    for (int h = 0; h < c->halves; h++)
+        for (int k = 0; k < KINDS / HALVES; k++)
+            c->groups[h][k] = add8(c->groups[h][k], bit(carry.of[h], k));
+}
+
+ALWAYS void begin_run(struct counting *c) {
+    for (int h = 0; h < c->halves; h++) {
+        for (int p = 0; p < PLANES - 1; p++) c->plane[p].of[h] = all(0);
+        for (int k = 0; k < KINDS / HALVES; k++) c->groups[h][k] = all(0);
+    }
+}
+
+ALWAYS void end_run(struct counting *c) {
+    for (int h = 0; h < c->halves; h++)
+        for (int k = 0; k < KINDS / HALVES; k++) {
+            vec count = c->groups[h][k];
+            for (int p = PLANES - 1; p--;)
+                count = add8(add8(count, count), bit(c->plane[p].of[h], k));
+            c->kind[h][k] = add64(c->kind[h][k], sum(count));
         }
-    return others;
 }
 
 static void count_others(uint32_t table[PITHI_RANS_TABLES][256], const uint8_t *src, size_t n) {
@@ -78,28 +132,33 @@ static void count_others(uint32_t table[PITHI_RANS_TABLES][256], const uint8_t *
     for (; i < n; i++) table[0][src[i]]++;
 }
 
-static inline void count_windows(uint32_t table[PITHI_RANS_TABLES][256], const uint8_t *src,
-                                 size_t n, int first, int windows) {
+ALWAYS void count_windows(uint32_t table[PITHI_RANS_TABLES][256], const uint8_t *src, size_t n,
+                          int first, int windows) {
     enum { STEP = GROUP * BYTES, BUFFER = 4 * STEP };
     uint8_t buffer[BUFFER + BYTES];
-    struct counters c;
-    for (int w = 0; w < windows; w++)
-        for (int k = 0; k < KINDS; k++) c.kind[w][k] = all(0);
+    struct counting c = {.src = src, .others = buffer, .first = first, .halves = HALVES * windows};
+    for (int h = 0; h < c.halves; h++)
+        for (int k = 0; k < KINDS / HALVES; k++) c.kind[h][k] = all(0);
     memset(table, 0, 4 * sizeof table[0]);
-    uint8_t *others = buffer;
-    for (; n >= STEP; src += STEP, n -= STEP) {
-        if (others - buffer > BUFFER - STEP) {
-            count_others(table, buffer, (size_t)(others - buffer));
-            others = buffer;
+    while (n >= STEP) {
+        const size_t groups = n / STEP < RUN ? n / STEP : RUN;
+        begin_run(&c);
+        for (size_t g = 0; g < groups; g++) {
+            if (c.others - buffer > BUFFER - STEP) {
+                count_others(table, buffer, (size_t)(c.others - buffer));
+                c.others = buffer;
+            }
+            count_group(&c);
         }
-        others = count_group(&c, src, first, windows, others);
+        end_run(&c);
+        n -= groups * STEP;
     }
-    count_others(table, buffer, (size_t)(others - buffer));
-    count_others(table, src, n);
+    count_others(table, buffer, (size_t)(c.others - buffer));
+    count_others(table, c.src, n);
     for (int s = 0; s < 256; s++) table[0][s] += table[1][s] + table[2][s] + table[3][s];
     for (int k = 0; k < windows * KINDS && first + k < 256; k++) {
         uint64_t lanes[BYTES / 8];
-        store(lanes, c.kind[k / KINDS][k % KINDS]);
+        store(lanes, c.kind[k / (KINDS / HALVES)][k % (KINDS / HALVES)]);
         for (int i = 0; i < BYTES / 8; i++) table[0][first + k] += (uint32_t)lanes[i];
     }
 }
