@@ -90,6 +90,11 @@ size_t pithi_rotate_encode_c(const struct pithi_rotation *r, struct pithi_group_
 }
 
 /* These scalar references have no fused loops: their callers do the steps one after the other. */
+size_t pithi_encode_hashed_c(struct pithi_group_job *job, uint64_t *hash) {
+    (void)job;
+    (void)hash;
+    return 0;
+}
 size_t pithi_fused_encode_c(struct pithi_fused_encode *c) {
     (void)c;
     return 0;
@@ -108,6 +113,7 @@ bool pithi_sample_c(const struct pithi_sample *s, unsigned most, pithi_sample_wi
 /* Rows of one stage stand in ascending ISA order, so the last one that fits stays. */
 void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->group_encode = pithi_group_encode_c;
+    k->encode_hashed = pithi_encode_hashed_c;
     k->group_encode_runs = pithi_group_encode_runs_c;
     k->rotate_encode = pithi_rotate_encode_c;
     k->group_decode = pithi_group_decode_c;

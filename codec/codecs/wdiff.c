@@ -129,9 +129,33 @@ static uint64_t hash_base(const struct pithi_block *b, const uint8_t *base, uint
     return b->kernels->nh(base, count * element, (b->first + at) * element / 8);
 }
 
+/* Sets the place of `count` elements from `at` on. */
+static void place(struct pithi_group_job *job, const struct pithi_block *b, uint8_t *scales,
+                  uint8_t *codes, size_t at, size_t count) {
+    const struct pithi_params *p = b->params;
+    job->count = count;
+    job->value = b->value ? (const uint8_t *)b->value + at * pithi_dtype_bytes(p->dtype) : NULL;
+    job->out = b->out ? (uint8_t *)b->out + at * pithi_dtype_bytes(b->out_dtype) : NULL;
+    job->base = b->base ? (uint8_t *)b->base + at * pithi_dtype_bytes(p->base_dtype) : NULL;
+    job->scales = scales + pithi_group_scale_bytes(&job->set, at);
+    job->codes = codes + pithi_group_code_bytes(&job->set, at);
+    job->first = b->first + at;
+}
+
+/* Encodes and hashes what a kernel does in one pass; returns how many elements. */
+static size_t encode_hashed(struct pithi_block *b, struct pithi_group_job *job, uint8_t *scales,
+                            uint8_t *codes) {
+    uint64_t hash = 0;
+    if (!b->update || job->set.codebook) return 0;
+    place(job, b, scales, codes, 0, b->count);
+    const size_t done = b->kernels->encode_hashed(job, &hash);
+    if (!b->params->value[BASE_HASH]) b->hash += hash;
+    return done;
+}
+
 static void run_groups(struct pithi_block *b, bool encode, uint8_t *scales, uint8_t *codes) {
     const struct pithi_params *p = b->params;
-    const size_t chunk = chunk_of(b), element = pithi_dtype_bytes(p->base_dtype);
+    const size_t chunk = chunk_of(b);
     struct pithi_group_job job;
     pithi_group_job_open(&job, b->random);
     job.random.shift = 0; /* ranks differ with round=antithetic only */
@@ -143,14 +167,9 @@ static void run_groups(struct pithi_block *b, bool encode, uint8_t *scales, uint
     job.base_dtype = p->base_dtype;
     job.update = b->update;
     job.nontemporal = b->nontemporal;
-    for (size_t at = 0; at < b->count; at += chunk) {
-        job.count = b->count - at < chunk ? b->count - at : chunk;
-        job.value = b->value ? (const uint8_t *)b->value + at * pithi_dtype_bytes(p->dtype) : NULL;
-        job.out = b->out ? (uint8_t *)b->out + at * pithi_dtype_bytes(b->out_dtype) : NULL;
-        job.base = b->base ? (uint8_t *)b->base + at * element : NULL;
-        job.scales = scales + pithi_group_scale_bytes(&job.set, at);
-        job.codes = codes + pithi_group_code_bytes(&job.set, at);
-        job.first = b->first + at;
+    for (size_t at = encode ? encode_hashed(b, &job, scales, codes) : 0; at < b->count;
+         at += chunk) {
+        place(&job, b, scales, codes, at, b->count - at < chunk ? b->count - at : chunk);
         kernel(&job);
         b->hash += hash_base(b, job.base, at, job.count);
     }

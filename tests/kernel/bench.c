@@ -64,19 +64,28 @@ static struct pithi_group_job job_of(const struct subject *s, const struct buffe
     return job;
 }
 
-/* In pieces, as wdiff does it. With a base 16 KiB of f32, or the group: the hash finds the new base
- * in the cache. Else its blocks. */
+/* In blocks, as wdiff does it. With a base, what is not encoded together with the hash of the new
+ * one goes in pieces of 16 KiB of f32, or groups: the hash finds that in the cache. */
 static double run_kernel(const struct pithi_kernels *k, const struct subject *s,
                          const struct buffers *b) {
-    const size_t least = s->base || s->count == SMALL ? 4096 : 16384;
-    const size_t piece = s->set.group > least ? s->set.group : least;
+    const size_t group = s->set.group, most = s->count == SMALL ? SMALL : 16384;
+    const size_t block = group > most ? group : most;
+    const size_t piece = s->base ? (group > SMALL ? group : SMALL) : block;
     const uint64_t host = pithi_fp_enter();
     const double start = roofline_clock();
-    for (size_t i = 0; i < s->count; i += piece) {
-        const size_t n = s->count - i < piece ? s->count - i : piece;
+    for (size_t i = 0, n; i < s->count; i += n) {
+        n = s->count - i < block ? s->count - i : block;
         struct pithi_group_job job = job_of(s, b, i, n);
-        (s->decode ? k->group_decode : k->group_encode)(&job);
-        if (s->base) witness += k->nh(job.base, n * width(s->base), i * width(s->base) / 8);
+        uint64_t hash = 0;
+        const size_t hashed = s->base && !s->decode ? k->encode_hashed(&job, &hash) : 0;
+        witness += hash;
+        for (size_t at = hashed, m; at < n; at += m) {
+            m = n - at < piece ? n - at : piece;
+            job = job_of(s, b, i + at, m);
+            (s->decode ? k->group_decode : k->group_encode)(&job);
+            if (s->base)
+                witness += k->nh(job.base, m * width(s->base), (i + at) * width(s->base) / 8);
+        }
     }
     const double seconds = roofline_clock() - start;
     pithi_fp_leave(host);

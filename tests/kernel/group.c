@@ -124,9 +124,31 @@ static void encode_scalar(const struct shape *s) {
     expected->poisoned = job.poisoned;
 }
 
-static void encode_kernel(const struct level *level, const struct shape *s) {
+/* Encodes a part of a job with its hash, and the rest without. */
+static void encode_with_hash(const struct level *level, const struct shape *s,
+                             struct pithi_group_job *job) {
+    const size_t size = width(s->base), lane = (size_t)s->first * size / 8;
+    uint64_t hash = 3;
+    const uint64_t entered = pithi_fp_enter();
+    const size_t done = level->kernels.encode_hashed(job, &hash);
+    pithi_fp_leave(entered);
+    check_that(done <= s->count && done % s->set.group == 0, "not whole groups were encoded");
+    check_that(hash == 3 + pithi_nh_c(job->base, done * size, lane), "the hash differs");
+    struct pithi_group_job rest = *job;
+    rest.count -= done;
+    rest.value = (const uint8_t *)job->value + done * width(s->value);
+    rest.base = (uint8_t *)job->base + done * size;
+    rest.codes += done * s->set.bits / 8;
+    rest.scales += pithi_group_scale_bytes(&s->set, done);
+    rest.first += done;
+    if (rest.count) call(level->kernels.group_encode, &rest);
+    job->saturated = rest.saturated;
+    job->poisoned = rest.poisoned;
+}
+
+static void encode_kernel(const struct level *level, const struct shape *s, bool hashed) {
     struct pithi_group_job job = job_of(s);
-    begin(level, "encode", s);
+    begin(level, hashed ? "encode with its hash" : "encode", s);
     memset(expected->out, 0x5A, code_bytes(s) + scale_bytes(s));
     job.value = guarded_place(&area[0], s->place[0], value, s->count * width(s->value));
     job.base = guarded_place(&area[1], s->place[1], base, s->count * width(s->base));
@@ -134,7 +156,10 @@ static void encode_kernel(const struct level *level, const struct shape *s) {
     job.codes = guarded_place(&area[2], s->place[2], expected->out, code_bytes(s));
     job.scales = guarded_place(&area[3], s->place[3], expected->out, scale_bytes(s));
     guarded_place(&area[4], 0, NULL, 0);
-    call(level->kernels.group_encode, &job);
+    if (hashed)
+        encode_with_hash(level, s, &job);
+    else
+        call(level->kernels.group_encode, &job);
     check_that(same(job.scales, expected->scales, scale_bytes(s)), "scales differ");
     check_that(same(job.codes, expected->codes, code_bytes(s)), "codes differ");
     check_that(same(area[0].p, value, s->count * width(s->value)), "the value was written");
@@ -213,7 +238,8 @@ static void check_both(const struct level *level, struct shape *s) {
     make_data(s);
     begin(level, "scalar", s);
     encode_scalar(s);
-    encode_kernel(level, s);
+    encode_kernel(level, s, false);
+    if (s->update && s->first % 16 == 0) encode_kernel(level, s, true);
     if (s->hostile_frame) hostile_frame(s);
     decode_scalar(s);
     decode_kernel(level, s);
@@ -408,6 +434,32 @@ static void check_places(const struct level *level) {
     }
 }
 
+/* Many batches over a base, of which one at times cannot be encoded in the pass that hashes. */
+static void check_batches(const struct level *level) {
+    for (size_t c = 0; c < 240; c++) {
+        struct shape s = random_shape(c % 7);
+        s.value = c % 16 ? PITH_F32 : PITH_BF16;
+        s.base = c % 3 ? PITH_F32 : PITH_BF16;
+        s.update = true;
+        s.set.search = s.set.idempotent = false;
+        s.set.codebook = 0;
+        s.set.group = 16u << c / 7 % 11;
+        s.value_fill = s.base_fill = FILL_GAUSS;
+        s.first = 64 * check_below(1000);
+        s.count = 1 + check_below(MOST);
+        idempotent(&s);
+        make_data(&s);
+        if (c % 2) { /* infinite in either dtype */
+            const uint8_t infinite[4] = {0, 0, 0x80, 0x7F};
+            const size_t size = width(s.value);
+            memcpy(value + check_below(s.count) * size, infinite + 4 - size, size);
+        }
+        begin(level, "scalar", &s);
+        encode_scalar(&s);
+        encode_kernel(level, &s, true);
+    }
+}
+
 /* Decoding that streams the halves of a job side by side, where lines begin with it. */
 static void check_halves(const struct level *level) {
     enum { LEAST = 8000 };
@@ -443,6 +495,7 @@ void check_group(const struct level *level) {
     check_lengths(level);
     check_product(level);
     check_places(level);
+    check_batches(level);
     check_halves(level);
     check_around_groups(level);
     check_searched(level);

@@ -1,0 +1,267 @@
+/* group_base_tmpl.h - symmetric groups of differences from a base: codes, the new base and its hash
+ * in one pass, written once over 16 lanes.
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The including file has included group_encode_tmpl.h, and defines, beside what that asks for:
+ *   struct hashing         the hash of what is written, in registers
+ *   hashing_open(lane)     begins one; lanes of 64 bits are numbered from there
+ *   hashing_add(h, x)      adds 64 bytes
+ *   hashing_sum(h)         returns the sum
+ *
+ * Memory must not wait for arithmetic, nor this for it: the maxima of later groups are found
+ * between the codes of these, a unit of the one for a unit of the other, and what both read is
+ * fetched to the second-level cache at their pace. */
+
+/* Elements of a batch, whose scales are made together, and how far maxima are beyond the next batch
+ * when its scales are made, so that codes do not wait for a division. */
+enum { BASE_BATCH = 1024, BASE_LEAD = 2 * UNIT, BASE_GROUPS = BASE_BATCH / 16 };
+/* How far reads run before maxima, in bytes of values: a whole number of pages is slower. */
+enum { PREFETCH_MAXIMA = 6144 };
+
+/* What a loop is made for. With bits 0 the job says them. */
+struct base_variant {
+    uint32_t vt, bt;
+    unsigned bits;
+    bool random;
+};
+
+/* What a loop works with. Scales are those of two batches, one after the other in turn; what is to
+ * be spread over lanes is read from here. */
+struct base_pass {
+    struct pithi_group_setting set;
+    size_t count, batch;
+    uint32_t shift;
+    const uint8_t *value;
+    uint8_t *base, *codes, *scales;
+    size_t capacity;
+    v16 most[BASE_GROUPS]; /* lanes of the maxima of a batch's groups */
+    _Alignas(64) float reciprocal[2 * BASE_GROUPS], scale[2 * BASE_GROUPS];
+    struct packing pack;
+    struct philox philox;
+    uint64_t counter;
+    uint16_t drawn[4 * UNIT];
+    uint64_t saturated;
+};
+
+ALWAYS void open_base_pass(struct base_pass *p, const struct pithi_group_job *job, size_t count,
+                           struct base_variant w) {
+    p->set = job->set;
+    p->count = count;
+    p->batch = job->set.group > BASE_BATCH ? job->set.group : BASE_BATCH;
+    p->shift = (uint32_t)__builtin_ctz(job->set.group);
+    p->value = job->value;
+    p->base = job->base;
+    p->codes = job->codes;
+    p->scales = job->scales;
+    p->capacity = pithi_group_code_bytes(&p->set, job->count);
+    p->saturated = 0;
+    for (size_t k = 0; k < BASE_GROUPS; k++) p->most[k] = v_set(0);
+    packing_make(&p->pack, w.bits ? w.bits : job->set.bits, true);
+    if (!w.random) return;
+    p->counter = job->first / 8;
+    philox_init(&p->philox, &job->random, p->counter);
+}
+
+/* ---- Maxima and scales ------------------------------------------------------------------------*/
+
+/* Finds the maxima of the unit at i; returns those of its group so far. */
+ALWAYS v16 base_maxima(struct base_pass *p, v16 m, const uint8_t *value, const uint8_t *base,
+                       size_t i, struct base_variant w) {
+    const size_t g = (i & (p->batch - 1)) >> p->shift, group = p->set.group;
+    const size_t ahead = PREFETCH_MAXIMA / width(w.vt);
+    for (size_t k = 0; k < UNIT * width(w.vt); k += 64)
+        __builtin_prefetch(value + PREFETCH_MAXIMA + k, 0, 2);
+    for (size_t k = 0; k < UNIT * width(w.bt); k += 64)
+        __builtin_prefetch(base + ahead * width(w.bt) + k, 0, 2);
+    const v16 x[4] = {magnitude16(difference(w.vt, w.bt, value, base, 0)),
+                      magnitude16(difference(w.vt, w.bt, value, base, 16)),
+                      magnitude16(difference(w.vt, w.bt, value, base, 32)),
+                      magnitude16(difference(w.vt, w.bt, value, base, 48))};
+    const v16 a = v_maxu(x[0], x[1]), b = v_maxu(x[2], x[3]);
+    if (__builtin_expect(group < UNIT, 0)) {
+        p->most[g] = group == 16 ? x[0] : a;
+        p->most[g + 1] = group == 16 ? x[1] : b;
+        if (group == 16) {
+            p->most[g + 2] = x[2];
+            p->most[g + 3] = x[3];
+        }
+        return m;
+    }
+    m = v_maxu(m, v_maxu(a, b));
+    if ((i + UNIT) & (group - 1)) return m;
+    p->most[g] = m;
+    return v_set(0);
+}
+
+/* Makes the scales of the batch at i; false when one of them could overflow. */
+static __attribute__((noinline)) bool base_scales(struct base_pass *p, size_t i) {
+    const size_t n = p->count - i < p->batch ? p->count - i : p->batch, groups = n >> p->shift;
+    const size_t first = i >> p->shift, place = first & ((2 * p->batch >> p->shift) - 1);
+    const uint32_t dtype = p->set.scale_dtype;
+    const float most = (float)((1 << (p->set.bits - 1)) - 1);
+    _Alignas(64) float scale[16], reciprocal[16];
+    v16 worst = v_set(0);
+    for (size_t g = 0; g < groups; g += 16) {
+        const vquad q[4] = {v_largest_four(p->most + g), v_largest_four(p->most + g + 4),
+                            v_largest_four(p->most + g + 8), v_largest_four(p->most + g + 12)};
+        const v16 m = v_largest_all(q);
+        const v16 s = round_scale(dtype, f_div(m, v_spread(&most)));
+        const v16 coded = v_greater(m, v_set(TINY - 1));
+        worst = v_maxu(worst, m);
+        v_store((uint8_t *)scale, v_and(s, coded));
+        v_store((uint8_t *)reciprocal, v_and(f_div(v_set(0x3F800000u), s), coded));
+        for (size_t k = 0; k < 16 && g + k < groups; k++) {
+            p->scale[place + g + k] = scale[k];
+            p->reciprocal[place + g + k] = reciprocal[k];
+            pithi_scale_store(p->scales, dtype, first + g + k, pithi_bits(scale[k]));
+        }
+    }
+    return v_reduce_maxu(worst) < PITHI_SCALE_LIMIT;
+}
+
+/* ---- Codes ------------------------------------------------------------------------------------*/
+
+/* Makes the codes of 16 elements and their new bases, rounded loosely. */
+ALWAYS v16 base_codes(v16 value, v16 base, const float *reciprocal, v16 ceiling,
+                      const uint16_t *random, v16 *next, struct base_variant w) {
+    const v16 v = f_mul(f_sub(value, base), v_spread(reciprocal));
+    v16 f;
+    const v16 q = w.random ? stochastic(v, ceiling, false, random, &f)
+                           : nearest(v, ceiling, false, false, &f);
+    *next = updated(w.bt, base, f_mul(f, v_spread(reciprocal + 2 * BASE_GROUPS)));
+    return q;
+}
+
+/* Writes 64 new bases. */
+ALWAYS void put_bases(struct hashing *h, uint32_t bt, uint8_t *to, const struct four *next) {
+    if (bt == PITH_F32) {
+        PITHI_UNROLL for (size_t k = 0; k < 4; k++) {
+            v_store(to + 64 * k, next->v[k]);
+            hashing_add(h, next->v[k]);
+        }
+        return;
+    }
+    const v16 low = f_narrow_two(bt, next->v[0], next->v[1]);
+    const v16 high = f_narrow_two(bt, next->v[2], next->v[3]);
+    v_store(to, low);
+    v_store(to + 64, high);
+    hashing_add(h, low);
+    hashing_add(h, high);
+}
+
+/* Goes over the units from i to `end`, and finds maxima so many elements later where those are
+ * before `last`. */
+ALWAYS v16 base_units(struct base_pass *p, struct hashing *hashing, v16 m, size_t i, size_t end,
+                      size_t later, size_t last, struct base_variant w) {
+    const unsigned bits = w.bits ? w.bits : p->set.bits;
+    const struct packing pack = p->pack; /* copies that no store can alias */
+    struct hashing h = *hashing;
+    const v16 ceiling = v_set(pithi_bits((float)((1 << (bits - 1)) - 1)));
+    const uint8_t *value = p->value + i * width(w.vt);
+    uint8_t *base = p->base + i * width(w.bt), *codes = p->codes + i * bits / 8;
+    const uint32_t shift = p->shift;
+    const size_t ring = (2 * p->batch >> shift) - 1;
+    const float *const r[4] = {p->reciprocal, p->reciprocal + (16 >> shift),
+                               p->reciprocal + (32 >> shift), p->reciprocal + (48 >> shift)};
+    for (; i < end; i += UNIT) {
+        const size_t g = i >> shift & ring;
+        if (i + later < last)
+            m = base_maxima(p, m, value + later * width(w.vt), base + later * width(w.bt),
+                            i + later, w);
+        const uint16_t *const random = p->drawn + i % (4 * UNIT);
+        struct four q, next;
+        PITHI_UNROLL for (size_t k = 0; k < 4; k++) q.v[k] =
+            base_codes(load(w.vt, value, 16 * k), load(w.bt, base, 16 * k), r[k] + g, ceiling,
+                       random + 16 * k, &next.v[k], w);
+        __builtin_prefetch(codes + PREFETCH_CODES, 1);
+        if (__builtin_expect(v_any_nonfinite(next.v), 0)) {
+            struct four copy = next; /* leaves the common path its registers */
+            saturate(w.bt, &copy, ~UINT64_C(0), &p->saturated);
+            next = copy;
+        }
+        put_bases(&h, w.bt, base, &next);
+        pack64(codes, p->capacity - i * bits / 8, &pack, q.v, false);
+        value += UNIT * width(w.vt);
+        base += UNIT * width(w.bt);
+        codes += UNIT * bits / 8;
+    }
+    *hashing = h;
+    return m;
+}
+
+/* The same, with random bits drawn for so many units at a time. */
+ALWAYS v16 base_stretch(struct base_pass *p, struct hashing *h, v16 m, size_t i, size_t end,
+                        size_t later, size_t last, struct base_variant w) {
+    if (!w.random) return base_units(p, h, m, i, end, later, last, w);
+    for (size_t stop; i < end; i = stop) {
+        const size_t offset = i % (4 * UNIT);
+        stop = i - offset + 4 * UNIT < end ? i - offset + 4 * UNIT : end;
+        if (offset == 0) draw_apart(&p->philox, p->counter + i / 8, p->drawn);
+        m = base_units(p, h, m, i, stop, later, last, w);
+    }
+    return m;
+}
+
+/* Makes the scales of the batch whose maxima end at `found`; returns where codes have to end: at
+ * `end`, or before this batch if it could overflow. */
+ALWAYS size_t close_batch(struct base_pass *p, size_t found, size_t end) {
+    const size_t begin = (found - 1) & ~(p->batch - 1);
+    return base_scales(p, begin) ? end : begin;
+}
+
+/* Encodes batches up to the first that could overflow; returns how many elements. */
+ALWAYS size_t encode_over_base(struct pithi_group_job *job, size_t count, uint64_t *hash,
+                               struct base_variant w) {
+    struct base_pass p;
+    struct hashing h = hashing_open(job->first * width(w.bt) / 8);
+    open_base_pass(&p, job, count, w);
+    const size_t later = p.batch + BASE_LEAD;
+    size_t end = count;
+    v16 m = v_set(0);
+    for (size_t i = 0; i < later && i < end; i += UNIT) {
+        m = base_maxima(&p, m, p.value + i * width(w.vt), p.base + i * width(w.bt), i, w);
+        if (((i + UNIT) & (p.batch - 1)) == 0 || i + UNIT == count)
+            end = close_batch(&p, i + UNIT, end);
+    }
+    for (size_t i = 0, stop; i < end; i = stop) { /* a batch of maxima ends where codes stop */
+        stop = i + p.batch - ((i + later) & (p.batch - 1));
+        if (stop + later > end) stop = i + later < end ? end - later : end;
+        m = base_stretch(&p, &h, m, i, stop, later, end, w);
+        if (stop < end) end = close_batch(&p, stop + later, end);
+    }
+    job->saturated += p.saturated;
+    *hash += hashing_sum(&h);
+    return end;
+}
+
+/* ---- Entry ------------------------------------------------------------------------------------*/
+
+/* Each kind is a function of its own: one of all would spill the registers of all. */
+#define BASE_LOOP(name, bt, bits, random)                                                   \
+    static __attribute__((noinline)) size_t name(struct pithi_group_job *job, size_t count, \
+                                                 uint64_t *hash) {                          \
+        return encode_over_base(job, count, hash,                                           \
+                                (struct base_variant){PITH_F32, bt, bits, random});         \
+    }
+BASE_LOOP(over_f32_4, PITH_F32, 4, false)
+BASE_LOOP(over_f32_any, PITH_F32, 0, false)
+BASE_LOOP(over_f32_random, PITH_F32, 0, true)
+BASE_LOOP(over_bf16_4, PITH_BF16, 4, false)
+BASE_LOOP(over_bf16_any, PITH_BF16, 0, false)
+#undef BASE_LOOP
+
+/* With random bits over a base of 16 bits, or values of 16 bits, arithmetic takes so long that
+ * group_encode is as fast or faster. */
+static size_t encode_hashed(struct pithi_group_job *job, uint64_t *hash) {
+    const struct pithi_group_setting *s = &job->set;
+    const size_t least = s->group > UNIT ? s->group : UNIT, count = job->count & ~(least - 1);
+    const bool symmetric = !s->asymmetric && !s->idempotent && !s->search && !s->codebook;
+    if (!count || !symmetric || !job->update || job->value_dtype != PITH_F32) return 0;
+    if (job->base_dtype == PITH_F32 && s->stochastic)
+        return random_fits(job) ? over_f32_random(job, count, hash) : 0;
+    if (job->base_dtype == PITH_F32)
+        return (s->bits == 4 ? over_f32_4 : over_f32_any)(job, count, hash);
+    if (job->base_dtype == PITH_BF16 && !s->stochastic)
+        return (s->bits == 4 ? over_bf16_4 : over_bf16_any)(job, count, hash);
+    return 0;
+}
