@@ -7,10 +7,6 @@
 static inline v16 v_up(v16 x, int n) {
     return (v16){_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)};
 }
-static inline v16 w_shr(v16 x, unsigned n) {
-    const __m256i by = _mm256_set1_epi64x((long long)n);
-    return (v16){_mm256_srlv_epi64(x.a, by), _mm256_srlv_epi64(x.b, by)};
-}
 BOTH(b_add, _mm256_add_epi8)
 /* 0 where the index has its highest bit. */
 BOTH(b_look, _mm256_shuffle_epi8)
@@ -55,16 +51,25 @@ static inline v16 b_order(v16 x) {
                  _mm256_permutevar8x32_epi32(_mm256_unpackhi_epi32(a, b), order)};
 }
 
-static const uint8_t squeezes[3][16] = {
-    {0, 1, 8, 9, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128},
-    {0, 1, 2, 8, 9, 10, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128},
-    {0, 1, 2, 3, 8, 9, 10, 11, 128, 128, 128, 128, 128, 128, 128, 128}};
+/* Joins neighbours, and neighbours of these, in the low bits of lanes of 16, 32 or 64. */
+static inline __m256i join_codes(__m256i x, unsigned bits) {
+    x = _mm256_maddubs_epi16(x, _mm256_set1_epi16((short)(1 | 256 << bits)));
+    if (bits < 4) x = _mm256_madd_epi16(x, _mm256_set1_epi32(1 | 65536 << 2 * bits));
+    return bits == 3 ? _mm256_or_si256(x, _mm256_srli_epi64(x, 20)) : x;
+}
 
-/* The low `bits` bytes of the 64-bit lanes. Stores overlap, in ascending order. */
-static inline void put_words(uint8_t *to, unsigned bits, v16 x) {
+static const uint8_t squeezes[3][16] = {
+    {0, 4, 8, 12, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128},
+    {0, 1, 2, 8, 9, 10, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128},
+    {0, 2, 4, 6, 8, 10, 12, 14, 128, 128, 128, 128, 128, 128, 128, 128}};
+
+/* Stores overlap, in ascending order. */
+static inline void put64(uint8_t *to, unsigned bits, v16 x) {
     const __m256i squeeze =
         _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)squeezes[bits - 2]));
-    const __m256i a = _mm256_shuffle_epi8(x.a, squeeze), b = _mm256_shuffle_epi8(x.b, squeeze);
+    x = b_order(x);
+    const __m256i a = _mm256_shuffle_epi8(join_codes(x.a, bits), squeeze);
+    const __m256i b = _mm256_shuffle_epi8(join_codes(x.b, bits), squeeze);
     const __m128i last = _mm256_extracti128_si256(b, 1);
     _mm_storel_epi64((__m128i *)to, _mm256_castsi256_si128(a));
     _mm_storel_epi64((__m128i *)(to + 2 * bits), _mm256_extracti128_si256(a, 1));

@@ -5,12 +5,16 @@
 #include "group/look_avx512.h"
 
 static inline v16 v_up(v16 x, unsigned n) { return _mm512_slli_epi32(x, n); }
-static inline v16 w_shr(v16 x, unsigned n) {
-    return _mm512_srlv_epi64(x, _mm512_set1_epi64((long long)n));
-}
 static inline v16 b_add(v16 a, v16 b) { return _mm512_add_epi8(a, b); }
 /* 0 where the index has its highest bit. */
 static inline v16 b_look(v16 table, v16 index) { return _mm512_shuffle_epi8(table, index); }
+#define OWN_SIGNS
+static inline v16 join_signs(const v16 x[4]) {
+    const v16 low = v_set(0xFF), third = v_set(0xFF0000), half = v_set(0xFFFF);
+    const v16 a = _mm512_ternarylogic_epi32(low, v_shr(x[0], 24), v_shr(x[1], 16), 0xCA);
+    const v16 b = _mm512_ternarylogic_epi32(third, v_shr(x[2], 8), x[3], 0xCA);
+    return _mm512_ternarylogic_epi32(half, a, b, 0xCA);
+}
 static inline v16 f_cut(v16 x) { return _mm512_cvttps_epi32(F(x)); }
 #define OWN_NEAREST
 static inline v16 look32(v16 low, v16 high, v16 index) {
@@ -48,16 +52,29 @@ static const uint8_t places[64] = {ROW(0), ROW(32), ROW(1), ROW(33),
 /* Bytes of elements in their order. */
 static inline v16 b_order(v16 x) { return _mm512_permutexvar_epi8(_mm512_loadu_si512(places), x); }
 
-#define TWO(x) x, x + 1
+#define FOUR(x) x, x + 4, x + 8, x + 12
 #define THREE(x) x, x + 1, x + 2
-#define FOUR(x) x, x + 1, x + 2, x + 3
-#define ALL(of) \
-    { of(0), of(8), of(16), of(24), of(32), of(40), of(48), of(56) }
-static const uint8_t squeezes[3][64] = {ALL(TWO), ALL(THREE), ALL(FOUR)};
+#define TWO(x) x, x + 8, x + 16, x + 24, x + 32, x + 40, x + 48, x + 56
+static const uint8_t squeezes[3][32] = {
+    {FOUR(0), FOUR(16), FOUR(32), FOUR(48)},
+    {THREE(0), THREE(8), THREE(16), THREE(24), THREE(32), THREE(40), THREE(48), THREE(56)},
+    {TWO(0), TWO(1), TWO(2), TWO(3)}};
+#undef FOUR
+#undef THREE
+#undef TWO
 
-/* The low `bits` bytes of the 64-bit lanes. */
-static inline void put_words(uint8_t *to, unsigned bits, v16 x) {
-    x = _mm512_permutexvar_epi8(_mm512_loadu_si512(squeezes[bits - 2]), x);
+/* Joins neighbours, and neighbours of these. Those of 4 bits are in order already: in each 64 bits
+ * bytes of the upper lane go above those of the lower one. */
+static inline void put64(uint8_t *to, unsigned bits, v16 x) {
+    if (bits == 4) {
+        x = _mm512_or_si512(x, _mm512_srli_epi64(x, 28));
+    } else {
+        x = _mm512_maddubs_epi16(b_order(x), _mm512_set1_epi16((short)(1 | 256 << bits)));
+        x = _mm512_madd_epi16(x, _mm512_set1_epi32(1 | 65536 << 2 * bits));
+        if (bits == 3) x = _mm512_or_si512(x, _mm512_srli_epi64(x, 20));
+    }
+    const __m256i squeeze = _mm256_loadu_si256((const __m256i *)squeezes[bits - 2]);
+    x = _mm512_permutexvar_epi8(_mm512_castsi256_si512(squeeze), x);
     if (bits == 4) {
         _mm256_storeu_si256((__m256i *)to, _mm512_castsi512_si256(x));
         return;

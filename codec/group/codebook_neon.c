@@ -56,8 +56,12 @@ static const uint8_t squeezes[3][16] = {
     {0, 1, 2, 8, 9, 10, 128, 128, 128, 128, 128, 128, 128, 128, 128, 128},
     {0, 1, 2, 3, 8, 9, 10, 11, 128, 128, 128, 128, 128, 128, 128, 128}};
 
-/* The low `bits` bytes of the 64-bit lanes. */
-static inline void put_words(uint8_t *to, unsigned bits, v16 x) {
+/* Every 64 bits come to hold 8 codes, in their low `bits` bytes. */
+static inline void put64(uint8_t *to, unsigned bits, v16 x) {
+    x = b_order(x);
+    x = v_and(v_add(x, w_shr(x, 8 - bits)), v_set(0x00FF00FFu));
+    x = v_and(v_add(x, w_shr(x, 16 - 2 * bits)), v_set(0x0000FFFFu));
+    x = v_add(x, w_shr(x, 32 - 4 * bits));
     const uint8x16_t squeeze = vld1q_u8(squeezes[bits - 2]);
     for (unsigned q = 0; q < 4; q++) {
         const uint8x8_t word = vget_low_u8(vqtbl1q_u8(B(x.val[q]), squeeze));

@@ -1,13 +1,14 @@
 /* codebook_tmpl.h - groups coded as numbers of levels, written once over 16-lane vectors.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The including file has the lanes and defines, beside them: v_up and w_shr (shifts of 32 and of 64
- * bits), b_add and b_look (bytes), look8 and look16 (floats of a table in one vector), f_cut
- * (towards 0), f_step (2 * code + (v >= threshold)), f_sum_lanes (the sums of 16 vectors, lanes
- * halved as group/codebook.c does it), b_order and put_words (codes to memory), take64 (and back).
+ * The including file has the lanes and defines, beside them: v_up (a shift of 32 bits), b_add and
+ * b_look (bytes), look8 and look16 (floats of a table in one vector), f_cut (towards 0), f_step
+ * (2 * code + (v >= threshold)), f_sum_lanes (the sums of 16 vectors, lanes halved as
+ * group/codebook.c does it), put64 (64 codes, kept as below, to memory), take64 (and back).
  * It may define OWN_NEAREST, a macro, where tables of 32 entries can be looked up; then also
  * look32 (an entry of two vectors, by the low five bits), and f_above (adds 1 where v >= threshold)
- * in place of f_step.
+ * in place of f_step. It may define OWN_SIGNS, a macro, and then also join_signs (see below), where
+ * b_look sees only the highest bit of an index in a table of one value.
  *
  * Work goes in strips of up to 16 groups, which the first-level cache holds: their maxima and sums,
  * then all scales at once, one group to a lane, then codes. The bytes of four vectors of codes are
@@ -37,10 +38,9 @@ static __attribute__((noinline)) void scalar_part(struct pithi_group_job *job, s
 struct book {
     struct pithi_codebook plain;
     unsigned bits;
-    v16 step[DEPTH];  /* nf: see book_nf */
-    v16 level, add;   /* lloyd: positive levels; see cell_numbers */
-    v16 low, flip;    /* lloyd, in bytes: the last negative code; all bits of a code */
-    v16 pairs, fours; /* masks that pack needs */
+    v16 step[DEPTH]; /* nf: see book_nf */
+    v16 level, add;  /* lloyd: positive levels; see cell_numbers */
+    v16 low, flip;   /* lloyd, in bytes: the last negative code; all bits of a code */
 };
 
 static v16 floats(const float from[16]) { return v_load((const uint8_t *)from); }
@@ -107,8 +107,6 @@ static void book_lloyd(struct book *b) {
 static void book_make(struct book *b, const struct pithi_group_setting *s) {
     pithi_codebook_init(&b->plain, s);
     b->bits = s->bits;
-    b->pairs = v_set(0x00FF00FFu);
-    b->fours = v_set(0x0000FFFFu);
     if (s->codebook == PITHI_CODEBOOK_NF)
         book_nf(b);
     else
@@ -123,11 +121,13 @@ ALWAYS v16 magnitude16(v16 x) { return v_and(x, v_set(0x7FFFFFFFu)); }
 ALWAYS v16 join(const v16 x[4]) {
     return v_add(v_add(x[0], v_up(x[1], 8)), v_add(v_up(x[2], 16), v_up(x[3], 24)));
 }
+#ifndef OWN_SIGNS
 /* Joins the sign bits, each as the highest bit of its byte. */
 ALWAYS v16 join_signs(const v16 x[4]) {
     return v_add(v_add(v_and(v_shr(x[0], 24), v_set(0x80)), v_and(v_shr(x[1], 16), v_set(0x8000))),
                  v_add(v_and(v_shr(x[2], 8), v_set(0x800000)), v_and(x[3], v_set(0x80000000u))));
 }
+#endif
 
 #ifdef OWN_NEAREST
 ALWAYS v16 nearest16(const struct book *b, v16 v) {
@@ -182,17 +182,13 @@ ALWAYS void load_unit(v16 x[4], uint32_t dtype, const uint8_t *p, size_t i, unsi
     x[3] = n > 3 ? load(dtype, p, i + 48) : x[0];
 }
 
-/* Packs codes: every 64 bits come to hold 8 of them. */
+/* Packs codes. */
 ALWAYS void put_unit(const struct book *b, uint8_t *to, v16 codes, unsigned n) {
-    v16 x = b_order(codes);
-    x = v_and(v_add(x, w_shr(x, 8 - b->bits)), b->pairs);
-    x = v_and(v_add(x, w_shr(x, 16 - 2 * b->bits)), b->fours);
-    x = v_add(x, w_shr(x, 32 - 4 * b->bits));
     if (n == 4) {
-        put_words(to, b->bits, x);
+        put64(to, b->bits, codes);
     } else {
         uint8_t bytes[UNIT / 2];
-        put_words(bytes, b->bits, x);
+        put64(bytes, b->bits, codes);
         memcpy(to, bytes, (size_t)2 * n * b->bits);
     }
 }
