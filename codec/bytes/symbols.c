@@ -270,8 +270,8 @@ static size_t count_escapes(const uint8_t *symbols, size_t count) {
     return escapes;
 }
 
-/* Sets a one where each gap ends; false unless there are as many as other symbols, each in its
- * place. */
+/* Sets a one where each gap ends; false unless the last one does, there are as many as other
+ * symbols, and each has its place. */
 static bool map_gaps(const uint8_t *gaps, size_t gap_count, size_t other_count, uint8_t *bitmap,
                      size_t count) {
     size_t at = 0, used = 0;
@@ -283,7 +283,7 @@ static bool map_gaps(const uint8_t *gaps, size_t gap_count, size_t other_count, 
         bitmap[at / 8] = (uint8_t)(bitmap[at / 8] | 1u << at % 8);
         at++, used++;
     }
-    return used == other_count && at <= count;
+    return used == other_count && (!gap_count || gaps[gap_count - 1] != ESCAPE);
 }
 
 static const uint8_t *take_sparse(struct pithi_reader *reader, const struct read_memory *r,

@@ -326,13 +326,15 @@ PITHI_PHASE(pithi_embed_join_others, uint32_t first) {
     }
     if (t->tid == 0) pithi_embed_carry(s, first / PITHI_ROW);
 }
-/* As many gaps end as there are symbols, and none behind the last word. */
+/* As many gaps end as there are symbols, the last of them too, and none behind the last word. */
 PITHI_PHASE(pithi_embed_join_judge, uint32_t strips) {
     const struct pithi_embed_shared *const e = &s->rans.embed;
     const uint64_t sum = s->rans.carry[strips % 2];
+    const uint32_t gaps = e->coded.symbols;
     (void)a;
     if (t->tid) return;
-    if (sum >> 32 != e->coded.others || (sum & 0xFFFFFFFFu) > pithi_embed_words(e))
+    if (sum >> 32 != e->coded.others || (sum & 0xFFFFFFFFu) > pithi_embed_words(e) ||
+        (gaps && pithi_lossless_part(s, PITHI_EMBED_SYMBOLS)[gaps - 1] == PITHI_LOSSLESS_ESCAPE))
         s->rans.fault = 1;
     s->rans.carry[0] = 0;
 }
