@@ -49,7 +49,8 @@ VARIANTS = (
 )
 INTER_3 = "--inter=grad:bits=3,codebook=trellis,scale_dtype=bf16"
 THREE = (("`wdiff:bits=3`", ["--weights=wdiff:bits=3", INTER_3]),
-         ("`wdiff:bits=3,codebook=trellis`", ["--weights=wdiff:bits=3,codebook=trellis", INTER_3]))
+         ("`wdiff:bits=3,codebook=trellis`", ["--weights=wdiff:bits=3,codebook=trellis", INTER_3]),
+         ("`wdiff:bits=3,group=128`", ["--weights=wdiff:bits=3,group=128", INTER_3]))
 SPARSE = (("topk, 1 %", "topk:density=0.01,control=micro,ef=full"),
           ("topk, 0.1 %", "topk:density=0.001,control=micro,ef=full"))
 
