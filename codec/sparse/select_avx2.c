@@ -65,6 +65,17 @@ ALWAYS void list16(uint32_t bits, uint32_t first, uint32_t *to) {
     store256((uint8_t *)(to + 8), _mm256_add_epi32(base, _mm256_cvtepu8_epi32(upper)));
 }
 
+ALWAYS uint32_t zeros4(const uint64_t *words) {
+    const __m256i none = _mm256_setzero_si256(), x = load256((const uint8_t *)words);
+    return (uint32_t)_mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpeq_epi64(x, none)));
+}
+ALWAYS size_t used_words(const uint64_t *words, uint32_t first, uint32_t *to) {
+    const uint32_t zeros =
+        zeros4(words) | zeros4(words + 4) << 4 | zeros4(words + 8) << 8 | zeros4(words + 12) << 12;
+    list16(~zeros & 0xFFFF, first, to);
+    return (size_t)_mm_popcnt_u32(~zeros & 0xFFFF);
+}
+
 ALWAYS uint32_t *list_word(uint64_t word, uint32_t first, uint32_t *to) {
     for (unsigned k = 0; k < WORD; k += UNIT) {
         const uint32_t bits = (uint16_t)(word >> k);

@@ -35,13 +35,22 @@ static inline double d_sum(d16 x) {
 
 /* ---- Lists ------------------------------------------------------------------------------------*/
 
+static inline v16 numbers_from(uint32_t first) {
+    return v_add(v_set(first),
+                 _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+}
+ALWAYS size_t used_words(const uint64_t *words, uint32_t first, uint32_t *to) {
+    const __m512i a = _mm512_loadu_si512(words), b = _mm512_loadu_si512(words + 8);
+    const uint32_t used = _mm512_test_epi64_mask(a, a) | (uint32_t)_mm512_test_epi64_mask(b, b)
+                                                             << 8;
+    v_store((uint8_t *)to, _mm512_maskz_compress_epi32((__mmask16)used, numbers_from(first)));
+    return (size_t)_mm_popcnt_u32(used);
+}
 ALWAYS uint32_t *list_word(uint64_t word, uint32_t first, uint32_t *to) {
-    const v16 lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     for (unsigned k = 0; k < WORD; k += UNIT) {
         const __mmask16 bits = (__mmask16)(word >> k);
         /* Stores of whole vectors: those of some lanes only are slow on some machines. */
-        const v16 number = v_add(v_set(first + k), lane);
-        v_store((uint8_t *)to, _mm512_maskz_compress_epi32(bits, number));
+        v_store((uint8_t *)to, _mm512_maskz_compress_epi32(bits, numbers_from(first + k)));
         to += _mm_popcnt_u32(bits);
     }
     return to;
