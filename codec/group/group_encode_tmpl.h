@@ -1457,6 +1457,7 @@ ALWAYS v16 idempotent_code(const struct grid *r, v16 x, struct idempotent_varian
  * points at the next one; value_end and codes_end are the ends of its run. */
 struct coding {
     const struct idempotent *idempotent;
+    const struct packing *searched; /* made once where all groups are irregular, or NULL */
     const uint8_t *value, *value_end;
     uint8_t *codes, *codes_end;
     size_t run, at, end;
@@ -1464,8 +1465,9 @@ struct coding {
 };
 
 /* Makes the next n codes. */
-ALWAYS void idempotent_codes(struct coding *c, const struct idempotent_pass *p, size_t n,
-                             struct idempotent_variant w, bool irregular, bool fetch) {
+ALWAYS void idempotent_codes(struct coding *c, const struct idempotent_pass *p,
+                             const struct packing *pack, size_t n, struct idempotent_variant w,
+                             bool irregular, bool fetch) {
     const unsigned shift = (unsigned)__builtin_ctzll(p->group);
     for (size_t i = 0; i < n; i += UNIT) {
         const uint8_t *const v = c->value + i * width(w.vt);
@@ -1479,7 +1481,7 @@ ALWAYS void idempotent_codes(struct coding *c, const struct idempotent_pass *p, 
         if (!w.nontemporal) __builtin_prefetch(c->codes + PREFETCH_CODES, 1);
         for (size_t k = 0; fetch && k < UNIT * width(w.vt); k += 64)
             __builtin_prefetch((const void *)((uintptr_t)v + p->next + k), 0, 2);
-        pack64_whole(c->codes, (size_t)(c->codes_end - c->codes), &p->pack, q, w.nontemporal);
+        pack64_whole(c->codes, (size_t)(c->codes_end - c->codes), pack, q, w.nontemporal);
         c->codes += p->unit;
     }
 }
@@ -1490,17 +1492,18 @@ static __attribute__((noinline)) void irregular_codes(struct coding c,
                                                       const struct pithi_group_setting *s, size_t n,
                                                       struct idempotent_variant w) {
     struct idempotent_pass p;
+    const struct packing *const pack = c.searched ? c.searched : &p.pack;
     p.group = s->group;
     p.unit = UNIT * s->bits / 8;
     w.small = false;
     w.bits = 0;
-    packing_make(&p.pack, s->bits, !s->asymmetric);
+    if (!c.searched) packing_init(&p.pack, s->bits, !s->asymmetric);
     if (s->group >= UNIT) {
-        idempotent_codes(&c, &p, n, w, true, false);
+        idempotent_codes(&c, &p, pack, n, w, true, false);
         return;
     }
     w.small = true;
-    idempotent_codes(&c, &p, n, w, true, false);
+    idempotent_codes(&c, &p, pack, n, w, true, false);
 }
 
 ALWAYS void open_coding(struct coding *c, const struct idempotent_pass *p, size_t run,
@@ -1520,7 +1523,7 @@ ALWAYS void put_codes_of(struct coding *c, const struct idempotent_pass *p,
         irregular_codes(*c, s, n, w);
         c->codes += n / UNIT * p->unit;
     } else {
-        idempotent_codes(c, p, n, w, false, fetch);
+        idempotent_codes(c, p, &p->pack, n, w, false, fetch);
     }
     c->value += n * width(w.vt);
     c->at += n;
@@ -1635,6 +1638,7 @@ ALWAYS void encode_idempotent(const struct pithi_group_job *like, struct pithi_g
     struct idempotent_pass p;
     struct idempotent s;
     struct extremes e;
+    struct packing searched; /* another one, which p's loops need not look at */
     open_idempotent(&p, set, run, runs, count, w);
     struct reading r;
     struct coding c;
@@ -1642,6 +1646,11 @@ ALWAYS void encode_idempotent(const struct pithi_group_job *like, struct pithi_g
     open_reading(&r, &p, 0, w);
     open_coding(&c, &p, 0, w);
     c.idempotent = &s;
+    c.searched = NULL;
+    if (set->shrink) {
+        packing_init(&searched, set->bits, !w.asymmetric);
+        c.searched = &searched;
+    }
     find_batch_extremes(&r, NULL, &p, set, &e, w);
     /* The tables are made here, while scales are waited for. */
     packing_make(&p.pack, w.bits ? w.bits : set->bits, !w.asymmetric);

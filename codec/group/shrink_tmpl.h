@@ -146,9 +146,14 @@ ALWAYS void try_spans(struct shrink_lanes *s, const struct span_lanes *p, int n,
     for (int k = 0; k < n; k++) judge(s, &c[k], asymmetric);
 }
 
+/* Returns the part that is the same of all groups, by scalar arithmetic, beside that of vectors. */
 ALWAYS struct span_lanes cut_span(const struct shrink_lanes *s, int k, bool asymmetric) {
-    const int cut = k * PITHI_SHRINK_CUT;
-    return span_of(s, v_set((uint32_t)cut), v_set((uint32_t)(s->top - cut)), asymmetric);
+    const uint32_t cut = (uint32_t)(k * PITHI_SHRINK_CUT), low = asymmetric ? cut : 0;
+    const uint32_t length = (uint32_t)s->top - cut - low, twice = 0x10001;
+    if (length < PITHI_SHRINK_LEAST) return (struct span_lanes){v_set(0), v_set(0), v_set(0)};
+    const uint32_t reciprocal = ((uint32_t)s->levels << s->shift) / length;
+    return (struct span_lanes){v_set((low << s->lift) * twice), v_set((length << s->lift) * twice),
+                               v_set(reciprocal * twice)};
 }
 
 /* Tries the ends of the best line, moved up and down where `by` is not 0. */
