@@ -24,6 +24,12 @@ static struct runs runs_of(const struct pithi_frame *f, uint64_t block) {
     return r;
 }
 
+/* Returns a block that is no tile, for which no walk is needed. */
+static struct pithi_tile_run only_run(const struct pithi_frame *f, uint64_t block) {
+    return (struct pithi_tile_run){.at = block * f->params.block,
+                                   .count = pithi_block_count(f, block)};
+}
+
 static bool next_run(struct runs *r, struct pithi_tile_run *run) {
     const uint64_t number = r->next++;
     if (r->run.more) {
@@ -67,7 +73,7 @@ static void prefetch(const struct pithi_span *view, const struct pithi_tile_run 
 void *pithi_block_load(const struct pithi_frame *f, uint64_t block, const struct pithi_span *view,
                        void *buffer) {
     struct pithi_tile_run run;
-    if (!pithi_is_tiled(f)) /* one run, which needs no walk */
+    if (!pithi_is_tiled(f))
         return pithi_span_read(view, block * f->params.block, pithi_block_count(f, block), buffer);
     struct runs r = runs_of(f, block);
     if (r.tile.count == f->count) return pithi_span_read(view, 0, f->count, buffer);
@@ -157,12 +163,17 @@ void pithi_block_put(void *block, size_t at, size_t count, const void *values) {
 
 void *pithi_place(const struct pithi_frame *f, uint64_t block, uint64_t first, uint64_t count,
                   const struct pithi_span *view) {
-    struct runs r = runs_of(f, block);
     struct pithi_tile_run run;
-    if (!view->dense || !next_run(&r, &run) || run.count != r.tile.count) return NULL;
-    return cut_run(&run, first, count) && run.count == r.tile.count
-               ? pithi_span_at(view, run.at - first)
-               : NULL;
+    if (!view->dense) return NULL;
+    if (pithi_is_tiled(f)) {
+        struct runs r = runs_of(f, block);
+        if (!next_run(&r, &run) || run.count != r.tile.count) return NULL;
+    } else {
+        run = only_run(f, block);
+    }
+    const uint64_t all = run.count;
+    return cut_run(&run, first, count) && run.count == all ? pithi_span_at(view, run.at - first)
+                                                           : NULL;
 }
 
 bool pithi_find_tile_layout(const struct pithi_frame *f, const struct pithi_tile *tile,
@@ -192,8 +203,12 @@ const void *pithi_block_values(struct pithi_block *b) {
 }
 
 bool pithi_touches(const struct pithi_frame *f, uint64_t block, uint64_t first, uint64_t count) {
-    struct runs r = runs_of(f, block);
-    for (struct pithi_tile_run run; next_run(&r, &run);)
+    struct pithi_tile_run run;
+    if (!pithi_is_tiled(f)) {
+        run = only_run(f, block);
+        return cut_run(&run, first, count);
+    }
+    for (struct runs r = runs_of(f, block); next_run(&r, &run);)
         if (cut_run(&run, first, count)) return true;
     return false;
 }

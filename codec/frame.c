@@ -436,6 +436,14 @@ static pith_status check_payload(struct pithi_frame *f, pith_error *error) {
     return PITH_OK;
 }
 
+bool pithi_frame_recognize(struct pithi_frame *f, const uint8_t *b, size_t length) {
+    if (!f->constant || length < f->header_bytes ||
+        memcmp(b, f->written, (size_t)f->header_bytes) != 0)
+        return false;
+    f->payload_bytes = pithi_payload_most(&f->payload);
+    return true;
+}
+
 uint64_t pithi_frame_header_bytes(const uint8_t *b) {
     return fixed_bytes(b[PITHI_AT_FLAGS] & PITHI_FLAG_WIDE) + pithi_get32(b + PITHI_AT_SECTIONS);
 }

@@ -106,6 +106,9 @@ uint64_t pithi_sections_bytes(bool has_stream, const struct pithi_whole *whole,
 void pithi_frame_size(struct pithi_frame *frame);
 /* Writes header and sections: frame->header_bytes bytes. */
 void pithi_frame_write(const struct pithi_frame *frame, uint8_t *dst);
+/* Whether bytes begin with the header that all frames of the slot have, from which frame was made.
+ * The frame then becomes what reading the header would make of it. */
+bool pithi_frame_recognize(struct pithi_frame *frame, const uint8_t *bytes, size_t length);
 /* These read the header of a frame that pithi_frame_read has accepted. */
 uint64_t pithi_frame_header_bytes(const uint8_t *frame);
 bool pithi_frame_has_checksums(const uint8_t *frame);

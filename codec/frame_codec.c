@@ -364,6 +364,7 @@ static pith_status check_tables(struct pithi_coding *c) {
 static uint64_t blocks_of(const struct pithi_coding *c, uint64_t *first) {
     const uint64_t block = c->frame.params.block;
     *first = 0;
+    if (c->count && c->count == c->frame.count) return c->frame.payload.blocks;
     if (c->frame.tiling.runs && c->count) {
         *first = pithi_tile_of(&c->frame.tiling, c->first);
         return pithi_tile_of(&c->frame.tiling, c->first + c->count - 1) - *first + 1;
@@ -375,8 +376,8 @@ static uint64_t blocks_of(const struct pithi_coding *c, uint64_t *first) {
 
 pith_status pithi_check_blocks(struct pithi_coding *c) {
     uint64_t first;
-    const uint64_t count = blocks_of(c, &first);
     if (!c->frame.checksums) return PITH_OK;
+    const uint64_t count = blocks_of(c, &first);
     pithi_parallel_begin(c->work);
     PITHI_TRY(pithi_parallel_blocks(c, first, count, check_job, c));
     const struct pithi_payload *p = &c->frame.payload;
@@ -424,11 +425,11 @@ static pith_status compare(const struct pithi_frame *f, const struct pithi_frame
     return PITH_OK;
 }
 
-static pith_status open_frame(struct pithi_coding *c, const struct pithi_frame *wanted,
-                              const uint8_t *bytes, size_t length) {
+/* Finds the payload of a frame whose header is read. The slot begins at element `origin` of the
+ * plan's exempt elements. */
+static pith_status open_payload(struct pithi_coding *c, uint64_t origin, const uint8_t *bytes,
+                                size_t length) {
     pith_error *const error = &c->work->error;
-    PITHI_TRY(pithi_frame_read(bytes, length, &c->frame, error));
-    if (wanted) PITHI_TRY(compare(&c->frame, wanted, error));
     if (c->frame.payload_bytes > length - c->frame.header_bytes)
         return pithi_fail_with(
             error, PITH_ERR_TRUNCATED, length, "the frame has # bytes, of which # are there",
@@ -438,9 +439,8 @@ static pith_status open_frame(struct pithi_coding *c, const struct pithi_frame *
     c->first = 0;
     c->count = c->frame.count;
     if (c->frame.exempt_bytes)
-        c->exempt_values =
-            (struct pithi_exempt_values){&c->plan->exempt, wanted ? wanted->exempt_origin : 0,
-                                         c->bytes + c->frame.payload.exempt_values};
+        c->exempt_values = (struct pithi_exempt_values){&c->plan->exempt, origin,
+                                                        c->bytes + c->frame.payload.exempt_values};
     if (too_many_blocks(c)) return pithi_fail(error, PITH_ERR_MISMATCH, "another plan's frame");
     c->frame.params.most = c->plan->params.most;
     memcpy(c->frame.params.extent, c->plan->params.extent, sizeof c->frame.params.extent);
@@ -452,16 +452,22 @@ pith_status pithi_decode_open(struct pithi_coding *c, pith_work *work, const pit
                               const void *frame, size_t bytes) {
     c->work = work;
     c->plan = plan;
-    return open_frame(c, NULL, frame, bytes);
+    PITHI_TRY(pithi_frame_read(frame, bytes, &c->frame, &work->error));
+    return open_payload(c, 0, frame, bytes);
 }
 
 pith_status pithi_decode_slot(struct pithi_coding *c, pith_work *work, const pith_plan *plan,
                               uint64_t slot, const void *frame, size_t bytes) {
-    struct pithi_frame wanted;
-    pithi_plan_frame(plan, slot, false, &wanted);
     c->work = work;
     c->plan = plan;
-    PITHI_TRY(open_frame(c, &wanted, frame, bytes));
+    pithi_plan_frame(plan, slot, false, &c->frame);
+    const uint64_t origin = c->frame.exempt_origin;
+    if (!pithi_frame_recognize(&c->frame, frame, bytes)) {
+        const struct pithi_frame wanted = c->frame;
+        PITHI_TRY(pithi_frame_read(frame, bytes, &c->frame, &work->error));
+        PITHI_TRY(compare(&c->frame, &wanted, &work->error));
+    }
+    PITHI_TRY(open_payload(c, origin, frame, bytes));
     return pithi_check_blocks(c);
 }
 
