@@ -68,11 +68,15 @@ void pithi_block_open(const struct pithi_coding *c, uint64_t block, void *base,
         .nontemporal = c->nontemporal,
         .scratch = w->scratch,
         .coder = w->coder,
-        .random = c->random,
         .exempt_values = c->exempt_values.map ? &c->exempt_values : NULL,
         .feedback = {c->residual ? c->residual + first : NULL,
                      c->residual ? c->residual_next + first : NULL},
     };
+    /* Field by field: a copy of the struct would load at once what callers stored in pieces. */
+    b->random.seed = c->random.seed;
+    b->random.step = c->random.step;
+    b->random.rng_stream = c->random.rng_stream;
+    b->random.shift = c->random.shift;
     if (c->frame.params.codec->adds) b->sparse = sparse_of(c, first, w);
 }
 

@@ -83,6 +83,16 @@ static inline void pithi_coding_open(struct pithi_coding *c, const pith_plan *pl
     c->view = view;
 }
 
+/* Makes a coding of a frame of `count` elements from the one before, which another call of the same
+ * work and with the same flags has ended: what differs is results, and what every encoding sets.
+ * False where more may differ. */
+static inline bool pithi_coding_again(struct pithi_coding *c, const pith_plan *plan,
+                                      uint64_t count) {
+    if (c->plan != plan || !c->frame.constant || c->frame.count != count) return false;
+    c->began = false;
+    return true;
+}
+
 /* Outputs from this size on do not stay in cache, so stores that bypass it are faster. */
 enum { PITHI_LARGE_OUTPUT = 8 << 20 };
 

@@ -38,7 +38,10 @@ struct list {
     pith_sum *sums;
     size_t item_bytes, sum_bytes;
     pith_work *work;        /* the work of the call, while threads take items each */
+    const pith_plan *plan;  /* what the work is attached to, alone; NULL: anything */
     struct pithi_span span; /* view of the item checked last: a call of one item opens it once */
+    /* Of the item before; with plan NULL of none. Items of one plan share what is the plan's. */
+    struct pithi_coding coding;
 };
 
 /* Items of this many elements and more get all threads, one item after the other; smaller ones are
@@ -90,12 +93,34 @@ static void note(struct failure *f, size_t i, pith_status status, const pith_err
     f->error.item = i;
 }
 
-/* Fetches the beginning of what the next item reads: loops over blocks fetch no further than to the
- * end of this one. */
+/* ---- What comes next, fetched while an item is worked on --------------------------------------*/
+
+enum { LINE = 64, CHECKED_AHEAD = 4 };
+
+static void prefetch_lines(uintptr_t from, size_t bytes) {
+    for (size_t k = 0; k < bytes; k += LINE) __builtin_prefetch((const void *)(from + k));
+}
+
+/* Fetches a stream and the state of a slot, which may both be wrong: nothing is read. */
+static void prefetch_slot(const pith_stream *s, uint64_t slot) {
+    const uintptr_t at = (uintptr_t)s;
+    prefetch_lines(at, sizeof *s);
+    prefetch_lines(at + sizeof *s + slot * sizeof *s->slot, sizeof *s->slot + LINE);
+}
+
+static void prefetch_handles(struct list *l, size_t i) {
+    if (i >= l->count) return;
+    if (l->items) prefetch_slot(item_at(l, i)->stream, item_at(l, i)->slot);
+    if (l->sums) prefetch_slot(sum_at(l, i)->stream, sum_at(l, i)->slot);
+}
+
+/* Fetches the next item, and the beginning of what it reads: loops over blocks fetch no further
+ * than to the end of this one. */
 static void prefetch(struct list *l, size_t i) {
-    enum { LINE = 64, BYTES = 2048 };
-    const uint8_t *const at = i < l->count ? l->operation->source(l, i) : NULL;
-    for (size_t k = 0; at && k < BYTES; k += LINE) __builtin_prefetch(at + k);
+    enum { BYTES = 2048, AT_ONCE = 512 };
+    prefetch_handles(l, i);
+    const uintptr_t from = i < l->count ? (uintptr_t)l->operation->source(l, i) : 0;
+    for (size_t k = 0; from && k < BYTES; k += AT_ONCE) prefetch_lines(from + k, AT_ONCE);
 }
 
 static pith_status run_one(pith_work *w, struct list *l, size_t i) {
@@ -127,9 +152,22 @@ static bool is_large(struct list *l, size_t i) {
     return l->operation->elements(l, i) >= LARGE_ITEM;
 }
 
+/* Makes *l a list of which nothing was worked on yet, like another one. */
+static void open_like(struct list *l, const struct list *like) {
+    *l = (struct list){.operation = like->operation,
+                       .count = like->count,
+                       .flags = like->flags,
+                       .items = like->items,
+                       .sums = like->sums,
+                       .item_bytes = like->item_bytes,
+                       .sum_bytes = like->sum_bytes,
+                       .work = like->work};
+}
+
 /* Does a worker's share, as a work with one thread. */
 static pith_status share_job(void *arg, uint64_t part, struct pithi_worker *worker) {
-    struct list *const l = arg;
+    struct list own, *const l = &own;
+    open_like(l, arg);
     pith_work alone = {
         .error = {.size = sizeof alone.error},
         .env = {.size = sizeof alone.env, .max_output_bytes = l->work->env.max_output_bytes},
@@ -159,6 +197,7 @@ static pith_status spread(pith_work *w, struct list *l, struct failure *f) {
     for (size_t i = 0; i < l->count; i++) l->operation->set(l, i, PITH_ERR_RUNNER);
     for (uint32_t i = 0; i < w->workers; i++) w->worker[i].failed_item = SIZE_MAX;
     PITHI_TRY(pithi_parallel_for(w, 0, w->workers, share_job, l));
+    l->plan = NULL; /* workers were attached to plans of their own items */
     for (uint32_t i = 0; i < w->workers; i++) {
         const struct pithi_worker *const worker = &w->worker[i];
         if (worker->failed_item != SIZE_MAX)
@@ -192,7 +231,10 @@ static pith_status run_list(pith_work *w, struct list *l) {
     const uint64_t before = pithi_fp_enter();
     pith_status status = PITH_OK;
     size_t checked = 0;
-    while (checked < l->count && status == PITH_OK) status = l->operation->check(w, l, checked++);
+    for (; checked < l->count && status == PITH_OK; checked++) {
+        prefetch_handles(l, checked + CHECKED_AHEAD);
+        status = l->operation->check(w, l, checked);
+    }
     status = status == PITH_OK ? run_all(w, l) : refuse(w, l, checked - 1, status);
     for (size_t i = 0; i < checked; i++) l->operation->unmark(w, l, i);
     for (size_t i = 0; i < checked; i++) l->operation->leave(w, l, i);
@@ -210,6 +252,7 @@ static pith_status call(pith_work *w, const struct operation *operation, pith_it
     l.flags = flags;
     l.items = items;
     l.sums = sums;
+    l.plan = l.coding.plan = NULL;
     pith_status status = PITH_OK;
     if (flags & ~operation->flags)
         status = pithi_fail(&w->error, PITH_ERR_UNSUPPORTED, "unknown flags of a call");
@@ -283,16 +326,22 @@ static struct pithi_span base_span(const pith_stream *s, uint64_t slot) {
                                .element = pithi_dtype_bytes(p->params.base_dtype)};
 }
 
-/* Attaches the work to the item's plan and finds where its view lies (NULL: nowhere), as check did:
- * in a list of several items what check found belongs to the last of them. */
+/* Attaches the work of a list, in which no call has two plans. */
+static pith_status attach(pith_work *w, struct list *l, const pith_plan *p) {
+    if (l->plan == p) return PITH_OK;
+    l->plan = NULL;
+    PITHI_TRY(pithi_work_attach(w, p, NULL));
+    l->plan = p;
+    return PITH_OK;
+}
+
+/* Attaches the work to the item's plan and makes l->span its view (NULL: none), as check did: in a
+ * list of several items what check found belongs to the last of them. */
 static pith_status look_again(pith_work *w, struct list *l, const pith_stream *s, uint64_t slot,
-                              const pith_view *view, bool output, struct pithi_span *span) {
-    if (l->count == 1) {
-        *span = l->span;
-        return PITH_OK;
-    }
-    PITHI_TRY(pithi_work_attach(w, s->plan, NULL));
-    return view ? slot_span(s->plan, slot, view, output, span, &w->error) : PITH_OK;
+                              const pith_view *view, bool output) {
+    if (l->count == 1) return PITH_OK;
+    PITHI_TRY(attach(w, l, s->plan));
+    return view ? slot_span(s->plan, slot, view, output, &l->span, &w->error) : PITH_OK;
 }
 
 /* set_item and the functions below are parts of operations on lists of items. */
@@ -366,7 +415,7 @@ static pith_status check_encode(pith_work *w, struct list *l, size_t i) {
     const bool key = is_key(item, l);
     if (!key) PITHI_TRY(pithi_stream_whole(item->stream, item->slot, error));
     PITHI_TRY(check_capacity(item, key, error));
-    return pithi_work_attach(w, p, NULL);
+    return attach(w, l, p);
 }
 
 /* Updates a slot without a base after an encode. */
@@ -443,28 +492,29 @@ static pith_status run_encode(pith_work *w, struct list *l, size_t i) {
     pith_stream *const s = item->stream;
     const pith_plan *const p = s->plan;
     struct pithi_slot_state *const slot = &s->slot[item->slot];
-    struct pithi_span span;
+    struct pithi_coding *const c = &l->coding;
     item->length = 0;
-    PITHI_TRY(look_again(w, l, s, item->slot, &item->view, false, &span));
+    PITHI_TRY(look_again(w, l, s, item->slot, &item->view, false));
     const bool key = is_key(item, l);
-    struct pithi_coding c;
-    pithi_coding_open(&c, p, w, &span);
-    c.random = random_of(s, item->slot);
-    pithi_plan_frame(p, item->slot, key, &c.frame);
-    struct pithi_span base; /* lives as long as c */
+    if (!pithi_coding_again(c, p, pithi_slot_count(p, item->slot))) {
+        pithi_coding_open(c, p, w, &l->span);
+        pithi_plan_frame(p, item->slot, key, &c->frame);
+    }
+    c->random = random_of(s, item->slot);
+    struct pithi_span base; /* lives as long as the call of what reads it */
     if (pithi_has_base(p)) {
         base = base_span(s, item->slot);
-        c.base = &base;
-        return encode_against_base(item, &c, key);
+        c->base = &base;
+        return encode_against_base(item, c, key);
     }
-    take_residual(&c, s, item->slot);
-    c.sparse.held = pithi_stream_map(s, item->slot);
-    c.sparse.same = l->flags & PITH_SAME_SET;
-    c.sparse.given = l->flags & PITH_HELD_SET;
-    if (p->params.codec->whole) p->params.codec->whole->begin(slot, &c);
+    take_residual(c, s, item->slot);
+    c->sparse.held = pithi_stream_map(s, item->slot);
+    c->sparse.same = l->flags & PITH_SAME_SET;
+    c->sparse.given = l->flags & PITH_HELD_SET;
+    if (p->params.codec->whole) p->params.codec->whole->begin(slot, c);
     const pith_status status =
-        pithi_encode_frame(&c, item->frame, item->capacity, false, &item->length);
-    keep_encoded(&c, slot, status);
+        pithi_encode_frame(c, item->frame, item->capacity, false, &item->length);
+    keep_encoded(c, slot, status);
     return status;
 }
 
@@ -519,7 +569,7 @@ static pith_status check_decode(pith_work *w, struct list *l, size_t i) {
             &(struct pithi_words){
                 .name = {pith_dtype_name(span->dtype), pith_dtype_name(p->params.base_dtype)}});
     if (!add) PITHI_TRY(pithi_stream_check_base(item->stream, error));
-    return pithi_work_attach(w, p, NULL);
+    return attach(w, l, p);
 }
 
 /* Checks that a frame which is no key frame is the next one of its slot. */
@@ -569,16 +619,15 @@ static pith_status run_decode(pith_work *w, struct list *l, size_t i) {
     pith_stream *const s = item->stream;
     const pith_plan *const p = s->plan;
     struct pithi_coding c;
-    struct pithi_span span;
     pithi_coding_open(&c, p, w, NULL);
-    PITHI_TRY(look_again(w, l, s, item->slot, has_view(item) ? &item->view : NULL, true, &span));
+    PITHI_TRY(look_again(w, l, s, item->slot, has_view(item) ? &item->view : NULL, true));
     PITHI_TRY(pithi_decode_slot(&c, w, p, item->slot, item->frame, item->length));
     PITHI_TRY(pithi_check_limit(&w->env, &c.frame, &w->error));
     struct pithi_slot_state *const slot = &s->slot[item->slot];
     if (slot->sparse.holds) c.sparse.held = pithi_stream_map(s, item->slot);
     if (l->flags & PITH_ADD)
-        return pithi_has_base(p) ? add_difference(&c, &span) : pithi_add_values(&c, &span);
-    c.view = has_view(item) ? &span : NULL;
+        return pithi_has_base(p) ? add_difference(&c, &l->span) : pithi_add_values(&c, &l->span);
+    c.view = has_view(item) ? &l->span : NULL;
     struct pithi_span base; /* lives as long as c */
     if (pithi_has_base(p)) {
         base = base_span(s, item->slot);
@@ -666,15 +715,14 @@ static pith_status check_reduce(pith_work *w, struct list *l, size_t i) {
     PITHI_TRY(slot_span(sum->stream->plan, sum->slot, &sum->view, true, span, &w->error));
     if (!pithi_is_float16_32(span->dtype))
         return pithi_fail(&w->error, PITH_ERR_DTYPE, "reduce writes f32, bf16 or f16");
-    return pithi_work_attach(w, sum->stream->plan, NULL);
+    return attach(w, l, sum->stream->plan);
 }
 
 static pith_status run_reduce(pith_work *w, struct list *l, size_t i) {
     const pith_sum *const sum = sum_at(l, i);
     const struct pithi_reduction r = reduction_of(w, sum);
-    struct pithi_span span;
-    PITHI_TRY(look_again(w, l, sum->stream, sum->slot, &sum->view, true, &span));
-    return pithi_reduce_view(&r, &span);
+    PITHI_TRY(look_again(w, l, sum->stream, sum->slot, &sum->view, true));
+    return pithi_reduce_view(&r, &l->span);
 }
 
 static const struct operation reduce_operation = {.check = check_reduce,

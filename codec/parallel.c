@@ -82,12 +82,12 @@ static bool run_openmp(struct run *r) {
 /* Runs all parts; true when they have run. */
 static bool spread(struct run *r) {
     const pith_env *env = &r->work->env;
-    if (env->run) return env->run(env->run_user, run_part, r, (size_t)r->parts) == 0;
-    if (r->parts > 1 && run_openmp(r)) return true;
-    if (r->parts == 1) { /* a single part needs no divisions */
-        run_blocks(r, r->first, r->first + r->count, &r->work->worker[0]);
-        return true;
+    for (uint64_t i = 0; i < r->parts; i++) {
+        r->work->worker[i].status = PITH_ERR_RUNNER; /* it stays so when the runner skips a part */
+        r->work->worker[i].block = r->first;
     }
+    if (env->run) return env->run(env->run_user, run_part, r, (size_t)r->parts) == 0;
+    if (run_openmp(r)) return true;
     for (size_t i = 0; i < r->parts; i++)
         run_blocks(r, part_begin(r, i), part_begin(r, i + 1), &r->work->worker[i]);
     return true;
@@ -103,11 +103,9 @@ pith_status pithi_parallel_for(pith_work *work, uint64_t first, uint64_t count, 
     struct run r = {work, first, count, work->workers, fn, arg};
     if (r.parts > count) r.parts = count;
     if (count == 0) return PITH_OK;
-    for (uint64_t i = 0; i < r.parts; i++) {
-        work->worker[i].status = PITH_ERR_RUNNER; /* it stays so when the runner skips a part */
-        work->worker[i].block = first;
-    }
-    if (!spread(&r))
+    if (r.parts == 1 && !work->env.run) /* a single part needs no divisions */
+        run_blocks(&r, first, first + count, &work->worker[0]);
+    else if (!spread(&r))
         return pithi_fail(&work->error, PITH_ERR_RUNNER, "the caller's runner reported failure");
     for (uint64_t i = 0; i < r.parts; i++) {
         const struct pithi_worker *w = &work->worker[i];

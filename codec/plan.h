@@ -62,6 +62,7 @@ pith_status pithi_one_frame_bytes(const char *spec, const pith_layout *layout, u
 void pithi_plan_frame(const pith_plan *plan, uint64_t slot, bool key, struct pithi_frame *frame);
 
 static inline uint64_t pithi_slot_first(const pith_plan *p, uint64_t slot) {
+    if (!slot) return 0; /* without a division */
     if (p->slot_first) return p->slot_first[slot];
     return slot > p->count / (p->slot_count ? p->slot_count : 1) ? p->count : slot * p->slot_count;
 }

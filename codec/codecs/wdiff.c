@@ -304,13 +304,14 @@ static pith_status encode(struct pithi_block *b) {
     } else if (b->params->value[ENTROPY]) {
         encode_entropy(b);
     } else {
-        struct coding c;
-        open_coding(&c, b);
-        const size_t scales = pithi_group_scale_bytes(&c.set, b->count);
-        b->length = (size_t)block_bytes(b->params, b->count);
-        memset(b->bytes + scales, 0, c.scales - scales);
-        memset(b->bytes + c.scales + c.codes, 0, b->length - c.scales - c.codes);
-        run_groups(b, true, b->bytes, b->bytes + c.scales);
+        const struct pithi_group_setting s = setting(b->params);
+        const size_t scales = pithi_group_scale_bytes(&s, b->count);
+        const size_t codes_at = (size_t)pithi_pad16(scales);
+        const size_t end = codes_at + pithi_group_code_bytes(&s, b->count);
+        b->length = (size_t)pithi_pad16(end);
+        memset(b->bytes + scales, 0, codes_at - scales);
+        memset(b->bytes + end, 0, b->length - end);
+        run_groups(b, true, b->bytes, b->bytes + codes_at);
     }
     return PITH_OK;
 }
@@ -320,9 +321,8 @@ static pith_status decode(struct pithi_block *b) {
     if (b->params->key_frame) {
         decode_key(b);
     } else {
-        struct coding c;
-        open_coding(&c, b);
-        run_groups(b, false, b->bytes, b->bytes + c.scales);
+        const struct pithi_group_setting s = setting(b->params);
+        run_groups(b, false, b->bytes, b->bytes + pithi_group_codes_at(&s, b->count));
     }
     return PITH_OK;
 }

@@ -396,6 +396,92 @@ static void test_many_items(void **state) {
     plans_close(&p);
 }
 
+static pith_stream *stream_of(const pith_plan *plan, void **memory) {
+    pith_sizes sizes = {.size = sizeof sizes};
+    pith_stream *stream;
+    CHECK_OK(pith_plan_sizes(plan, &sizes));
+    *memory = allocate((size_t)sizes.stream_bytes);
+    CHECK_OK(pith_stream_init(plan, *memory, (size_t)sizes.stream_bytes, NULL, &stream, NULL));
+    return stream;
+}
+
+/* Items of one plan in a row, with slots of one length and a shorter one, share what is the plan's:
+ * call by call they give the same bytes, values and counters. */
+enum { NEIGHBOURS = 2, PIECES = 3, STREAMS = SETTINGS * NEIGHBOURS, ROW = STREAMS * PIECES };
+enum { PIECE = 79, TENSOR = PIECES * PIECE - 1, PIECE_FRAME = 2048 };
+
+/* What senders [0] and receivers [1] count, send and give. */
+struct row {
+    pith_stats stats[2][STREAMS];
+    size_t length[STEPS][ROW];
+    uint8_t frame[STEPS][ROW][PIECE_FRAME];
+    float out[STEPS][ROW][PIECE];
+};
+
+static void row_items(pith_item items[ROW], pith_stream *const stream[STREAMS], struct row *r,
+                      size_t step, bool decode) {
+    static float value[ROW][TENSOR];
+    for (size_t i = 0; i < ROW; i++) {
+        const uint64_t slot = i % PIECES, count = slot + 1 < PIECES ? PIECE : PIECE - 1;
+        const pith_view in = pith_view_flat(value[i], PITH_F32, TENSOR);
+        const pith_view out = pith_view_flat(r->out[step][i], PITH_F32, count);
+        gen_fill(GEN_NOISE, i + step, PITH_F32, value[i], TENSOR);
+        make_item(&items[i], stream[i / PIECES], decode ? &out : &in, r->frame[step][i],
+                  PIECE_FRAME, r->length[step][i]);
+        items[i].slot = slot;
+    }
+}
+
+static struct row *run_row(const pith_plan *const *plan, const pith_env *env, size_t at_once) {
+    static pith_item items[ROW];
+    struct row *const r = allocate(sizeof *r);
+    void *work_memory, *memory[2][STREAMS];
+    pith_stream *stream[2][STREAMS];
+    pith_work *const work = work_for(plan, SETTINGS, env, &work_memory);
+    memset(r, 0, sizeof *r);
+    for (size_t i = 0; i < STREAMS; i++)
+        for (int end = 0; end < 2; end++)
+            stream[end][i] = stream_of(plan[i / NEIGHBOURS], &memory[end][i]);
+    for (size_t step = 0; step < STEPS; step++)
+        for (int decode = 0; decode < 2; decode++) {
+            row_items(items, stream[decode], r, step, decode);
+            for (size_t i = 0; i < ROW; i += at_once)
+                CHECK_OK(decode ? pith_decode(work, items + i, at_once, 0)
+                                : pith_encode(work, items + i, at_once, 0));
+            for (size_t i = 0; i < ROW; i++) r->length[step][i] = items[i].length;
+        }
+    for (size_t i = 0; i < STREAMS; i++)
+        for (int end = 0; end < 2; end++) {
+            r->stats[end][i].size = sizeof r->stats[end][i];
+            CHECK_OK(pith_stream_stats(stream[end][i], &r->stats[end][i]));
+            free(memory[end][i]);
+        }
+    free(work_memory);
+    return r;
+}
+
+static void test_items_of_one_plan(void **state) {
+    (void)state;
+    const pith_plan *plan[SETTINGS];
+    for (size_t k = 0; k < SETTINGS; k++) {
+        pith_layout layout = flat_layout(PITH_F32, settings[k].base_dtype, TENSOR);
+        layout.slots = PIECES;
+        context("%s", settings[k].spec);
+        CHECK_OK(pith_plan_create(&plan[k], settings[k].spec, &layout, NULL, NULL));
+    }
+    const pith_env plain = test_env();
+    context("one by one");
+    struct row *const wanted = run_row(plan, &plain, 1);
+    for (size_t i = 0; i < VARIANTS; i++) {
+        const pith_env env = env_of(i);
+        struct row *const got = run_row(plan, &env, ROW);
+        CHECK(memcmp(got, wanted, sizeof *got) == 0);
+        free(got);
+    }
+    free(wanted);
+    for (size_t k = 0; k < SETTINGS; k++) pith_plan_destroy(plan[k]);
+}
+
 /* ---- Many sums -------------------------------------------------------------------------------*/
 
 enum { SUMS = 300, FRAMES = 3 };
@@ -447,15 +533,6 @@ struct summed {
     size_t length[2][SUMS];
     uint64_t counted[SUMS];
 };
-
-static pith_stream *stream_of(const pith_plan *plan, void **memory) {
-    pith_sizes sizes = {.size = sizeof sizes};
-    pith_stream *stream;
-    CHECK_OK(pith_plan_sizes(plan, &sizes));
-    *memory = allocate((size_t)sizes.stream_bytes);
-    CHECK_OK(pith_stream_init(plan, *memory, (size_t)sizes.stream_bytes, NULL, &stream, NULL));
-    return stream;
-}
 
 static struct summed *run_sums(const struct sums *s, const pith_env *env, bool together) {
     static pith_sum sums[SUMS];
@@ -1418,6 +1495,7 @@ int main(void) {
         cmocka_unit_test(test_every_size_of_a_work),
         cmocka_unit_test(test_smaller_plan),
         cmocka_unit_test(test_many_items),
+        cmocka_unit_test(test_items_of_one_plan),
         cmocka_unit_test(test_many_sums),
         cmocka_unit_test(test_longer_items),
         cmocka_unit_test(test_slot_twice),
