@@ -291,12 +291,10 @@ static void unmark_slot(const pith_work *w, pith_stream *s, uint64_t slot) {
         s->slot[slot].taken = false;
 }
 
-/* Opens a view of the slot or of the whole tensor as a span that begins at the slot's first
- * element. */
-static pith_status slot_span(const pith_plan *p, uint64_t slot, const pith_view *view, bool output,
-                             struct pithi_span *span, pith_error *error) {
+/* Makes a span of the slot or of the whole tensor one that begins at the slot's first element. */
+static pith_status begin_at_slot(const pith_plan *p, uint64_t slot, struct pithi_span *span,
+                                 pith_error *error) {
     const uint64_t count = pithi_slot_count(p, slot);
-    PITHI_TRY(pithi_span_init(span, view, output, error));
     if (span->count == count) return PITH_OK;
     if (span->count != p->count)
         return pithi_fail_with(error, PITH_ERR_SHAPE, 0,
@@ -304,6 +302,12 @@ static pith_status slot_span(const pith_plan *p, uint64_t slot, const pith_view 
                                &(struct pithi_words){.number = {span->count, count, p->count}});
     span->first = pithi_slot_first(p, slot);
     return PITH_OK;
+}
+
+static pith_status slot_span(const pith_plan *p, uint64_t slot, const pith_view *view, bool output,
+                             struct pithi_span *span, pith_error *error) {
+    PITHI_TRY(pithi_span_init(span, view, output, error));
+    return begin_at_slot(p, slot, span, error);
 }
 
 pith_status pithi_output_dtype(const struct pithi_params *q, uint32_t dtype, pith_error *error) {
@@ -341,7 +345,9 @@ static pith_status look_again(pith_work *w, struct list *l, const pith_stream *s
                               const pith_view *view, bool output) {
     if (l->count == 1) return PITH_OK;
     PITHI_TRY(attach(w, l, s->plan));
-    return view ? slot_span(s->plan, slot, view, output, &l->span, &w->error) : PITH_OK;
+    if (!view) return PITH_OK;
+    PITHI_TRY(pithi_span_again(&l->span, view, output, &w->error));
+    return begin_at_slot(s->plan, slot, &l->span, &w->error);
 }
 
 /* set_item and the functions below are parts of operations on lists of items. */

@@ -103,6 +103,18 @@ pith_status pithi_span_init(struct pithi_span *span, const pith_view *view, bool
     return PITH_OK;
 }
 
+pith_status pithi_span_again(struct pithi_span *span, const pith_view *view, bool output,
+                             pith_error *error) {
+    if (view->ndim != 1 || view->stride[0] != 1) return pithi_span_init(span, view, output, error);
+    span->data = view->data;
+    span->first = 0;
+    span->count = view->shape[0];
+    span->element = pithi_dtype_bytes(view->dtype);
+    span->dtype = view->dtype;
+    span->dense = true; /* of which a walk has no use for ndim, shape and stride */
+    return PITH_OK;
+}
+
 /* ---- Walking ---------------------------------------------------------------------------------*/
 
 struct walk {

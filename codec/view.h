@@ -22,6 +22,9 @@ struct pithi_span {
 /* Checks a view. Zero strides are refused when it is an output. */
 pith_status pithi_span_init(struct pithi_span *span, const pith_view *view, bool output,
                             pith_error *error);
+/* Makes the span of a view that has been checked and was not changed since. */
+pith_status pithi_span_again(struct pithi_span *span, const pith_view *view, bool output,
+                             pith_error *error);
 /* Returns elements [at, at + count), counted from span->first: a pointer into the view when it is
  * dense, else a copy in buffer. */
 void *pithi_span_read(const struct pithi_span *span, uint64_t at, uint64_t count, void *buffer);

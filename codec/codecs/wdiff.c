@@ -309,8 +309,8 @@ static pith_status encode(struct pithi_block *b) {
         const size_t codes_at = (size_t)pithi_pad16(scales);
         const size_t end = codes_at + pithi_group_code_bytes(&s, b->count);
         b->length = (size_t)pithi_pad16(end);
-        memset(b->bytes + scales, 0, codes_at - scales);
-        memset(b->bytes + end, 0, b->length - end);
+        if (scales < codes_at) memset(b->bytes + scales, 0, codes_at - scales);
+        if (end < b->length) memset(b->bytes + end, 0, b->length - end);
         run_groups(b, true, b->bytes, b->bytes + codes_at);
     }
     return PITH_OK;
