@@ -41,7 +41,7 @@ struct list {
     const pith_plan *plan;  /* what the work is attached to, alone; NULL: anything */
     struct pithi_span span; /* view of the item checked last: a call of one item opens it once */
     /* Of the item before; with plan NULL of none. Items of one plan share what is the plan's. */
-    struct pithi_coding coding;
+    _Alignas(64) struct pithi_coding coding;
 };
 
 /* Items of this many elements and more get all threads, one item after the other; smaller ones are
