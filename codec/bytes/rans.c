@@ -218,45 +218,44 @@ static void take_back(uint16_t frequency[SYMBOLS]) {
     }
 }
 
-/* Chooses frequencies for counts of n symbols. */
-static struct pithi_rans_rounding frequencies_of(const uint32_t counts[SYMBOLS], size_t n,
-                                                 uint16_t frequency[SYMBOLS]) {
+/* Chooses frequencies for counts of n symbols, and says which occur. */
+static struct pithi_rans_rounding frequencies_of(struct shares *t, const uint32_t counts[SYMBOLS],
+                                                 size_t n, uint16_t frequency[SYMBOLS]) {
     struct pithi_rans_rounding r = {.precision = pithi_rans_precision(n)};
-    struct shares t = {0};
+    t->kinds = 0;
     /* Of powers of two, as strings of whole blocks are, a shift divides in much less time. */
     const unsigned log2_n = n & (n - 1) || n > UINT32_MAX ? 0 : pithi_bit_length((uint32_t)n) - 1;
     memset(frequency, 0, SYMBOLS * sizeof *frequency);
     for (unsigned s = 0; s < SYMBOLS; s++) {
         if (!counts[s]) continue;
-        t.exact[t.kinds] = (uint16_t)(log2_n ? ((uint64_t)counts[s] * SLOTS + n / 2) >> log2_n
-                                             : pithi_rans_exact(counts[s], n));
-        t.symbol[t.kinds++] = (uint8_t)s;
+        t->exact[t->kinds] = (uint16_t)(log2_n ? ((uint64_t)counts[s] * SLOTS + n / 2) >> log2_n
+                                               : pithi_rans_exact(counts[s], n));
+        t->symbol[t->kinds++] = (uint8_t)s;
         if (counts[s] > counts[r.rest]) r.rest = s;
     }
-    r.kinds = t.kinds;
+    r.kinds = t->kinds;
     if (r.kinds < 2) return r;
     const int share = (int)((uint64_t)counts[r.rest] * SLOTS / n);
     for (const unsigned end = r.precision + PITHI_RANS_PRECISIONS; r.precision < end; r.precision++)
-        if (round_shares(&t, &r, share, frequency)) return r;
+        if (round_shares(t, &r, share, frequency)) return r;
     r.precision = PITHI_RANS_PRECISION_ALL;
-    if (!round_shares(&t, &r, share, frequency)) take_back(frequency);
+    if (!round_shares(t, &r, share, frequency)) take_back(frequency);
     return r;
 }
 
-/* Finds what symbols cost. A logarithm takes a while, but of frequencies of up to five significant
- * bits, which most are, it is known. */
-static void costs_of(const uint16_t frequency[SYMBOLS], uint16_t cost[SYMBOLS]) {
+/* Finds what the symbols that occur cost. A logarithm takes a while, but of frequencies of up to
+ * five significant bits, which most are, it is known. */
+static void costs_of(const struct shares *t, const uint16_t frequency[SYMBOLS],
+                     uint16_t cost[SYMBOLS]) {
     enum { SMALL_BITS = 5 };
     static const uint16_t log[1 << SMALL_BITS] = {0,    0,    256,  405,  512,  594,  661,  718,
                                                   768,  811,  850,  885,  917,  947,  974,  1000,
                                                   1024, 1046, 1067, 1087, 1106, 1124, 1141, 1158,
                                                   1173, 1188, 1203, 1217, 1230, 1243, 1256, 1268};
-    for (unsigned s = 0; s < SYMBOLS; s++) {
-        const unsigned f = frequency[s], length = pithi_bit_length(f);
+    for (unsigned k = 0; k < t->kinds; k++) {
+        const unsigned s = t->symbol[k], f = frequency[s], length = pithi_bit_length(f);
         const unsigned dropped = length > SMALL_BITS ? length - SMALL_BITS : 0;
         const bool known = f >> dropped << dropped == f;
-        cost[s] = 0;
-        if (!f) continue;
         const uint32_t log_f = known ? log[f >> dropped] + 256 * dropped : pithi_log2_256(f);
         cost[s] = (uint16_t)(256 * LOG2_SLOTS - log_f);
     }
@@ -267,11 +266,13 @@ static void costs_of(const uint16_t frequency[SYMBOLS], uint16_t cost[SYMBOLS]) 
 size_t pithi_rans_plan(struct pithi_rans *m, pithi_symbol_count_fn *count, const uint8_t *src,
                        size_t n) {
     (count ? count : pithi_symbol_count_c)(m->count, src, n);
-    const struct pithi_rans_rounding r = frequencies_of(m->count[0], n, m->frequency);
+    struct shares t;
+    const struct pithi_rans_rounding r = frequencies_of(&t, m->count[0], n, m->frequency);
     if (r.kinds < 2) return SIZE_MAX;
-    costs_of(m->frequency, m->cost);
+    costs_of(&t, m->frequency, m->cost);
     uint64_t bits = 0; /* in 1/256 */
-    for (unsigned s = 0; s < SYMBOLS; s++) bits += (uint64_t)m->count[0][s] * m->cost[s];
+    for (unsigned k = 0; k < t.kinds; k++)
+        bits += (uint64_t)m->count[0][t.symbol[k]] * m->cost[t.symbol[k]];
     m->rest = r.rest;
     m->precision = r.precision;
     m->log2_states = pithi_rans_log2_states(n, bits >> 11);

@@ -433,7 +433,7 @@ static inline __m512i divide(__m512i *low, __m512i *high, __m512i f, __m512i inv
     const __m512i q = _mm512_mask_mov_epi16(even_q, odd, _mm512_slli_epi32(odd_q, 16));
     const __m512i k = _mm512_sub_epi16(*low, _mm512_mullo_epi16(q, f));
     const __mmask32 above = _mm512_cmpge_epu16_mask(k, f);
-    *low = _mm512_mask_mov_epi16(_mm512_slli_epi32(even_q, 12), odd, _mm512_slli_epi32(odd_q, 28));
+    *low = _mm512_slli_epi16(q, 12);
     *high = _mm512_mask_mov_epi16(_mm512_srli_epi32(even_q, 4), odd, _mm512_slli_epi32(odd_q, 12));
     *low = _mm512_mask_add_epi16(*low, above, *low, all(PITHI_RANS_SLOTS));
     const __mmask32 carry = _mm512_mask_testn_epi16_mask(above, *low, *low);
