@@ -23,7 +23,7 @@ static inline vec look_up(const uint8_t table[16], vec at) {
 }
 static inline vec v_xor(vec a, vec b) { return _mm256_xor_si256(a, b); }
 static inline vec odd(vec a, vec b, vec c) { return v_xor(v_xor(a, b), c); }
-static inline vec most(vec a, vec b, vec c) {
+static inline vec majority(vec a, vec b, vec c) {
     return _mm256_or_si256(v_and(a, b), v_and(v_xor(a, b), c));
 }
 static inline vec min8(vec a, vec b) { return _mm256_min_epu8(a, b); }

@@ -20,7 +20,7 @@ static inline vec look_up(const uint8_t table[16], vec at) {
         _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table)), at);
 }
 static inline vec odd(vec a, vec b, vec c) { return _mm512_ternarylogic_epi64(a, b, c, 0x96); }
-static inline vec most(vec a, vec b, vec c) { return _mm512_ternarylogic_epi64(a, b, c, 0xE8); }
+static inline vec majority(vec a, vec b, vec c) { return _mm512_ternarylogic_epi64(a, b, c, 0xE8); }
 static inline vec min8(vec a, vec b) { return _mm512_min_epu8(a, b); }
 static inline vec sum(vec x) { return _mm512_sad_epu8(x, _mm512_setzero_si512()); }
 static inline uint8_t *put_where(uint8_t *to, const uint8_t *from, vec at) {

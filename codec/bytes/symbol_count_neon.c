@@ -22,7 +22,7 @@ static inline vec look_up(const uint8_t table[16], vec at) {
     return vqtbl1q_u8(vld1q_u8(table), veorq_u8(at, vdupq_n_u8(0x70)));
 }
 static inline vec odd(vec a, vec b, vec c) { return veorq_u8(veorq_u8(a, b), c); }
-static inline vec most(vec a, vec b, vec c) { return vbslq_u8(veorq_u8(a, b), c, a); }
+static inline vec majority(vec a, vec b, vec c) { return vbslq_u8(veorq_u8(a, b), c, a); }
 static inline vec min8(vec a, vec b) { return vminq_u8(a, b); }
 static inline vec sum(vec x) {
     return vreinterpretq_u8_u64(vpaddlq_u32(vpaddlq_u16(vpaddlq_u8(x))));

@@ -11,7 +11,7 @@
  *   vec look_up(const uint8_t table[16], vec at): 0 where bit 7 of `at` is set, else the byte at
  *                 its low four bits
  *   vec odd(vec a, vec b, vec c): bits that are in one or three of them
- *   vec most(vec a, vec b, vec c): bits that are in two or three of them
+ *   vec majority(vec a, vec b, vec c): bits that are in two or three of them
  *   vec min8(vec, vec): of unsigned bytes
  *   vec sum(vec): of the bytes of each 64-bit lane
  *   uint8_t *put_where(uint8_t *to, const uint8_t *from, vec at): the bytes of a vector where bit 7
@@ -77,7 +77,7 @@ ALWAYS struct bits add_bits(struct counting *c, int p, struct bits a, struct bit
     struct bits carry;
     for (int h = 0; h < c->halves; h++) {
         vec *const to = &c->plane[p].of[h];
-        carry.of[h] = most(*to, a.of[h], b.of[h]);
+        carry.of[h] = majority(*to, a.of[h], b.of[h]);
         *to = odd(*to, a.of[h], b.of[h]);
     }
     return carry;
