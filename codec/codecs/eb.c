@@ -119,7 +119,7 @@ struct reading {
     struct pithi_quant quant;
     struct pithi_exact exact;
 };
-enum { STRIP = 1024 };
+enum { STRIP = 1024, CLASS_STRIP = 1024 };
 
 struct places {
     uint8_t *at;
@@ -165,10 +165,12 @@ static size_t count_of(const uint32_t extent[PITHI_TILE_NDIM]) {
 }
 
 /* Returns the bytes for reading interpolated words: the coarse ones, then those of the finest
- * level, of which the larger string decides. */
+ * level, of which the larger string decides. Strings of classes are open at once, each behind the
+ * symbols of those before it. */
 static size_t interpolated_bytes(const uint32_t extent[PITHI_TILE_NDIM]) {
     const size_t coarse = pithi_interp_coarse(extent), finest = count_of(extent) - coarse;
-    return coded_bytes(larger(coarse, finest));
+    return coded_bytes(larger(coarse, finest)) +
+           PITHI_WEIGHTED_CLASSES * (64 + pithi_pad64(CLASS_STRIP * sizeof(uint32_t)));
 }
 
 static size_t rest_bytes(const struct pithi_params *p) {
@@ -647,13 +649,13 @@ static const char *take_coded(struct reading *g, unsigned order, struct pithi_re
 /* Words of interpolation, which are read a strip at a time. */
 struct feed {
     struct pithi_symbols coded;
-    size_t left;
+    size_t left, most; /* words that are not read, and that a strip holds */
     uint32_t *strip;
 };
 
 static size_t next_words(void *arg, const uint32_t **words) {
     struct feed *const f = arg;
-    const size_t n = f->left < STRIP ? f->left : STRIP;
+    const size_t n = f->left < f->most ? f->left : f->most;
     pithi_symbols_next(&f->coded, n, f->strip);
     f->left -= n;
     *words = f->strip;
@@ -677,7 +679,7 @@ static const char *take_interpolated(struct reading *g, unsigned row, struct pit
     const struct pithi_block *const b = g->block;
     const bool rounded = g->exact.element < sizeof(float);
     const uint32_t *const extent = b->tiled.tile->extent;
-    struct feed feed = {.strip = g->words, .left = pithi_interp_coarse(extent)};
+    struct feed feed = {.strip = g->words, .most = STRIP, .left = pithi_interp_coarse(extent)};
     struct pithi_interp tile =
         interp_of(b, &g->quant, row, (uint8_t *)g->rest + interpolated_bytes(extent));
     tile.next = next_words;
@@ -720,11 +722,31 @@ static const char *take_weights(const struct pithi_block *b, struct pithi_reader
     return NULL;
 }
 
+/* Opens the strings of all classes that have elements. */
+static const char *open_classes(const struct reading *g, struct pithi_reader *r,
+                                struct feed feeds[PITHI_WEIGHTED_CLASSES]) {
+    const struct pithi_block *const b = g->block;
+    const char *fault = NULL;
+    struct places at = {g->rest, 0};
+    for (unsigned k = 0; k < PITHI_WEIGHTED_CLASSES; k++)
+        feeds[k] = (struct feed){.left = pithi_weighted_count(b->tiled.tile->extent, k + 1),
+                                 .most = CLASS_STRIP,
+                                 .strip = place(&at, CLASS_STRIP * sizeof(uint32_t))};
+    for (unsigned k = 0; k < PITHI_WEIGHTED_CLASSES && !fault; k++) {
+        r->scratch = place(&at, feeds[k].left);
+        if (feeds[k].left)
+            fault = pithi_symbols_open(&feeds[k].coded, r, b->kernels, feeds[k].left);
+    }
+    return fault;
+}
+
 static const char *take_weighted(struct reading *g, unsigned row, struct pithi_reader *r) {
     const struct pithi_block *const b = g->block;
     const bool rounded = g->exact.element < sizeof(float);
     const uint32_t *const extent = b->tiled.tile->extent;
-    struct feed feed = {.strip = g->words, .left = pithi_interp_coarse(extent)};
+    struct feed feed = {.strip = g->words, .most = STRIP, .left = pithi_interp_coarse(extent)};
+    struct feed classes[PITHI_WEIGHTED_CLASSES];
+    void *args[PITHI_WEIGHTED_CLASSES];
     struct pithi_weights weights;
     struct pithi_interp tile =
         interp_of(b, &g->quant, row, (uint8_t *)g->rest + interpolated_bytes(extent));
@@ -735,15 +757,12 @@ static const char *take_weighted(struct reading *g, unsigned row, struct pithi_r
     if (!fault) fault = pithi_symbols_open(&feed.coded, r, b->kernels, feed.left);
     if (fault) return fault;
     pithi_weighted_decode_coarse(&tile, &weights);
-    for (unsigned k = 1; k <= PITHI_WEIGHTED_CLASSES; k++) {
-        feed.left = pithi_weighted_count(extent, k);
-        if (!feed.left) continue;
-        fault = pithi_symbols_open(&feed.coded, r, b->kernels, feed.left);
-        if (fault) return fault;
-        pithi_weighted_decode_class(&tile, &weights, k);
-    }
-    pithi_weighted_decode_put(&tile, &(struct pithi_sink){rounded ? put_rounded : put_part, g});
-    return NULL;
+    fault = open_classes(g, r, classes);
+    for (unsigned k = 0; k < PITHI_WEIGHTED_CLASSES; k++) args[k] = &classes[k];
+    if (!fault)
+        pithi_weighted_decode_finest(&tile, &weights, args,
+                                     &(struct pithi_sink){rounded ? put_rounded : put_part, g});
+    return fault;
 }
 
 static const char *take_body(struct reading *g, struct variant variant, struct pithi_reader *r) {

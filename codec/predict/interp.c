@@ -269,27 +269,32 @@ unsigned pithi_weighted_terms(const uint32_t extent[PITHI_TILE_NDIM], unsigned p
     return class_of(side, parities).count;
 }
 
-size_t pithi_weighted_decode_scratch(const uint32_t extent[PITHI_TILE_NDIM], uint32_t dtype) {
+/* Returns the floats of memory for tiles of at most this extent that can be, 0 where none can. */
+static size_t weighted_floats(const uint32_t extent[PITHI_TILE_NDIM], uint32_t dtype, bool reads) {
     struct f32_walk w;
     struct grid grid[PITHI_WEIGHTED_LEVELS];
-    uint32_t most[PITHI_TILE_NDIM]; /* of a tile that can be */
+    uint32_t most[PITHI_TILE_NDIM];
     if (dtype == PITH_F64 || extent[3] < LAST_MIN) return 0;
     for (size_t d = 0; d < PITHI_TILE_NDIM; d++)
         most[d] = d == 3 || (d && extent[d] >= SIDE_MIN) ? extent[d] : 1;
-    return place_weighted(&w, most, NULL, grid) * sizeof(float);
+    return place_weighted(&w, most, reads, NULL, grid);
+}
+
+size_t pithi_weighted_decode_scratch(const uint32_t extent[PITHI_TILE_NDIM], uint32_t dtype) {
+    return weighted_floats(extent, dtype, true) * sizeof(float);
 }
 
 size_t pithi_weighted_scratch(const uint32_t extent[PITHI_TILE_NDIM], uint32_t dtype) {
-    const size_t bytes = pithi_weighted_decode_scratch(extent, dtype);
+    const size_t floats = weighted_floats(extent, dtype, false);
     const size_t gathered = dense_floats(extent, dtype == PITH_F32 ? 1 : 0);
-    return bytes ? bytes + padded(gathered) * sizeof(float) : 0;
+    return floats ? (floats + padded(gathered)) * sizeof(float) : 0;
 }
 
 size_t pithi_weighted_encode(const struct pithi_interp *t, const void *values, uint32_t *words,
                              uint8_t *miss, struct pithi_weights *weights) {
     struct grid grid[PITHI_WEIGHTED_LEVELS];
     struct f32_walk w = walk32(t);
-    place_weighted(&w, t->extent, t->scratch, grid);
+    place_weighted(&w, t->extent, false, t->scratch, grid);
     memset(miss, 0, (count_of(t) + 7) / 8);
     memset(weights, 0, sizeof *weights);
     w.values = values, w.words = words, w.miss = miss;
@@ -310,47 +315,84 @@ size_t pithi_weighted_encode(const struct pithi_interp *t, const void *values, u
     return w.misses;
 }
 
-/* Decodes a class of a level. */
-static void decode_class(struct f32_walk *w, const struct grid *g, unsigned level,
-                         const struct pithi_weights *weights, unsigned k) {
-    struct class c = class_of(g->side, k + 1);
-    if (weights->set[level] >> k & 1) set_weights(&c, weights->of[level][k]);
-    code_class(w, g, &c);
+/* Returns a class of a level that is decoded. */
+static struct class read_class(const struct grid *g, unsigned level,
+                               const struct pithi_weights *weights, unsigned parities) {
+    struct class c = class_of(g->side, parities);
+    if (weights->set[level] >> (parities - 1) & 1)
+        set_weights(&c, weights->of[level][parities - 1]);
+    return c;
 }
 
 void pithi_weighted_decode_coarse(const struct pithi_interp *t,
                                   const struct pithi_weights *weights) {
     struct grid grid[PITHI_WEIGHTED_LEVELS];
     struct f32_walk w = walk32(t);
-    place_weighted(&w, t->extent, t->scratch, grid);
+    place_weighted(&w, t->extent, true, t->scratch, grid);
     f32_coarse_levels(&w, levels_of(t->extent), PITHI_WEIGHTED_LEVELS);
     begin_of_dense(&grid[1], w.fine);
     f32_begin_level(&w, 1);
-    for (unsigned k = 0; k < CLASSES; k++)
-        if (has_class(grid[1].side, k + 1)) decode_class(&w, &grid[1], 1, weights, k);
-    begin_of(&grid[0], &grid[1]);
+    for (unsigned k = 1; k <= CLASSES; k++) {
+        if (!has_class(grid[1].side, k)) continue;
+        const struct class c = read_class(&grid[1], 1, weights, k);
+        code_class(&w, &grid[1], &c);
+    }
 }
 
-void pithi_weighted_decode_class(const struct pithi_interp *t, const struct pithi_weights *weights,
-                                 unsigned parities) {
-    struct grid grid[PITHI_WEIGHTED_LEVELS];
-    struct f32_walk w = walk32(t);
-    place_weighted(&w, t->extent, t->scratch, grid);
-    f32_begin_level(&w, 0);
-    decode_class(&w, &grid[0], 0, weights, parities - 1);
-}
+/* What reads the classes of the finest level. */
+struct reader {
+    struct pithi_interp tile[CLASSES];
+    struct f32_walk walk[CLASSES];
+    struct class class[CLASSES];
+};
 
-void pithi_weighted_decode_put(const struct pithi_interp *t, const struct pithi_sink *to) {
-    struct grid grid[PITHI_WEIGHTED_LEVELS];
-    struct f32_walk w = walk32(t);
-    place_weighted(&w, t->extent, t->scratch, grid);
+/* Decodes the next plane of a class, or what else is done with it. */
+static void take_plane(struct reader *r, const struct grid grid[PITHI_WEIGHTED_LEVELS], unsigned k,
+                       size_t j1, const struct pithi_sink *to) {
     const struct grid *const g = &grid[0];
-    size_t at = 0;
-    for (size_t j1 = 0; j1 < g->side[0]; j1++)
-        for (size_t j2 = 0; j2 < g->side[1]; j2++)
-            for (size_t j3 = 0, n; j3 < g->side[2]; j3 += n, at += n) {
-                n = g->side[2] - j3 < LINE ? g->side[2] - j3 : LINE;
-                join(g, j1, j2, j3, n, w.line_x);
-                to->put(to->arg, at, n, w.line_x);
-            }
+    if (k == 0) {
+        begin_plane(g, &grid[1], j1);
+    } else if (k == PUT) {
+        put_plane(&r->walk[0], g, j1, to);
+    } else {
+        struct pithi_interp_terms terms = terms_of(g, &r->class[k - 1], j1);
+        code_plane(&r->walk[k - 1], g, &r->class[k - 1], &terms, j1);
+    }
+}
+
+/* Decodes planes of all classes in turn. What needs most goes first: so the fewest planes are
+ * waited for. */
+static void take_planes(struct reader *r, const struct grid grid[PITHI_WEIGHTED_LEVELS],
+                        const struct pithi_sink *to) {
+    struct progress progress;
+    begin_progress(&grid[0], &progress);
+    while (progress.done[PUT] < grid[0].side[0]) {
+        unsigned k = PUT;
+        while (k && !can_go(&progress, k)) k--;
+        take_plane(r, grid, k, plane_at(k, progress.done[k]++), to);
+    }
+}
+
+void pithi_weighted_decode_finest(const struct pithi_interp *t, const struct pithi_weights *weights,
+                                  void *const next_args[PITHI_WEIGHTED_CLASSES],
+                                  const struct pithi_sink *to) {
+    struct grid grid[PITHI_WEIGHTED_LEVELS];
+    struct reader r;
+    const struct grid *const g = &grid[0];
+    for (unsigned k = 0; k < CLASSES; k++) {
+        r.tile[k] = *t;
+        r.tile[k].next_arg = next_args[k];
+        r.walk[k] = walk32(&r.tile[k]);
+        place_weighted(&r.walk[k], t->extent, true, t->scratch, grid);
+        f32_begin_level(&r.walk[k], 0);
+        if (has_class(g->side, k + 1)) r.class[k] = read_class(g, 0, weights, k + 1);
+    }
+    if (g->planes < all_rows(g, 0)) {
+        take_planes(&r, grid, to);
+        return;
+    }
+    begin_of(g, &grid[1]);
+    for (unsigned k = 0; k < CLASSES; k++)
+        if (has_class(g->side, k + 1)) code_class(&r.walk[k], g, &r.class[k]);
+    for (size_t j1 = 0; j1 < g->side[0]; j1++) put_plane(&r.walk[0], g, j1, to);
 }

@@ -127,12 +127,13 @@ size_t pithi_weighted_decode_scratch(const uint32_t extent[PITHI_TILE_NDIM], uin
  * classes. */
 size_t pithi_weighted_encode(const struct pithi_interp *t, const void *values, uint32_t *words,
                              uint8_t *miss, struct pithi_weights *weights);
-/* Make values of words: the coarse ones, then each class of the finest level that has elements, in
- * order, and at last all values, in f32, to a sink. The scratch memory must stay as it is. */
+/* Make values of words: the coarse ones; then those of the finest level, which t->next gives for
+ * each class that has elements, with an argument of its own, and all values, in order and in f32,
+ * to a sink. The scratch memory must stay as it is. */
 void pithi_weighted_decode_coarse(const struct pithi_interp *t,
                                   const struct pithi_weights *weights);
-void pithi_weighted_decode_class(const struct pithi_interp *t, const struct pithi_weights *weights,
-                                 unsigned parities);
-void pithi_weighted_decode_put(const struct pithi_interp *t, const struct pithi_sink *to);
+void pithi_weighted_decode_finest(const struct pithi_interp *t, const struct pithi_weights *weights,
+                                  void *const next_args[PITHI_WEIGHTED_CLASSES],
+                                  const struct pithi_sink *to);
 
 #endif

@@ -21,10 +21,12 @@ static const uint8_t offsets[TERMS][SIDES] = {
 };
 
 /* Rows that lie outside along dimensions 1 and 2 are there, too, REACH on each side of those that
- * have more than one place: so the neighbours of all elements of a class are equally far. */
+ * have more than one place: so the neighbours of all elements of a class in a plane, the rows of a
+ * place along dimension 1, are equally far. */
 struct grid {
     size_t side[SIDES];
     size_t margin[SIDES - 1]; /* rows before the first one, along dimensions 1 and 2 */
+    size_t planes;            /* how many are kept; the others take their places in turn */
     size_t half;              /* floats from a half row to the next */
     float *first;             /* the half rows, even ones first, behind LINE_FLOATS */
     float *predicted;         /* PART floats */
@@ -86,10 +88,15 @@ static size_t places_of(const size_t side[SIDES], unsigned parities, size_t d) {
 /* Returns the rows of the grid along a dimension, with those outside. */
 static size_t all_rows(const struct grid *g, size_t d) { return g->side[d] + 2 * g->margin[d]; }
 
+/* Returns where a plane is kept. */
+static size_t kept_at(const struct grid *g, ptrdiff_t j1) {
+    const size_t plane = (size_t)(j1 + (ptrdiff_t)g->margin[0]);
+    return plane < g->planes ? plane : plane % g->planes;
+}
+
 /* Returns a half row, which may be outside along dimensions 1 and 2. */
 static float *half_row(const struct grid *g, ptrdiff_t j1, ptrdiff_t j2, unsigned parity) {
-    const size_t row = (size_t)(j1 + (ptrdiff_t)g->margin[0]) * all_rows(g, 1) +
-                       (size_t)(j2 + (ptrdiff_t)g->margin[1]);
+    const size_t row = kept_at(g, j1) * all_rows(g, 1) + (size_t)(j2 + (ptrdiff_t)g->margin[1]);
     return g->first + (2 * row + parity) * g->half + LINE_FLOATS;
 }
 
@@ -123,43 +130,55 @@ static void make_outside(const struct grid *g, size_t d, ptrdiff_t j, ptrdiff_t 
     reflect(a - BEFORE, b - BEFORE, evens_of(g->side[2]) + MARGIN, to - BEFORE);
 }
 
-/* Makes the half rows outside the grid of a class that is coded, as those before it are. Those that
- * are outside along dimension 1 may be so along 2, too, and come last. */
-static void surround(const struct grid *g, unsigned parities) {
-    const unsigned p3 = parities & 1;
-    for (size_t d = SIDES - 1; d--;) {
-        const size_t e = 1 - d;
-        const ptrdiff_t n = (ptrdiff_t)g->side[d], m = (ptrdiff_t)g->side[e];
-        const ptrdiff_t far = (ptrdiff_t)g->margin[d], wide = d ? 0 : (ptrdiff_t)g->margin[e];
-        const ptrdiff_t p = (ptrdiff_t)parity_of(parities, d),
-                        q = (ptrdiff_t)parity_of(parities, e);
-        for (ptrdiff_t k = -wide; k < m + wide; k++) {
-            if ((k & 1) != q) continue;
-            for (ptrdiff_t i = 0; i < 2 * far; i++) {
-                const ptrdiff_t j = i < far ? i - far : n + i - far;
-                if ((j & 1) == p) make_outside(g, d, j, k, p3);
-            }
-        }
+/* Makes the half rows outside plane j1 of a class that is coded there. */
+static void close_sides(const struct grid *g, unsigned parities, ptrdiff_t j1) {
+    const ptrdiff_t n = (ptrdiff_t)g->side[1], far = (ptrdiff_t)g->margin[1];
+    const ptrdiff_t p2 = (ptrdiff_t)parity_of(parities, 1);
+    for (ptrdiff_t i = 0; i < 2 * far; i++) {
+        const ptrdiff_t j2 = i < far ? i - far : n + i - far;
+        if ((j2 & 1) == p2) make_outside(g, 1, j2, j1, parities & 1);
     }
+}
+
+/* Makes a plane outside of a class, with its half rows outside. */
+static void make_plane(const struct grid *g, unsigned parities, ptrdiff_t j1) {
+    const ptrdiff_t wide = (ptrdiff_t)g->margin[1], n = (ptrdiff_t)g->side[1];
+    for (ptrdiff_t j2 = -wide; j2 < n + wide; j2++)
+        if ((j2 & 1) == (ptrdiff_t)parity_of(parities, 1)) make_outside(g, 0, j1, j2, parities & 1);
+}
+
+/* Ends plane j1 of a class, which is coded as those before it are, and makes what lies outside and
+ * follows of it: where it is the class's last one, planes behind the grid, which mirror earlier
+ * ones, and of the first ones those before it. */
+static void close_plane(const struct grid *g, unsigned parities, size_t j1) {
+    const ptrdiff_t n = (ptrdiff_t)g->side[0], j = (ptrdiff_t)j1;
+    close_sides(g, parities, j);
+    if (!g->margin[0]) return;
+    if (j && j <= REACH) make_plane(g, parities, -j);
+    for (ptrdiff_t k = j + 2; j + 2 >= n && k < n + REACH; k += 2) make_plane(g, parities, k);
 }
 
 /* ---- Prediction ------------------------------------------------------------------------------*/
 
-/* Adds the neighbours of a term, as distances from the even half row at the element's place. */
+/* Adds the neighbours of a term of elements in plane j1, as distances from the even half row at the
+ * element's place. */
 static void add_points(const struct grid *g, unsigned parities, const uint8_t offset[SIDES],
-                       ptrdiff_t *to) {
+                       size_t j1, ptrdiff_t *to) {
+    const ptrdiff_t here = (ptrdiff_t)kept_at(g, (ptrdiff_t)j1);
     const int o1 = offset[0], o2 = offset[1], o3 = offset[2];
     const int p3 = (int)(parities & 1), q = (p3 + o3) & 1;
-    for (int s1 = -o1; s1 <= o1; s1 += o1 ? 2 * o1 : 1)
+    for (int s1 = -o1; s1 <= o1; s1 += o1 ? 2 * o1 : 1) {
+        const ptrdiff_t planes = (ptrdiff_t)kept_at(g, (ptrdiff_t)j1 + s1) - here;
         for (int s2 = -o2; s2 <= o2; s2 += o2 ? 2 * o2 : 1)
             for (int s3 = -o3; s3 <= o3; s3 += o3 ? 2 * o3 : 1) {
-                const ptrdiff_t rows = 2 * (s1 * (ptrdiff_t)all_rows(g, 1) + s2) + q;
+                const ptrdiff_t rows = 2 * (planes * (ptrdiff_t)all_rows(g, 1) + s2) + q;
                 *to++ = rows * (ptrdiff_t)g->half + (p3 + s3 - q) / 2;
             }
+    }
 }
 
-/* Finds the neighbours of a class's elements, as far as their terms have a weight. */
-static struct pithi_interp_terms terms_of(const struct grid *g, const struct class *c) {
+/* Finds the neighbours of a class's elements in plane j1, as far as their terms have a weight. */
+static struct pithi_interp_terms terms_of(const struct grid *g, const struct class *c, size_t j1) {
     struct pithi_interp_terms t;
     size_t points = 0;
     t.terms = 0;
@@ -167,7 +186,7 @@ static struct pithi_interp_terms terms_of(const struct grid *g, const struct cla
     for (unsigned k = 0; k < c->count; k++) {
         const uint8_t *const o = offsets[c->term[k]];
         if (c->weight[k] == 0) continue;
-        add_points(g, c->parities, o, t.distance + points);
+        add_points(g, c->parities, o, j1, t.distance + points);
         t.points[t.terms] = (uint8_t)(1u << ((o[0] > 0) + (o[1] > 0) + (o[2] > 0)));
         points += t.points[t.terms];
         t.weight[t.terms++] = c->weight[k];
@@ -331,8 +350,9 @@ static uint64_t sample_cost(const struct f32_walk *w, const struct grid *g, unsi
     return product.shifted * 256 + pithi_log2_256((uint32_t)product.top) - 31 * 256;
 }
 
-/* Chooses the weights of a class whose neighbours are known: those that fit a sample best, if they
- * fit another sample so much better that they pay. True if they are to be stored, in `stored`. */
+/* Chooses the weights of a class whose neighbours are known, of a grid that keeps all planes: those
+ * that fit a sample best, if they fit another sample so much better that they pay. True if they are
+ * to be stored, in `stored`. */
 static bool choose_weights(const struct f32_walk *w, const struct grid *g, struct class *c,
                            int32_t stored[TERMS]) {
     const size_t samples = samples_of(g, c->parities);
@@ -340,7 +360,8 @@ static bool choose_weights(const struct f32_walk *w, const struct grid *g, struc
     struct class fitted = *c;
     struct said said = {0};
     for (unsigned k = 0; k < c->count; k++) fitted.weight[k] = 1;
-    struct pithi_interp_terms all = terms_of(g, &fitted);
+    const size_t p1 = parity_of(c->parities, 0);
+    struct pithi_interp_terms all = terms_of(g, &fitted, p1);
     for (size_t i = 0; i < samples; i += 2) {
         const struct sample s = sample_of(g, c->parities, i);
         look_at(w, g, c, &s, &all, &said);
@@ -354,7 +375,7 @@ static bool choose_weights(const struct f32_walk *w, const struct grid *g, struc
         fitted.weight[k] = (float)stored[k] * (1.0f / PITHI_WEIGHT_ONE);
     }
     uint64_t before = 0, after = 0, count = 0, elements = 1;
-    struct pithi_interp_terms usual = terms_of(g, c), own = terms_of(g, &fitted);
+    struct pithi_interp_terms usual = terms_of(g, c, p1), own = terms_of(g, &fitted, p1);
     for (size_t i = 1; i < samples; i += 2) {
         const struct sample s = sample_of(g, c->parities, i);
         before += sample_cost(w, g, c->parities, &s, &usual);
@@ -371,26 +392,35 @@ static bool choose_weights(const struct f32_walk *w, const struct grid *g, struc
 
 /* ---- Levels ----------------------------------------------------------------------------------*/
 
-/* Codes the elements of a class, whose weights are known. */
+/* Codes the elements of a class in a row. */
+static void code_row(struct f32_walk *w, const struct grid *g, const struct class *c,
+                     struct pithi_interp_terms *terms, size_t j1, size_t j2) {
+    const size_t n = places_of(g->side, c->parities, 2), p3 = c->parities & 1;
+    const size_t place[2] = {j1, j2}, row = (j1 * g->side[1] + j2) * g->side[2] + p3;
+    float *const to = half_row(g, (ptrdiff_t)j1, (ptrdiff_t)j2, (unsigned)p3);
+    for (size_t at = 0, m; at < n; at += m) {
+        m = n - at < PART ? n - at : PART;
+        aim_at(g, place, at, terms);
+        w->t->weigh(terms, m, g->predicted);
+        f32_aim(w, PITHI_INTERP_COPY, g->predicted, 1);
+        f32_code(w, m, to + at, row + 2 * at, 2);
+    }
+    extend(g, (ptrdiff_t)j1, (ptrdiff_t)j2, (unsigned)p3);
+}
+
+/* Codes the elements of a class, whose weights are known, in a plane; `terms` are those there. */
+static void code_plane(struct f32_walk *w, const struct grid *g, const struct class *c,
+                       struct pithi_interp_terms *terms, size_t j1) {
+    for (size_t j2 = parity_of(c->parities, 1); j2 < g->side[1]; j2 += 2)
+        code_row(w, g, c, terms, j1, j2);
+    close_plane(g, c->parities, j1);
+}
+
+/* Codes a class of a grid that keeps all planes, where terms are everywhere the same. */
 static void code_class(struct f32_walk *w, const struct grid *g, const struct class *c) {
-    const size_t n = places_of(g->side, c->parities, 2);
-    const unsigned p1 = parity_of(c->parities, 0), p2 = parity_of(c->parities, 1);
-    const unsigned p3 = c->parities & 1;
-    struct pithi_interp_terms terms = terms_of(g, c);
-    for (size_t j1 = p1; j1 < g->side[0]; j1 += 2)
-        for (size_t j2 = p2; j2 < g->side[1]; j2 += 2) {
-            const size_t place[2] = {j1, j2}, row = (j1 * g->side[1] + j2) * g->side[2] + p3;
-            float *const to = half_row(g, (ptrdiff_t)j1, (ptrdiff_t)j2, p3);
-            for (size_t at = 0, m; at < n; at += m) {
-                m = n - at < PART ? n - at : PART;
-                aim_at(g, place, at, &terms);
-                w->t->weigh(&terms, m, g->predicted);
-                f32_aim(w, PITHI_INTERP_COPY, g->predicted, 1);
-                f32_code(w, m, to + at, row + 2 * at, 2);
-            }
-            extend(g, (ptrdiff_t)j1, (ptrdiff_t)j2, p3);
-        }
-    surround(g, c->parities);
+    const size_t first = parity_of(c->parities, 0);
+    struct pithi_interp_terms terms = terms_of(g, c, first);
+    for (size_t j1 = first; j1 < g->side[0]; j1 += 2) code_plane(w, g, c, &terms, j1);
 }
 
 /* Uses stored weights. */
@@ -402,12 +432,13 @@ static void set_weights(struct class *c, const int32_t stored[TERMS]) {
 /* Begins a grid with what the grid before has, whose elements are dense. */
 static void begin_of_dense(const struct grid *g, const float *from) {
     const size_t n = evens_of(g->side[2]);
-    for (size_t j1 = 0; j1 < g->side[0]; j1 += 2)
+    for (size_t j1 = 0; j1 < g->side[0]; j1 += 2) {
         for (size_t j2 = 0; j2 < g->side[1]; j2 += 2, from += n) {
             memcpy(half_row(g, (ptrdiff_t)j1, (ptrdiff_t)j2, 0), from, n * sizeof *from);
             extend(g, (ptrdiff_t)j1, (ptrdiff_t)j2, 0);
         }
-    surround(g, 0);
+        close_plane(g, 0, j1);
+    }
 }
 
 /* Joins count elements from an even one on of a row. */
@@ -418,15 +449,19 @@ static void join(const struct grid *g, size_t j1, size_t j2, size_t at, size_t c
     if (count % 2) to[count - 1] = even[count / 2];
 }
 
+/* Begins an even plane of a grid with what the grid before has. */
+static void begin_plane(const struct grid *g, const struct grid *before, size_t j1) {
+    for (size_t j2 = 0; j2 < before->side[1]; j2++) {
+        const ptrdiff_t k1 = (ptrdiff_t)j1, k2 = 2 * (ptrdiff_t)j2;
+        join(before, j1 / 2, j2, 0, before->side[2], half_row(g, k1, k2, 0));
+        extend(g, k1, k2, 0);
+    }
+    close_plane(g, 0, j1);
+}
+
 /* Begins a grid with what the grid before has. */
 static void begin_of(const struct grid *g, const struct grid *before) {
-    for (size_t j1 = 0; j1 < before->side[0]; j1++)
-        for (size_t j2 = 0; j2 < before->side[1]; j2++) {
-            const ptrdiff_t k1 = 2 * (ptrdiff_t)j1, k2 = 2 * (ptrdiff_t)j2;
-            join(before, j1, j2, 0, before->side[2], half_row(g, k1, k2, 0));
-            extend(g, k1, k2, 0);
-        }
-    surround(g, 0);
+    for (size_t j1 = 0; j1 < g->side[0]; j1 += 2) begin_plane(g, before, j1);
 }
 
 static void sides_of(const uint32_t extent[PITHI_TILE_NDIM], unsigned level, size_t side[SIDES]) {
@@ -449,14 +484,31 @@ static struct grid grid_of(const uint32_t extent[PITHI_TILE_NDIM], unsigned leve
     sides_of(extent, level, g.side);
     for (size_t d = 0; d < SIDES - 1; d++) g.margin[d] = g.side[d] > 1 ? REACH : 0;
     g.half = half_of_side(g.side[2]);
+    g.planes = all_rows(&g, 0);
     return g;
 }
 
 static size_t padded(size_t floats) { return pithi_pad64(floats * sizeof(float)) / sizeof(float); }
 
+/* Planes that are kept at least, where a grid is read: the class that waits longest, 7, is at most
+ * 9 planes behind the grid's first values and needs 3 before its own, and planes behind the grid
+ * are made up to 4 behind the last one of a class, which makes 9 + 3 + 1 + 4. Of small planes as
+ * many as KEPT_FLOATS hold: a tile that stays in a cache is read class by class. */
+enum { KEPT = 17, KEPT_FLOATS = 1 << 19 };
+
+/* Has a grid keep fewer planes. Returns the floats for that, no less than for smaller tiles. */
+static size_t keep_few(struct grid *g) {
+    const size_t plane = all_rows(g, 1) * 2 * g->half, whole = g->planes * plane;
+    const size_t planes = KEPT_FLOATS / plane > KEPT ? KEPT_FLOATS / plane : KEPT;
+    const size_t few = KEPT * plane > KEPT_FLOATS ? KEPT * plane : KEPT_FLOATS;
+    if (g->planes > planes) g->planes = planes;
+    return few < whole ? few : whole;
+}
+
 /* Lays out memory: lines, a prediction, dense grids of levels from 2 on in two buffers, grids of
- * levels 1 and 0 and, for encoding, gathered values. Returns its floats. */
-static size_t place_weighted(struct f32_walk *w, const uint32_t extent[PITHI_TILE_NDIM],
+ * levels 1 and 0, of whose planes reading keeps few, and, for encoding, gathered values. Returns
+ * its floats. */
+static size_t place_weighted(struct f32_walk *w, const uint32_t extent[PITHI_TILE_NDIM], bool reads,
                              float *scratch, struct grid grid[PITHI_WEIGHTED_LEVELS]) {
     size_t at = 2 * LINE + PART;
     w->line_x = scratch;
@@ -470,8 +522,67 @@ static size_t place_weighted(struct f32_walk *w, const uint32_t extent[PITHI_TIL
         *g = grid_of(extent, level);
         g->first = scratch ? scratch + at : NULL;
         g->predicted = scratch ? scratch + 2 * LINE : NULL;
-        at += padded(LINE_FLOATS + all_rows(g, 0) * all_rows(g, 1) * 2 * g->half);
+        const bool few = reads && level == 0;
+        at += padded(LINE_FLOATS + (few ? keep_few(g) : g->planes * all_rows(g, 1) * 2 * g->half));
     }
     w->gathered = scratch ? scratch + at : NULL;
     return at;
+}
+
+/* ---- The finest level, read ------------------------------------------------------------------
+ * Where few planes are kept, those of all classes are decoded in turn, each as soon as those that
+ * it needs are there. */
+
+/* Classes, of which class 0 is what the level begins with, and how far they are; and the output,
+ * which takes its planes as another class would. */
+enum { PUT = CLASSES + 1 };
+struct progress {
+    const struct grid *grid;
+    size_t done[PUT + 1];       /* planes that are done */
+    int8_t needs[PUT + 1][PUT]; /* how many planes ahead of its own one a class must be, or -1 */
+};
+
+/* Returns the number of planes of a class, and which place number i has. */
+static size_t planes_of(const struct grid *g, unsigned k) {
+    if (k == PUT) return g->side[0];
+    return has_class(g->side, k) ? places_of(g->side, k, 0) : 0;
+}
+static size_t plane_at(unsigned k, size_t i) { return k == PUT ? i : 2 * i + parity_of(k, 0); }
+
+static void begin_progress(const struct grid *g, struct progress *p) {
+    *p = (struct progress){.grid = g};
+    memset(p->needs, -1, sizeof p->needs);
+    for (unsigned k = 0; k < PUT; k++) {
+        p->needs[PUT][k] = 0;
+        if (!k || !has_class(g->side, k)) continue;
+        const struct class c = class_of(g->side, k);
+        for (unsigned i = 0; i < c.count; i++) {
+            const uint8_t *const o = offsets[c.term[i]];
+            const unsigned other = k ^ ((o[0] & 1u) << 2 | (o[1] & 1u) << 1 | (o[2] & 1u));
+            if (p->needs[k][other] < (int8_t)o[0]) p->needs[k][other] = (int8_t)o[0];
+        }
+    }
+}
+
+/* Whether the next plane of a class can be made. */
+static bool can_go(const struct progress *p, unsigned k) {
+    const size_t planes = planes_of(p->grid, k), at = plane_at(k, p->done[k]);
+    if (p->done[k] == planes) return false;
+    for (unsigned other = 0; other < PUT && other < k; other++) {
+        if (p->needs[k][other] < 0 || p->done[other] == planes_of(p->grid, other)) continue;
+        if (plane_at(other, p->done[other]) <= at + (size_t)p->needs[k][other]) return false;
+    }
+    return true;
+}
+
+/* Gives a plane to a sink. */
+static void put_plane(const struct f32_walk *w, const struct grid *g, size_t j1,
+                      const struct pithi_sink *to) {
+    size_t at = j1 * g->side[1] * g->side[2];
+    for (size_t j2 = 0; j2 < g->side[1]; j2++)
+        for (size_t j3 = 0, n; j3 < g->side[2]; j3 += n, at += n) {
+            n = g->side[2] - j3 < LINE ? g->side[2] - j3 : LINE;
+            join(g, j1, j2, j3, n, w->line_x);
+            to->put(to->arg, at, n, w->line_x);
+        }
 }

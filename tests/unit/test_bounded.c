@@ -368,6 +368,33 @@ static void test_weighted(void **state) {
     }
 }
 
+/* Waves in tiles so large that their decoder keeps the fewest planes, which take turns. */
+static void test_weighted_in_turn(void **state) {
+    (void)state;
+    enum { N1 = 36, N2 = 16, N3 = 1500 };
+    for (uint64_t n1 = N1 - 1; n1 <= N1; n1++) {
+        const uint64_t shape[] = {n1, N2, N3};
+        struct trip t = {.dtype = PITH_F32, .count = (size_t)n1 * N2 * N3};
+        t.value = allocate(t.count * sizeof(float));
+        for (size_t i = 0; i < t.count; i++) {
+            const double x = 0.5 * (double)(i % N3), y = 0.4 * (double)(i / N3 % N2);
+            const double z = 0.6 * (double)(i / N3 / N2);
+            put(t.value, t.dtype, i, sin(x + y - z) + sin(0.7 * x - y + 1.1 * z));
+        }
+        const pith_view v = pith_view_dense(t.value, t.dtype, 3, shape);
+        context("%d planes", (int)n1);
+        t.frame = compress("eb:mode=ratio,abs=0.01,block=whole", &v, NULL, 0);
+        t.out = allocate(t.count * sizeof(float));
+        const pith_view o = pith_view_flat(t.out, t.dtype, t.count);
+        t.info.size = sizeof t.info;
+        CHECK_OK(pith_inspect(t.frame.bytes, t.frame.length, &t.info, NULL));
+        CHECK_OK(pith_decompress(t.frame.bytes, t.frame.length, NULL, NULL, &o, NULL));
+        check_values(&t);
+        free(t.value);
+        trip_drop(&t);
+    }
+}
+
 /* Waves under a bound so small that differences look best, but for weighted neighbours: mode ratio
  * finds that they take much less, nearly what mode auto finds. Noise, which they do not help, is as
  * in revision 2. */
@@ -491,6 +518,7 @@ int main(void) {
         cmocka_unit_test(test_pointwise),
         cmocka_unit_test(test_exact_is_counted),
         cmocka_unit_test(test_weighted),
+        cmocka_unit_test(test_weighted_in_turn),
         cmocka_unit_test(test_weighted_is_found),
         cmocka_unit_test(test_ratio_of_huge_values),
         cmocka_unit_test(test_auto_is_shortest),
