@@ -509,18 +509,12 @@ static void test_auto_is_shortest(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rounded_down),
-        cmocka_unit_test(test_relative),
-        cmocka_unit_test(test_irregular_ranges),
-        cmocka_unit_test(test_means),
-        cmocka_unit_test(test_means_of_sparse),
-        cmocka_unit_test(test_nasty),
-        cmocka_unit_test(test_pointwise),
-        cmocka_unit_test(test_exact_is_counted),
-        cmocka_unit_test(test_weighted),
-        cmocka_unit_test(test_weighted_in_turn),
-        cmocka_unit_test(test_weighted_is_found),
-        cmocka_unit_test(test_ratio_of_huge_values),
+        cmocka_unit_test(test_rounded_down),      cmocka_unit_test(test_relative),
+        cmocka_unit_test(test_irregular_ranges),  cmocka_unit_test(test_means),
+        cmocka_unit_test(test_means_of_sparse),   cmocka_unit_test(test_nasty),
+        cmocka_unit_test(test_pointwise),         cmocka_unit_test(test_exact_is_counted),
+        cmocka_unit_test(test_weighted),          cmocka_unit_test(test_weighted_in_turn),
+        cmocka_unit_test(test_weighted_is_found), cmocka_unit_test(test_ratio_of_huge_values),
         cmocka_unit_test(test_auto_is_shortest),
     };
     return cmocka_run_group_tests_name("bounded", tests, NULL, NULL);
