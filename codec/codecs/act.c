@@ -16,8 +16,9 @@
 #include "predict/strip.h"
 #include "predict/zero_map.h"
 
-enum { MODE, ABS, REL, PWREL, RANGE, ZEROS, EFFORT, BLOCK, REVISION };
+enum { MODE, ABS, REL, PWREL, RANGE, ZEROS, EFFORT, BLOCK, REVISION, ENTROPY };
 enum { FAST, RATIO };
+enum { ANY, RANS }; /* values of ENTROPY */
 enum { AT_EFFORT = 0, AT_MODE = 1, AT_ZEROS = 2, AT_TARGET = 4 };
 
 static const struct pithi_key keys[] = {
@@ -42,11 +43,16 @@ static const struct pithi_key keys[] = {
                "most elements per block", false},
     [REVISION] = {"revision", PITHI_KEY_NUMBER, 3, 1, 3, 0, PITHI_WIRE_REVISION, "1,2,3",
                   "newest revision of frames to make: 1 and 2 are for older readers", true},
+    [ENTROPY] = {"entropy", PITHI_KEY_WORD, ANY, ANY, RANS, 0, PITHI_WIRE_NONE, "auto|rans",
+                 "entropy coding; auto: rANS, and zstd for what repeats", true},
 };
 
 static const struct pithi_need needs[] = {
     {EFFORT, MODE, 0, "has no effect with mode=fast"},
     {REVISION, MODE, 0, "has no effect with mode=fast"},
+    {EFFORT, ENTROPY, PITHI_NEED_ZERO, "has no effect with entropy=rans"},
+    {ENTROPY, MODE, 0, "has no effect with mode=fast"},
+    {ENTROPY, REVISION, 3, "needs revision=3"},
 };
 
 /* The head of a block: the form of its numbers, and how they are coded. */
@@ -96,8 +102,8 @@ static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 /* Returns the effort of entropy coding, or none when the mode does without. */
 static int effort(const struct pithi_params *p) {
-    const bool none = p->decode_only || p->value[MODE] == FAST;
-    return none ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[EFFORT];
+    if (p->decode_only || p->value[MODE] == FAST) return PITHI_ENTROPY_LEVEL_NONE;
+    return p->value[ENTROPY] == RANS ? PITHI_ENTROPY_LEVEL_RANS : (int)p->value[EFFORT];
 }
 
 static size_t pieces_bytes(const struct pithi_params *p) {
@@ -131,7 +137,9 @@ static size_t scratch_bytes(const struct pithi_params *p) {
 }
 
 static size_t coder_bytes(const struct pithi_params *p) {
-    return pithi_entropy_bytes(p->most, effort(p));
+    /* A frame that is read may have strings of zstd, whatever the setting. */
+    const int level = p->value[ENTROPY] == RANS ? PITHI_ENTROPY_LEVEL_NONE : effort(p);
+    return pithi_entropy_bytes(p->most, level);
 }
 
 static struct work work_of(const struct pithi_block *b) {
@@ -188,13 +196,15 @@ struct attempts {
 };
 
 /* Says by samples what is likely to be shortest: of the forms of coded words those within a 64th of
- * the better one, and packed words where they take no 32nd more. */
+ * the better one, and packed words where they take no 32nd more. With entropy=rans all are
+ * tried. */
 static struct attempts choose(const struct pithi_block *b, const struct work *w, size_t used,
                               enum pithi_nonzero_form plain) {
     struct attempts t = {.packed = true};
     if (b->params->value[MODE] == FAST) return t;
     t.coded[plain] = t.coded[PITHI_NONZERO_MEDIAN] = true;
-    if (effort(b->params) >= PITHI_ENTROPY_LEVEL_SEARCH) return t;
+    const int level = effort(b->params);
+    if (level == PITHI_ENTROPY_LEVEL_RANS || level >= PITHI_ENTROPY_LEVEL_SEARCH) return t;
     const size_t bytes = estimate(b, w, used, plain);
     const size_t median = estimate(b, w, used, PITHI_NONZERO_MEDIAN);
     if (!bytes) return t; /* few ones, and none in the sample */
@@ -366,4 +376,5 @@ const struct pithi_codec pithi_codec_act = {
     .cut = cut,
     .whole = &pithi_whole_bounded,
     .bound_setting = bound_setting,
+    .later_keys = 1u << ENTROPY,
 };

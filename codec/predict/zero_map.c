@@ -453,19 +453,38 @@ static size_t put_lanes(const struct pithi_pen *pen, const struct pithi_kernels 
     return HEAD + length;
 }
 
+/* Writes the map in lanes if they are planned to take less than what was written, `length` bytes of
+ * a piece or, 0, nothing, and do; returns what it takes then. */
+static size_t put_shorter_lanes(const struct pithi_pen *pen, const struct pithi_kernels *lanes,
+                                const struct pithi_zero_plan *plan, size_t max_count,
+                                const uint8_t *map, const uint32_t extent[PITHI_TILE_NDIM],
+                                size_t length) {
+    const size_t limit = length ? length : pen->capacity + 1;
+    if (plan->bytes >= limit) return length;
+    const size_t shorter = put_lanes(pen, lanes, plan, max_count, extent, limit);
+    return shorter ? shorter : put_piece(pen, max_count, map, elements(extent));
+}
+
 /* Writes the map in lanes, or bit by bit where places say much or all is tried; returns its bytes,
  * 0 when they do not fit. `length` is what the piece takes that was written, 0 where none was. */
 static size_t put_planned(const struct pithi_pen *pen, const struct pithi_kernels *lanes,
                           const struct pithi_zero_plan *plan, size_t max_count, const uint8_t *map,
                           const uint32_t extent[PITHI_TILE_NDIM], size_t length) {
-    const size_t count = elements(extent);
-    if (!plan->places && plan->bytes < (length ? length : pen->capacity + 1)) {
-        length =
-            put_lanes(pen, lanes, plan, max_count, extent, length ? length : pen->capacity + 1);
-        if (!length) length = put_piece(pen, max_count, map, count);
-    }
-    if (!plan->places && !small(pen, count)) return length;
+    if (!plan->places) length = put_shorter_lanes(pen, lanes, plan, max_count, map, extent, length);
+    if (!plan->places && !small(pen, elements(extent))) return length;
     return put_shorter_bits(pen, max_count, map, extent, length);
+}
+
+/* Writes the map as a piece or in lanes, whichever is shorter, not bit by bit: a block's bits would
+ * wait for each other, and devices have nothing else to do meanwhile. */
+static size_t put_without_zstd(const struct pithi_pen *pen, const struct pithi_kernels *lanes,
+                               size_t max_count, const uint8_t *map,
+                               const uint32_t extent[PITHI_TILE_NDIM]) {
+    const size_t count = elements(extent), length = put_piece(pen, max_count, map, count);
+    if (!lanes) return length;
+    struct pithi_zero_plan plan = {.log2_lanes = log2_lanes_for(count)};
+    pithi_zero_lanes_plan(&plan, pen->scratch, max_count, map, extent);
+    return put_shorter_lanes(pen, lanes, &plan, max_count, map, extent, length);
 }
 
 /* Writes the map with whatever is likely to be shortest; returns its bytes, 0 when they do not fit.
@@ -495,6 +514,8 @@ bool pithi_zeros_put(struct pithi_pen *pen, const struct pithi_kernels *lanes, s
     if (ones == count) return pithi_pen_put(pen, (const uint8_t[]){FORM_ONES}, 1);
     const size_t length = pen->level == PITHI_ENTROPY_LEVEL_NONE
                               ? put_piece(pen, max_count, map, count)
+                          : pen->level == PITHI_ENTROPY_LEVEL_RANS
+                              ? put_without_zstd(pen, lanes, max_count, map, extent)
                               : put_coded(pen, lanes, max_count, map, extent, ones);
     pen->at += length;
     pen->capacity -= length;

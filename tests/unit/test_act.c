@@ -87,9 +87,12 @@ static void every_value_keeps_its_promise(void **state) {
     for (size_t d = 0; d < 4; d++) {
         round_trip("act:mode=fast,abs=0.01", dtypes[d], false, 0.01, 0);
         round_trip("act:mode=ratio,abs=0.01", dtypes[d], false, 0.01, 0);
+        round_trip("act:mode=ratio,entropy=rans,abs=0.01", dtypes[d], false, 0.01, 0);
         round_trip("act:mode=fast,abs=0.01,zeros=signed", dtypes[d], true, 0.01, 0);
         round_trip("act:mode=ratio,abs=0.05,zeros=signed,block=64", dtypes[d], true, 0.05, 0);
         round_trip("act:mode=ratio,pwrel=0.05", dtypes[d], false, 0, 0.05);
+        round_trip("act:mode=ratio,pwrel=0.05,entropy=rans,zeros=signed,block=128", dtypes[d], true,
+                   0, 0.05);
         round_trip("act:mode=fast,pwrel=0.05,zeros=signed", dtypes[d], true, 0, 0.05);
         round_trip("act:rel=0.001,range=10", dtypes[d], false, 0.01, 0);
     }
@@ -98,14 +101,15 @@ static void every_value_keeps_its_promise(void **state) {
 /* Whatever the bound, all zeros are a few bytes a block. */
 static void zeros_cost_almost_nothing(void **state) {
     (void)state;
-    static const char *const specs[] = {"act:mode=fast", "act:mode=ratio"};
+    static const char *const specs[] = {"act:mode=fast", "act:mode=ratio",
+                                        "act:mode=ratio,entropy=rans"};
     enum { MANY = 1 << 20 };
     float *const x = allocate(MANY * sizeof *x);
     memset(x, 0, MANY * sizeof *x);
     const pith_view view = pith_view_flat(x, PITH_F32, MANY);
     for (int few = 0; few < 2; few++) {
         if (few) x[12345] = 1, x[MANY - 1] = -2;
-        for (size_t i = 0; i < 2; i++) {
+        for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
             struct frame f = compress(specs[i], &view, NULL, 0);
             context("%s, %zu bytes", specs[i], f.length);
             CHECK(f.length < (few ? 4000 : 400));
@@ -152,6 +156,24 @@ static void shorter_than_the_general_codec(void **state) {
                 const double eb = ratio_of(files[f], index, "eb", settings[s]);
                 context("%s, tensor %zu, %s: %g against %g", files[f], index, settings[s], act, eb);
                 CHECK(act > eb);
+            }
+}
+
+/* What zstd and bits one by one are worth. */
+static void without_zstd_hardly_longer(void **state) {
+    (void)state;
+    static const char *const files[] = {"cnn_act", "cnn_act_grad"}, *const bounds[] = {"0.01",
+                                                                                       "0.001"};
+    for (size_t f = 0; f < 2; f++)
+        for (size_t index = 0; index < 3; index++)
+            for (size_t b = 0; b < 2; b++) {
+                char any[64], only[64];
+                snprintf(any, sizeof any, "mode=ratio,rel=%s", bounds[b]);
+                snprintf(only, sizeof only, "%s,entropy=rans", any);
+                const double is = ratio_of(files[f], index, "act", only);
+                const double was = ratio_of(files[f], index, "act", any);
+                context("%s, tensor %zu, %s: %g against %g", files[f], index, any, is, was);
+                CHECK(is > 0.9 * was);
             }
 }
 
@@ -202,6 +224,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(zeros_cost_almost_nothing),
         cmocka_unit_test(one_number_costs_almost_nothing),
         cmocka_unit_test(shorter_than_the_general_codec),
+        cmocka_unit_test(without_zstd_hardly_longer),
         cmocka_unit_test(errors_of_gradients_follow_the_model),
         cmocka_unit_test(a_budget_leaves_the_requested_error),
     };

@@ -59,14 +59,16 @@ struct memory {
 
 static struct pithi_kernels kernels;
 
-static struct memory memory_of(bool lanes) {
-    const size_t coder = pithi_entropy_bytes(MOST, PITHI_ENTROPY_LEVEL_SEARCH);
+static struct memory memory_for(int level, bool lanes) {
+    const size_t coder = pithi_entropy_bytes(MOST, level);
     const struct memory m = {aligned_alloc(64, pithi_pad64(pithi_zeros_scratch(MOST))),
                              aligned_alloc(64, coder), lanes ? &kernels : NULL};
     assert_true(m.scratch && m.coder);
     pithi_entropy_open(m.coder, coder);
     return m;
 }
+
+static struct memory memory_of(bool lanes) { return memory_for(PITHI_ENTROPY_LEVEL_SEARCH, lanes); }
 
 static void release(const struct memory *m) {
     free(m->scratch);
@@ -124,6 +126,18 @@ static void maps_come_back(void **unused) {
                 for (int level = 0; level <= PITHI_ENTROPY_LEVEL_SEARCH;
                      level += 4 - 3 * (level == 0))
                     map_round_trip(kind, extents[e], level, &m);
+        release(&m);
+    }
+}
+
+/* Such a context reads no strings of zstd. */
+static void maps_come_back_without_zstd(void **unused) {
+    (void)unused;
+    for (int lanes = 0; lanes < 2; lanes++) {
+        const struct memory m = memory_for(PITHI_ENTROPY_LEVEL_RANS, lanes);
+        for (size_t e = 0; e < EXTENTS; e++)
+            for (int kind = 0; kind < MAP_KINDS; kind++)
+                map_round_trip(kind, extents[e], PITHI_ENTROPY_LEVEL_RANS, &m);
         release(&m);
     }
 }
@@ -513,6 +527,7 @@ int main(void) {
     pithi_kernels_bind(&kernels, pithi_cpu_select(test_env().cpu_mask));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_come_back),
+        cmocka_unit_test(maps_come_back_without_zstd),
         cmocka_unit_test(any_bytes_are_a_map_or_not),
         cmocka_unit_test(maps_with_a_pattern_are_short),
         cmocka_unit_test(maps_of_one_value_are_a_few_bytes),

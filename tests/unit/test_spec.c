@@ -227,6 +227,10 @@ static void test_keys_without_effect(void **state) {
     refuses("embed:entropy=rans,mode=fast", 6);
     refuses("embed:revision=1,entropy=rans", 17);
     accepts("embed:rel=0.01,entropy=rans,revision=2", "embed:rel=0.01,entropy=rans");
+    refuses("act:mode=ratio,entropy=rans,effort=9", 28);
+    refuses("act:entropy=rans", 4);
+    refuses("act:mode=ratio,entropy=rans,revision=2", 15);
+    accepts("act:entropy=rans,mode=ratio", "act:mode=ratio,rel=1e-3,entropy=rans");
     accepts("kv:block=1048576,effort=1", "kv");
     accepts("kv:entropy=zstd,block=64,effort=2", "kv:entropy=zstd,effort=2,block=64");
     accepts("kv:entropy=rans,block=64", "kv:entropy=rans,block=64");
