@@ -91,6 +91,8 @@ static const struct gpu_row rows[] = {
      0, 0},
     {GPU_DECODE, "embed:abs=0.001,dim=64,entropy=rans,block=16384", NULL, PITH_F32, PITH_NONE, 1, 0,
      0, 0},
+    {GPU_ENCODE, "act:abs=0.001,block=16384", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
+    {GPU_DECODE, "act:abs=0.001,block=16384", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
     {GPU_ENCODE, "topk:density=0.01,ef=full", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
     {GPU_DECODE, "topk:density=0.01", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},
     {GPU_DECODE_ADD, "topk:density=0.01", NULL, PITH_F32, PITH_NONE, 1, 0, 0, 0},

@@ -18,6 +18,7 @@ enum pithi_device_kind {
     PITHI_DEVICE_groups,
     PITHI_DEVICE_bounded,
     PITHI_DEVICE_rows,
+    PITHI_DEVICE_zeros,
     PITHI_DEVICE_pages,
     PITHI_DEVICE_sets
 };

@@ -36,7 +36,7 @@ struct subject {
     pith_stream *stream; /* the CPU's */
     void *stream_memory;
     uint64_t step;
-    bool bounded; /* codecs eb and embed */
+    bool bounded; /* codecs eb, embed and act */
     bool pages;   /* codec kv */
     bool sparse;  /* codec topk */
     bool coded;   /* codes by entropy=rans, which are not summed */
@@ -74,7 +74,8 @@ static bool open_plan(struct subject *x, struct fuzz_source *s) {
         x->layout.ndim = 1;
         x->layout.shape[0] = fuzz_below(s, 300);
     }
-    x->bounded = strncmp(spec, "eb", 2) == 0 || strncmp(spec, "embed", 5) == 0;
+    x->bounded = strncmp(spec, "eb", 2) == 0 || strncmp(spec, "embed", 5) == 0 ||
+                 strncmp(spec, "act", 3) == 0;
     x->pages = strncmp(spec, "kv", 2) == 0;
     x->sparse = strncmp(spec, "topk", 4) == 0;
     x->exact = strncmp(spec, "lossless", 8) == 0;

@@ -65,7 +65,7 @@ uint64_t pithi_cuda_set_bytes(const struct pithi_device_plan *t) {
 
 static uint64_t workspace_bytes(const struct pithi_device_plan *t) {
     if (t->device.kind == PITHI_DEVICE_bounded || t->device.kind == PITHI_DEVICE_rows ||
-        t->device.kind == PITHI_DEVICE_sets)
+        t->device.kind == PITHI_DEVICE_zeros || t->device.kind == PITHI_DEVICE_sets)
         return pithi_cuda_bounded_bytes(t);
     if (t->device.coded) return pithi_cuda_coded_bytes(t);
     const bool checks =

@@ -70,6 +70,9 @@ static void of_strings(struct launches *l, enum pithi_gpu_kernel kernel, uint64_
 static uint64_t shares(uint64_t n, uint64_t share) { return n / share + (n % share != 0); }
 
 static bool has_rows(const pith_cuda_plan *c) { return c->table.device.kind == PITHI_DEVICE_rows; }
+static bool has_zeros(const pith_cuda_plan *c) {
+    return c->table.device.kind == PITHI_DEVICE_zeros;
+}
 
 /* Codes, and what each block will look like. */
 static void plan_blocks(struct launches *l) {
@@ -117,10 +120,15 @@ pith_status pithi_cuda_bounded_encode(const pith_cuda_plan *c, struct pithi_gpu_
     }
     if (has_rows(c))
         plan_rows(&l);
+    else if (has_zeros(c))
+        of_blocks(&l, PITHI_GPU_zeros_code);
     else
         plan_blocks(&l);
     of_frames(&l, PITHI_GPU_bounded_place);
-    of_parts(&l, has_rows(c) ? PITHI_GPU_rows_write : PITHI_GPU_bounded_write);
+    if (has_zeros(c))
+        of_blocks(&l, PITHI_GPU_zeros_write);
+    else
+        of_parts(&l, has_rows(c) ? PITHI_GPU_rows_write : PITHI_GPU_bounded_write);
     if (c->table.device.coded) of_strings(&l, PITHI_GPU_embed_write, c->table.most_blocks);
     if (c->table.checksums) of_blocks(&l, PITHI_GPU_bounded_sum);
     return l.status;
@@ -145,9 +153,14 @@ pith_status pithi_cuda_bounded_decode(const pith_cuda_plan *c, struct pithi_gpu_
     l.status = pithi_cuda_open_workspace(c, a, items, cuda_stream, error);
     of_frames(&l, PITHI_GPU_bounded_check);
     if (c->table.device.coded) read_rows(&l);
-    of_parts(&l, has_rows(c) ? PITHI_GPU_rows_judge : PITHI_GPU_bounded_judge);
+    if (has_zeros(c))
+        of_blocks(&l, PITHI_GPU_zeros_judge);
+    else
+        of_parts(&l, has_rows(c) ? PITHI_GPU_rows_judge : PITHI_GPU_bounded_judge);
     if (verify) {
         of_frames(&l, PITHI_GPU_bounded_answer);
+    } else if (has_zeros(c)) {
+        of_blocks(&l, PITHI_GPU_zeros_decode);
     } else if (has_rows(c)) {
         of_parts(&l, PITHI_GPU_rows_unpack);
         of_parts(&l, PITHI_GPU_rows_decode);

@@ -843,5 +843,6 @@ const struct pithi_codec pithi_codec_eb = {
     .whole = &pithi_whole_bounded,
     .bound_setting = bound_setting,
     .describe = describe,
+    .described = "devices code eb with mode=fast and abs, rel or pwrel, and not in f64",
     .described_keys = 1u << MODE | 1u << REVISION,
 };

@@ -45,6 +45,8 @@
 #include "device/predict/encode.h"
 #include "device/predict/rows_decode.h"
 #include "device/predict/rows_encode.h"
+#include "device/predict/zeros.h"
+#include "device/predict/zeros_encode.h"
 #define PITHI_IF_predict(x) x
 #else
 #define PITHI_IF_predict(x)

@@ -35,19 +35,19 @@
  * or with checksums where the plan has none, or the reverse, is PITH_ERR_MISMATCH here.
  *
  * Codecs: raw; lossless with entropy=rans and without key_every=N, but for sums; wdiff without
- * entropy=zstd and key_every=N (the host does not know the step; see PITH_KEY_FRAME); grad; eb
- * with mode=fast and abs, rel or pwrel, and embed with mode=fast or entropy=rans and decay=none,
- * both of f32, bf16 and f16, but for sums, and without bounds that a stream sets; kv without
- * entropy=zstd, but for sums, and with entropy=rans without codebook and outliers and of up to 256
- * heads; topk with control=prop, exact, every, micro, micro-symmetric or nonzero and without
+ * entropy=zstd and key_every=N (the host does not know the step; see PITH_KEY_FRAME); grad; eb and
+ * act with mode=fast and abs, rel or pwrel, and embed with mode=fast or entropy=rans and
+ * decay=none, all of f32, bf16 and f16, but for sums, and without bounds that a stream sets; kv
+ * without entropy=zstd, but for sums, and with entropy=rans without codebook and outliers and of up
+ * to 256 heads; topk with control=prop, exact, every, micro, micro-symmetric or nonzero and without
  * transform, of slots of less than 2^32 elements of which none is exempt; reduce_encode of its
  * frames makes its frames alone. Frames of entropy=rans are not summed, nor are sums encoded to
  * them.
  * pith_cuda_plan_sizes answers PITH_ERR_UNSUPPORTED for others.
- * Frames of eb and embed whose blocks need another mode, and those of lossless and embed that
+ * Frames of eb, embed and act whose blocks need another mode, and those of lossless and embed that
  * have strings of zstd, have the status PITH_ERR_UNSUPPORTED; that of frames whose blocks are
- * damaged as well is PITH_ERR_CORRUPT, where devices have looked. What the header of eb and embed
- * says was asked for must be what the plan asks for, the mode excepted.
+ * damaged as well is PITH_ERR_CORRUPT, where devices have looked. What the header of eb, embed
+ * and act says was asked for must be what the plan asks for, the mode excepted.
  *
  * topk finds the threshold of every step on the device: what a controller remembers is in the
  * stream, and no call waits for a count. Frames have their lengths in items->lengths; a capacity of

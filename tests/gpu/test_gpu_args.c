@@ -291,6 +291,7 @@ static void test_streams(void **state) {
                   {"kv", PITH_NONE},
                   {"eb", PITH_NONE},
                   {"embed:mode=fast", PITH_NONE},
+                  {"act", PITH_NONE},
                   {"grad:ef=full", PITH_NONE}};
     for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++) {
         struct bench b;

@@ -118,6 +118,7 @@ static void test_revisions(void **state) {
         {"topk:k=10", 1},
         {"eb:abs=0.001", 3},
         {"embed:mode=fast,abs=0.001", 2},
+        {"act:abs=0.001", 3},
     };
     static const uint8_t revisions[] = {0, 3, 4, 255};
     for (size_t i = 0; i < sizeof codecs / sizeof codecs[0]; i++)

@@ -265,6 +265,14 @@ PITHI_INLINE uint64_t pithi_coding_block(const struct pithi_device_plan *t) {
 
 /* ---- Parts: of exact values symbols, and planes of bytes -------------------------------------*/
 
+/* Kinds of pieces (doc/FORMAT.md). */
+enum {
+    PITHI_PIECE_PLAIN,
+    PITHI_PIECE_CONSTANT,
+    PITHI_PIECE_ZSTD,
+    PITHI_PIECE_SPARSE,
+    PITHI_PIECE_RANS
+};
 enum { PITHI_PIECE_SPARSE_MIN = 64 };
 
 /* Matrices have offsets of rows and columns behind the others. */

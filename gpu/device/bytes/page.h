@@ -12,7 +12,7 @@
 #include "device/bytes/frame.h"
 #include "device/predict/tiles.h"
 
-enum { PITHI_PIECE_ZSTD = 2, PITHI_PIECE_SPARSE = 3, PITHI_PAGE_BOUND = 8 };
+enum { PITHI_PAGE_BOUND = 8 };
 
 PITHI_DEVICE struct pithi_coded_page pithi_coded_page(const struct pithi_device_plan *p,
                                                       const struct pithi_gpu_item *it,

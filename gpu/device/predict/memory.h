@@ -54,6 +54,21 @@ struct pithi_gpu_rows {
     uint64_t without, with;          /* bits of samples, without centres and with them */
 };
 
+/* A block of act: its map, the bitmaps inside of it, and its numbers, all in the workspace. */
+enum { PITHI_ZEROS_DEPTH = 8 };
+struct pithi_gpu_zeros {
+    uint32_t form, used;   /* of the numbers; how many, which are the ones of the map */
+    uint32_t *number;      /* decode: then the codes that are not 0 */
+    uint8_t *map, *piece;  /* piece, encode: the bytes of the map in a frame */
+    uint32_t bytes, depth; /* of these, so far; decode: read. Number of the innermost bitmap */
+    uint32_t n[PITHI_ZEROS_DEPTH], at[PITHI_ZEROS_DEPTH]; /* bytes of each bitmap, its place */
+    /* Of its bytes that are not 0: how many, the least, the largest. */
+    uint32_t ones[PITHI_ZEROS_DEPTH], least[PITHI_ZEROS_DEPTH], most[PITHI_ZEROS_DEPTH];
+    const uint8_t *from; /* decode: the bytes that are put next; NULL: all of them are `fill` */
+    uint32_t fill;
+    bool go[PITHI_ZEROS_DEPTH + 2]; /* decode: whether a step can be taken */
+};
+
 /* A set of elements of a block of topk, and its values. */
 struct pithi_gpu_set {
     uint64_t first;                 /* element of the slot where the block begins */
@@ -74,6 +89,7 @@ struct pithi_gpu_set {
 struct pithi_gpu_strip {
     struct pithi_gpu_block block;
     struct pithi_gpu_rows rows;
+    struct pithi_gpu_zeros zeros;
     struct pithi_gpu_set set;
     uint64_t scan[2][PITHI_TEAM];
     uint64_t carry[2], run[2]; /* of the strips before; the strip that is summed, and the next */

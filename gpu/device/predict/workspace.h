@@ -23,8 +23,9 @@ enum { PITHI_MARK_BYTES = 256 };
 struct pithi_gpu_entry {
     uint64_t at;             /* in the payload */
     uint32_t length, misses; /* topk: elements of the set in place of misses */
-    /* embed: rows; `order` is then the bytes of a centre. topk: where the block's elements stand in
-     * the frame's list; `method` and `order` are then the form of the set and its low bits. */
+    /* embed: rows; `order` is then the bytes of a centre. act: ones of the map; `order` is then the
+     * form of numbers, and `map` has the bytes of the map. topk: where the block's elements stand
+     * in the frame's list; `method` and `order` are then the form of the set and its low bits. */
     uint32_t distinct;
     uint8_t method, order, table[4];
     /* embed, coded: the kind of the map, and its bytes where it is coded; encode: bytes of packed
@@ -74,6 +75,15 @@ PITHI_INLINE uint64_t pithi_workspace_spare(const struct pithi_device_plan *t) {
 PITHI_INLINE uint64_t pithi_workspace_numbers(const struct pithi_device_plan *t) {
     return pithi_workspace_spare(t) + pithi_workspace_pad(4 * (t->most + t->device.row));
 }
+/* act: bitmaps of every block, and the bytes of its map; less than two bits an element each. */
+enum { PITHI_ZEROS_SLACK = 64 };
+PITHI_INLINE uint64_t pithi_workspace_maps(const struct pithi_device_plan *t) {
+    return pithi_workspace_numbers(t);
+}
+PITHI_INLINE uint64_t pithi_workspace_pieces(const struct pithi_device_plan *t) {
+    return pithi_workspace_maps(t) +
+           pithi_workspace_pad(t->most / 4 + PITHI_ZEROS_SLACK * t->most_blocks);
+}
 PITHI_INLINE uint64_t pithi_workspace_rows(const struct pithi_device_plan *t) {
     return t->most / t->device.row + (t->most % t->device.row != 0);
 }
@@ -99,6 +109,8 @@ PITHI_INLINE uint64_t pithi_workspace_map(const struct pithi_device_plan *t) {
 PITHI_INLINE uint64_t pithi_workspace_bytes(const struct pithi_device_plan *t) {
     if (t->device.kind == PITHI_DEVICE_sets)
         return pithi_workspace_list(t) + pithi_workspace_pad(4 * t->most_chosen);
+    if (t->device.kind == PITHI_DEVICE_zeros)
+        return 2 * pithi_workspace_pieces(t) - pithi_workspace_maps(t);
     if (t->device.kind != PITHI_DEVICE_rows) return pithi_workspace_spare(t);
     return pithi_workspace_numbers(t) + pithi_workspace_pad(16 * pithi_workspace_rows(t));
 }
