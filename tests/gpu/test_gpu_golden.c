@@ -55,8 +55,13 @@ static void check_decodes(const struct golden *g, const struct golden_file *f, s
     job_open(&j, r, 1, 1, g->dtype, offset);
     job_set_frame(&j, f->frame.bytes, f->frame.length);
     JOB_RUN(&j, pith_cuda_decode(r->plan, r->stream, &j.items, 0, device_stream(), NULL));
-    CHECK_OK(job_status(&j, 0));
-    CHECK(memcmp(j.tensor.host, f->raw, f->raw_bytes) == 0);
+    /* Predicted numbers in packed words are read by CPUs, and written by no encoder. */
+    if (strcmp(g->name, "act-predicted-packed") == 0) {
+        CHECK_STATUS(PITH_ERR_UNSUPPORTED, job_status(&j, 0));
+    } else {
+        CHECK_OK(job_status(&j, 0));
+        CHECK(memcmp(j.tensor.host, f->raw, f->raw_bytes) == 0);
+    }
     job_close(&j);
 }
 
