@@ -4,36 +4,14 @@
 #include "backend.h"
 #include "device/bodies.h"
 
-/* A build for checks alone, which nothing runs, has one special kernel of each family, since their
- * source is that of the general ones. */
-static constexpr bool is_built(int kernel) {
-#ifdef PITHI_GPU_QUICK
-    switch (kernel) {
-#define PITH_GPU_KERNEL(family, name) case PITHI_GPU_##name:
-#define PITH_GPU_SPECIAL(family, body, from, to)
-#include "kernels.def"
-#undef PITH_GPU_KERNEL
-    case PITHI_GPU_encode_any_wdiff_ff:
-    case PITHI_GPU_decode_wdiff_ff_any:
-    case PITHI_GPU_trellis_encode_any_paths_ff:
-    case PITHI_GPU_paged_encode_any_columns_b:
-    case PITHI_GPU_pairs_decode_columns_b_any: return true;
-    default: return false;
-    }
-#else
-    return kernel >= 0;
-#endif
-}
-
-#define KERNEL(name, is_special, teams)                                                        \
-    enum : bool { built_##name = is_built(PITHI_GPU_##name) };                                 \
-    static __global__ void __launch_bounds__(PITHI_TEAM, teams)                                \
-        kernel_##name(const __grid_constant__ struct pithi_gpu_call call) {                    \
-        extern __shared__ struct pithi_gpu_shared shared[];                                    \
-        struct pithi_gpu_thread thread;                                                        \
-        thread.tid = threadIdx.x;                                                              \
-        thread.special = is_special;                                                           \
-        if constexpr (built_##name) pithi_##name(&call, shared, &thread, nullptr, blockIdx.x); \
+#define KERNEL(name, is_special, teams)                                     \
+    static __global__ void __launch_bounds__(PITHI_TEAM, teams)             \
+        kernel_##name(const __grid_constant__ struct pithi_gpu_call call) { \
+        extern __shared__ struct pithi_gpu_shared shared[];                 \
+        struct pithi_gpu_thread thread;                                     \
+        thread.tid = threadIdx.x;                                           \
+        thread.special = is_special;                                        \
+        pithi_##name(&call, shared, &thread, nullptr, blockIdx.x);          \
     }
 /* Returns the teams of a processor: without a number ptxas aims at one of its own, and spills for
  * it. */
@@ -66,7 +44,6 @@ static constexpr int teams_of(int kernel) {
 #define OF_FAMILY(family) JOINED(pithi_gpu_kernel_, family)
 
 extern "C" const void *OF_FAMILY(PITHI_GPU_FAMILY)(enum pithi_gpu_kernel number) {
-    if (!is_built(number)) return nullptr;
     switch (number) {
 #define PITH_GPU_KERNEL(family, name) \
     PITHI_IF_##family(case PITHI_GPU_##name : return (const void *)kernel_##name;)
