@@ -176,7 +176,7 @@ static const char *cut(struct pithi_params *p, uint32_t ndim, const uint64_t *sh
                         : "one dimension is one token of kv, of at most 1048576 elements";
     if (row && page_elements(p, &r) > BLOCK_MOST) return "a page has more than 16777216 elements";
     if (row && p->value[PITHI_KV_ROTATE_HEADS] && !order)
-        return "rotate_heads=on needs heads of 32, 64, 128 or 256";
+        return "heads of 32, 64, 128 or 256 elements are rotated: others take rotate_heads=off";
     pithi_tiling_pages(tiling, r.sequences, r.tokens, row, block_tokens(p, row));
     return NULL;
 }
@@ -204,7 +204,7 @@ static pith_status check(const struct pithi_params *p, const char **detail) {
         status = PITH_ERR_UNSUPPORTED; /* the spec is good without a base */
     } else if (p->value[PITHI_KV_CODEBOOK] &&
                (p->value[PITHI_KV_BITS] > 4 || !p->value[PITHI_KV_SYMMETRIC])) {
-        *detail = "a codebook has 2 to 4 bits and a symmetric range";
+        *detail = "a codebook, as of presets trellis2 to 4, has 2 to 4 bits and a symmetric range";
     } else if (p->value[PITHI_KV_CODEBOOK] && p->value[PITHI_KV_SEARCH]) {
         *detail = "search=mse needs codebook=uniform";
     } else if (p->value[PITHI_KV_OUTLIERS] && p->value[PITHI_KV_ROTATE_HEADS]) {
