@@ -8,8 +8,7 @@
 
 static inline bool pithi_cuda_is_bounded(const pith_cuda_plan *c) {
     return c->table.device.kind == PITHI_DEVICE_bounded ||
-           c->table.device.kind == PITHI_DEVICE_rows ||
-           c->table.device.kind == PITHI_DEVICE_zeros;
+           c->table.device.kind == PITHI_DEVICE_rows || c->table.device.kind == PITHI_DEVICE_zeros;
 }
 /* Returns the bytes of the workspace that a frame has, of codecs with a bound and of sets. */
 uint64_t pithi_cuda_bounded_bytes(const struct pithi_device_plan *table);

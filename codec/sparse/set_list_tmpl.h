@@ -4,8 +4,8 @@
  * The including file has included select_tmpl.h and defined
  *   list_word    the fastest way where ones are many: it writes the numbers of the ones of a word,
  *                and up to 16 more, and returns where the next go
- *   used_words   writes the numbers, counted from its second argument, of those of 16 words that are
- *                not 0, and any others up to 16, and returns how many there are */
+ *   used_words   writes which of 16 words are not 0, numbered from its second argument on, and
+ *                anything up to 16 numbers, and returns how many are not 0 */
 #ifndef PITHI_SPARSE_SET_LIST_TMPL_H
 #define PITHI_SPARSE_SET_LIST_TMPL_H
 
