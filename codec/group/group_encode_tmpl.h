@@ -1492,12 +1492,15 @@ static __attribute__((noinline)) void irregular_codes(struct coding c,
                                                       const struct pithi_group_setting *s, size_t n,
                                                       struct idempotent_variant w) {
     struct idempotent_pass p;
-    const struct packing *const pack = c.searched ? c.searched : &p.pack;
+    const struct packing *pack = c.searched;
     p.group = s->group;
     p.unit = UNIT * s->bits / 8;
     w.small = false;
     w.bits = 0;
-    if (!c.searched) packing_init(&p.pack, s->bits, !s->asymmetric);
+    if (!pack) {
+        packing_init(&p.pack, s->bits, !s->asymmetric);
+        pack = &p.pack;
+    }
     if (s->group >= UNIT) {
         idempotent_codes(&c, &p, pack, n, w, true, false);
         return;
