@@ -167,7 +167,7 @@ static void without_zstd_hardly_longer(void **state) {
     for (size_t f = 0; f < 2; f++)
         for (size_t index = 0; index < 3; index++)
             for (size_t b = 0; b < 2; b++) {
-                char any[64], only[64];
+                char any[64], only[80];
                 snprintf(any, sizeof any, "mode=ratio,rel=%s", bounds[b]);
                 snprintf(only, sizeof only, "%s,entropy=rans", any);
                 const double is = ratio_of(files[f], index, "act", only);
