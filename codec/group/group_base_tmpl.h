@@ -15,6 +15,8 @@
 /* Elements of a batch, whose scales are made together, and how far maxima are beyond the next batch
  * when its scales are made, so that codes do not wait for a division. */
 enum { BASE_BATCH = 1024, BASE_LEAD = 2 * UNIT, BASE_GROUPS = BASE_BATCH / 16 };
+/* Of two batches: where scales begin, behind their reciprocals. */
+enum { BASE_SCALES = 2 * BASE_GROUPS };
 /* How far reads run before maxima, in bytes of values: a whole number of pages is slower. */
 enum { PREFETCH_MAXIMA = 6144 };
 
@@ -35,7 +37,7 @@ struct base_pass {
     uint8_t *base, *codes, *scales;
     size_t capacity;
     v16 most[BASE_GROUPS]; /* lanes of the maxima of a batch's groups */
-    _Alignas(64) float reciprocal[2 * BASE_GROUPS], scale[2 * BASE_GROUPS];
+    _Alignas(64) float factor[2 * BASE_SCALES];
     struct packing pack;
     struct philox philox;
     uint64_t counter;
@@ -111,8 +113,8 @@ static __attribute__((noinline)) bool base_scales(struct base_pass *p, size_t i)
         v_store((uint8_t *)scale, v_and(s, coded));
         v_store((uint8_t *)reciprocal, v_and(f_div(v_set(0x3F800000u), s), coded));
         for (size_t k = 0; k < 16 && g + k < groups; k++) {
-            p->scale[place + g + k] = scale[k];
-            p->reciprocal[place + g + k] = reciprocal[k];
+            p->factor[BASE_SCALES + place + g + k] = scale[k];
+            p->factor[place + g + k] = reciprocal[k];
             pithi_scale_store(p->scales, dtype, first + g + k, pithi_bits(scale[k]));
         }
     }
@@ -122,13 +124,13 @@ static __attribute__((noinline)) bool base_scales(struct base_pass *p, size_t i)
 /* ---- Codes ------------------------------------------------------------------------------------*/
 
 /* Makes the codes of 16 elements and their new bases, rounded loosely. */
-ALWAYS v16 base_codes(v16 value, v16 base, const float *reciprocal, v16 ceiling,
-                      const uint16_t *random, v16 *next, struct base_variant w) {
-    const v16 v = f_mul(f_sub(value, base), v_spread(reciprocal));
+ALWAYS v16 base_codes(v16 value, v16 base, const float *factor, v16 ceiling, const uint16_t *random,
+                      v16 *next, struct base_variant w) {
+    const v16 v = f_mul(f_sub(value, base), v_spread(factor));
     v16 f;
     const v16 q = w.random ? stochastic(v, ceiling, false, random, &f)
                            : nearest(v, ceiling, false, false, &f);
-    *next = updated(w.bt, base, f_mul(f, v_spread(reciprocal + 2 * BASE_GROUPS)));
+    *next = updated(w.bt, base, f_mul(f, v_spread(factor + BASE_SCALES)));
     return q;
 }
 
@@ -161,8 +163,8 @@ ALWAYS v16 base_units(struct base_pass *p, struct hashing *hashing, v16 m, size_
     uint8_t *base = p->base + i * width(w.bt), *codes = p->codes + i * bits / 8;
     const uint32_t shift = p->shift;
     const size_t ring = (2 * p->batch >> shift) - 1;
-    const float *const r[4] = {p->reciprocal, p->reciprocal + (16 >> shift),
-                               p->reciprocal + (32 >> shift), p->reciprocal + (48 >> shift)};
+    const float *const r[4] = {p->factor, p->factor + (16 >> shift), p->factor + (32 >> shift),
+                               p->factor + (48 >> shift)};
     for (; i < end; i += UNIT) {
         const size_t g = i >> shift & ring;
         if (i + later < last)
