@@ -335,10 +335,8 @@ PITHI_LOCAL(pithi_strip_widths, uint32_t strip) {
 PITHI_PHASE(pithi_strip_unpack, uint32_t strip) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const uint32_t g = strip * PITHI_TEAM + t->tid;
-    const uint64_t before = s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid);
+    const uint64_t before = pithi_scan_carry(s, t->tid, strip);
     (void)a;
-    if (t->tid == 0)
-        s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
     if (g >= b->named) return;
     const uint8_t *const planes = b->body + PITHI_PACK_WIDTHS + pithi_names_bytes(b) + 2 * before;
     uint32_t word[PITHI_GROUP] = {0};

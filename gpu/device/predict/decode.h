@@ -195,9 +195,7 @@ PITHI_LOCAL(pithi_map_count, uint32_t strip) {
 PITHI_PHASE(pithi_map_read, uint32_t strip) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const uint32_t g = strip * PITHI_TEAM + t->tid;
-    uint64_t rank = s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid);
-    if (t->tid == 0)
-        s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
+    uint64_t rank = pithi_scan_carry(s, t->tid, strip);
     if (g >= b->groups) return;
     const uint32_t bits = pithi_map_bits(b, b->which, g);
     for (uint32_t k = 0; k < PITHI_GROUP; k++)

@@ -689,9 +689,7 @@ PITHI_PHASE(pithi_misses_count, uint32_t strip) {
 PITHI_PHASE(pithi_misses_write, uint32_t strip) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const uint32_t g = strip * PITHI_TEAM + t->tid, width = pithi_width(a->to.plan.dtype);
-    uint64_t rank = s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid);
-    if (t->tid == 0)
-        s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
+    uint64_t rank = pithi_scan_carry(s, t->tid, strip);
     if (g >= b->groups) return;
     const uint32_t bits = pithi_map_bits(b, pithi_misses_of(&a->to, b), g);
     uint8_t *const which = b->bytes + (b->which - b->bytes);
@@ -734,10 +732,8 @@ PITHI_PHASE(pithi_words_write, uint32_t strip) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const uint32_t g = strip * PITHI_TEAM + t->tid;
     uint8_t *const body = b->bytes + (b->body - b->bytes);
-    const uint64_t before = s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid);
+    const uint64_t before = pithi_scan_carry(s, t->tid, strip);
     (void)a;
-    if (t->tid == 0)
-        s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
     if (g >= b->named) return;
     const uint8_t *const name = s->strip.name + t->tid;
     if (g % 4 == 0)

@@ -191,10 +191,8 @@ PITHI_PHASE(pithi_map_take, uint32_t strip) {
     const struct pithi_gpu_rows *const r = &s->strip.rows;
     const struct pithi_gpu_share share = pithi_rows_share(&s->strip.block, r);
     const uint32_t i = pithi_rows_at(&share, strip, t->tid);
-    const uint64_t known = s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid);
+    const uint64_t known = pithi_scan_carry(s, t->tid, strip);
     (void)a;
-    if (t->tid == 0)
-        s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
     if (i >= share.to) return;
     const bool is_new = pithi_map_bit(r, i);
     const uint32_t number = is_new ? (uint32_t)known : pithi_map_number(r, i - known);

@@ -161,10 +161,8 @@ PITHI_PHASE(pithi_rows_give, uint32_t strip) {
     const struct pithi_gpu_rows *const r = &s->strip.rows;
     const struct pithi_gpu_share share = pithi_rows_share(&s->strip.block, r);
     const uint32_t i = pithi_rows_at(&share, strip, t->tid);
-    const uint32_t known = (uint32_t)(s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid));
+    const uint32_t known = (uint32_t)(pithi_scan_carry(s, t->tid, strip));
     (void)a;
-    if (t->tid == 0)
-        s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
     if (i >= share.to || r->number[i] != i) return;
     r->first[known] = i;
     r->place[i] = known;
@@ -294,10 +292,8 @@ PITHI_PHASE(pithi_repeats_take, uint32_t strip) {
     const struct pithi_gpu_rows *const r = &s->strip.rows;
     const struct pithi_gpu_share share = pithi_rows_share(&s->strip.block, r);
     const uint32_t i = pithi_rows_at(&share, strip, t->tid);
-    const uint32_t known = (uint32_t)(s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid));
+    const uint32_t known = (uint32_t)(pithi_scan_carry(s, t->tid, strip));
     (void)a;
-    if (t->tid == 0)
-        s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
     if (i < share.to && r->first[r->number[i]] != i) r->place[i - known] = r->number[i];
 }
 

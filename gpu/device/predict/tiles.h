@@ -223,6 +223,13 @@ PITHI_DEVICE uint64_t pithi_scan_all(const struct pithi_gpu_shared *s, uint32_t 
     return pithi_scan_before(s, which, PITHI_TEAM - 1) + s->strip.scan[which][PITHI_TEAM - 1] -
            s->strip.scan[which][PITHI_TEAM - 2];
 }
+/* Of a string that is scanned strip by strip: the sum of all before the thread, in strips before
+ * this one too. The first thread carries the sum on to the next strip. */
+PITHI_DEVICE uint64_t pithi_scan_carry(struct pithi_gpu_shared *s, uint32_t tid, uint32_t strip) {
+    const uint64_t carry = s->strip.carry[strip % 2];
+    if (tid == 0) s->strip.carry[(strip + 1) % 2] = carry + pithi_scan_all(s, 0);
+    return carry + pithi_scan_before(s, 0, tid);
+}
 
 /* The same of PITHI_WARP_RUNS. */
 PITHI_DEVICE uint64_t pithi_runs_before(const struct pithi_gpu_shared *s, uint32_t which,

@@ -179,10 +179,8 @@ PITHI_PHASE(pithi_zeros_next, uint32_t d) {
 PITHI_PHASE(pithi_zeros_scatter, uint32_t d, uint32_t strip) {
     const struct pithi_gpu_zeros *const z = &s->strip.zeros;
     const uint32_t i = strip * PITHI_TEAM + t->tid;
-    uint64_t rank = s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid);
+    uint64_t rank = pithi_scan_carry(s, t->tid, strip);
     (void)a;
-    if (t->tid == 0)
-        s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
     if (i >= z->n[d + 1]) return;
     const uint32_t bits = z->map[z->at[d + 1] + i];
     for (uint32_t k = 0; k < 8 && 8 * i + k < z->n[d]; k++)
@@ -291,9 +289,7 @@ PITHI_PHASE(pithi_zeros_values, uint32_t strip) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const struct pithi_gpu_zeros *const z = &s->strip.zeros;
     const uint32_t g = strip * PITHI_TEAM + t->tid;
-    uint64_t rank = s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid);
-    if (t->tid == 0)
-        s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
+    uint64_t rank = pithi_scan_carry(s, t->tid, strip);
     if (g >= b->groups) return;
     const uint32_t bits = pithi_map_bits(b, z->map, g);
     for (uint32_t k = 0; k < pithi_group_count(b, g); k++) {

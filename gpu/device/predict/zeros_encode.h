@@ -47,9 +47,7 @@ PITHI_PHASE(pithi_zeros_numbers, uint32_t strip) {
     const struct pithi_gpu_zeros *const z = &s->strip.zeros;
     const uint8_t *const codes = pithi_codes_of(&a->to, b);
     const uint32_t g = strip * PITHI_TEAM + t->tid;
-    uint64_t rank = s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid);
-    if (t->tid == 0)
-        s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
+    uint64_t rank = pithi_scan_carry(s, t->tid, strip);
     if (g >= b->groups) return;
     for (uint32_t k = 0; k < pithi_group_count(b, g); k++) {
         const uint32_t u = pithi_get_aligned32(codes + 4 * ((uint64_t)g * PITHI_GROUP + k));
@@ -161,10 +159,8 @@ PITHI_PHASE(pithi_zeros_put_next, uint32_t d) {
 PITHI_PHASE(pithi_zeros_gather, uint32_t d, uint32_t strip) {
     const struct pithi_gpu_zeros *const z = &s->strip.zeros;
     const uint32_t i = strip * PITHI_TEAM + t->tid;
-    uint64_t to = s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid);
+    uint64_t to = pithi_scan_carry(s, t->tid, strip);
     (void)a;
-    if (t->tid == 0)
-        s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
     if (i >= z->n[d + 1]) return;
     const uint32_t bits = z->map[z->at[d + 1] + i];
     for (uint32_t k = 0; k < 8; k++)

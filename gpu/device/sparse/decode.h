@@ -334,9 +334,7 @@ PITHI_DEVICE uint64_t pithi_elias_number(const struct pithi_gpu_set *c, uint64_t
 PITHI_PHASE(pithi_ones_walk, uint32_t strip, enum pithi_visit visit) {
     const struct pithi_gpu_set *const c = &s->strip.set;
     const uint64_t first = 32 * ((uint64_t)strip * PITHI_TEAM + t->tid), end = pithi_ones_bits(c);
-    uint64_t i = s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid);
-    if (t->tid == 0)
-        s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
+    uint64_t i = pithi_scan_carry(s, t->tid, strip);
     for (uint32_t bits = t->predict.low; bits; bits &= bits - 1, i++) {
         const uint64_t bit = first + pithi_ones32((bits & (0 - bits)) - 1);
         uint64_t at = c->n;
@@ -457,10 +455,8 @@ PITHI_PHASE(pithi_runs_read, uint32_t strip) {
 /* Numbers are gaps and lengths by turns. total := in the low half how far they lead, in the high
  * half elements; own: the same. */
 PITHI_PHASE(pithi_runs_turn, uint32_t strip) {
-    const uint64_t number = s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid);
+    const uint64_t number = pithi_scan_carry(s, t->tid, strip);
     (void)a;
-    if (t->tid == 0)
-        s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
     t->predict.total = 0;
     if (t->predict.high)
         t->predict.total = number % 2 ? (uint64_t)(t->predict.low + 1) << 32 | (t->predict.low + 2)

@@ -90,9 +90,7 @@ PITHI_LOCAL(pithi_listing_count, uint32_t strip) {
 
 PITHI_PHASE(pithi_listing_put, uint32_t strip) {
     const uint32_t at = strip * PITHI_TEAM + t->tid;
-    uint32_t *to = s->strip.set.list + s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid);
-    if (t->tid == 0)
-        s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
+    uint32_t *to = s->strip.set.list + pithi_scan_carry(s, t->tid, strip);
     uint64_t word = pithi_map_word(a, s, at);
     for (uint32_t half = 0; half < 2; half++, word >>= 32)
         for (uint32_t bits = (uint32_t)word; bits; bits &= bits - 1)
@@ -207,10 +205,8 @@ PITHI_PHASE(pithi_runs_size, uint32_t strip) {
 PITHI_PHASE(pithi_runs_put, uint32_t strip, bool puts) {
     const struct pithi_gpu_set *const c = &s->strip.set;
     const uint32_t i = strip * PITHI_TEAM + t->tid;
-    uint8_t *to = c->index + s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid);
+    uint8_t *to = c->index + pithi_scan_carry(s, t->tid, strip);
     (void)a;
-    if (t->tid == 0)
-        s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
     if (!puts || i >= c->count) return;
     if (pithi_run_begins(c, i)) to = pithi_leb_put(to, t->predict.high);
     if (pithi_run_ends(c, i)) pithi_leb_put(to, t->predict.low - 1);

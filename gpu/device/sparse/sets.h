@@ -274,9 +274,7 @@ PITHI_DEVICE void pithi_held_visit(const struct pithi_gpu_call *a, const struct 
 PITHI_PHASE(pithi_values_move, uint32_t strip, bool adds) {
     const struct pithi_gpu_set *const c = &s->strip.set;
     const uint32_t at = strip * PITHI_TEAM + t->tid;
-    uint64_t i = s->strip.carry[strip % 2] + pithi_scan_before(s, 0, t->tid);
-    if (t->tid == 0)
-        s->strip.carry[(strip + 1) % 2] = s->strip.carry[strip % 2] + pithi_scan_all(s, 0);
+    uint64_t i = pithi_scan_carry(s, t->tid, strip);
     uint64_t word = pithi_map_word(a, s, at);
     for (uint32_t half = 0; half < 2; half++, word >>= 32)
         for (uint32_t bits = (uint32_t)word; bits; bits &= bits - 1, i++)
