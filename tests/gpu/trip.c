@@ -228,6 +228,19 @@ void trip_check_coded_refused(const char *spec) {
     rig_close(&r);
 }
 
+void trip_check_unsupported(const char *spec, uint32_t dtype, const char *what) {
+    const uint64_t shape[5] = {1, 100};
+    const pith_layout layout = shape_layout(shape, dtype, 0);
+    struct stream s;
+    pith_cuda_sizes sizes = {.size = sizeof sizes};
+    pith_error error = {.size = sizeof error};
+    context("%s of %s", spec, pith_dtype_name(dtype));
+    stream_open(&s, spec, &layout, NULL);
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_cuda_plan_sizes(s.plan, &sizes, &error));
+    CHECK(strstr(error.text, what));
+    stream_close(&s);
+}
+
 void trip_attack(struct trip *t, uint64_t seed) {
     const size_t length = t->frame.length;
     uint8_t *const kept = copy_of(t->frame.bytes, length);

@@ -40,6 +40,8 @@ void trip_check_frame_of(struct trip *t, const char *spec, pith_status wanted);
 void trip_check_space(struct trip *t);
 /* Codes that are coded have no sums, and want the workspace that the plan says. */
 void trip_check_coded_refused(const char *spec);
+/* Devices do not code the spec: the status, and a text that has `what`, which they do code. */
+void trip_check_unsupported(const char *spec, uint32_t dtype, const char *what);
 /* The frame cut and flipped in many places: the CPU's status, or one of those that only devices
  * have; nothing written where it is not OK. */
 void trip_attack(struct trip *t, uint64_t seed);

@@ -24,15 +24,19 @@ struct trip {
     pith_info info;
 };
 
-static void trip_code(struct trip *t, const char *spec) {
-    const pith_view v = pith_view_flat(t->value, t->dtype, t->count);
-    t->frame = compress(spec, &v, NULL, 0);
+static void trip_decode(struct trip *t) {
     t->out = allocate(t->count * pith_dtype_bytes(t->dtype));
     const pith_view o = pith_view_flat(t->out, t->dtype, t->count);
     const pith_env env = test_env();
     t->info.size = sizeof t->info;
     CHECK_OK(pith_inspect(t->frame.bytes, t->frame.length, &t->info, NULL));
     CHECK_OK(pith_decompress(t->frame.bytes, t->frame.length, NULL, &env, &o, NULL));
+}
+
+static void trip_code(struct trip *t, const char *spec) {
+    const pith_view v = pith_view_flat(t->value, t->dtype, t->count);
+    t->frame = compress(spec, &v, NULL, 0);
+    trip_decode(t);
 }
 
 static void trip_drop(struct trip *t) {
@@ -384,11 +388,7 @@ static void test_weighted_in_turn(void **state) {
         const pith_view v = pith_view_dense(t.value, t.dtype, 3, shape);
         context("%d planes", (int)n1);
         t.frame = compress("eb:mode=ratio,abs=0.01,block=whole", &v, NULL, 0);
-        t.out = allocate(t.count * sizeof(float));
-        const pith_view o = pith_view_flat(t.out, t.dtype, t.count);
-        t.info.size = sizeof t.info;
-        CHECK_OK(pith_inspect(t.frame.bytes, t.frame.length, &t.info, NULL));
-        CHECK_OK(pith_decompress(t.frame.bytes, t.frame.length, NULL, NULL, &o, NULL));
+        trip_decode(&t);
         check_values(&t);
         free(t.value);
         trip_drop(&t);
@@ -434,11 +434,7 @@ static void test_weighted_is_found(void **state) {
                 length[2]);
         CHECK((double)length[1] <= (double)length[0] * cases[k].share);
         CHECK(length[1] <= length[2] + length[2] / 20);
-        t.out = allocate(COUNT * sizeof(float));
-        const pith_view o = pith_view_flat(t.out, PITH_F32, COUNT);
-        t.info.size = sizeof t.info;
-        CHECK_OK(pith_inspect(t.frame.bytes, t.frame.length, &t.info, NULL));
-        CHECK_OK(pith_decompress(t.frame.bytes, t.frame.length, NULL, NULL, &o, NULL));
+        trip_decode(&t);
         check_values(&t);
         free(t.value);
         trip_drop(&t);
@@ -452,11 +448,7 @@ static size_t bytes_of(const char *mode, const char *bound, const pith_view *v, 
     snprintf(spec, sizeof spec, "eb:mode=%s,%s", mode, bound);
     context("%s", spec);
     t.frame = compress(spec, v, NULL, 0);
-    t.out = allocate(count * pith_dtype_bytes(v->dtype));
-    const pith_view o = pith_view_flat(t.out, v->dtype, count);
-    t.info.size = sizeof t.info;
-    CHECK_OK(pith_inspect(t.frame.bytes, t.frame.length, &t.info, NULL));
-    CHECK_OK(pith_decompress(t.frame.bytes, t.frame.length, NULL, NULL, &o, NULL));
+    trip_decode(&t);
     check_values(&t);
     const size_t length = t.frame.length;
     trip_drop(&t);
