@@ -124,7 +124,7 @@ static void encode_scalar(const struct shape *s) {
     expected->poisoned = job.poisoned;
 }
 
-static size_t hashed; /* elements that were encoded with their hash */
+static size_t hashed_elements; /* elements that were encoded with their hash */
 
 /* Encodes a part of a job with its hash, and the rest without. */
 static void encode_with_hash(const struct level *level, const struct shape *s,
@@ -136,7 +136,7 @@ static void encode_with_hash(const struct level *level, const struct shape *s,
     pithi_fp_leave(entered);
     check_that(done <= s->count && done % s->set.group == 0, "not whole groups were encoded");
     check_that(hash == 3 + pithi_nh_c(job->base, done * size, lane), "the hash differs");
-    hashed += done;
+    hashed_elements += done;
     struct pithi_group_job rest = *job;
     rest.count -= done;
     rest.value = (const uint8_t *)job->value + done * width(s->value);
@@ -439,7 +439,7 @@ static void check_places(const struct level *level) {
 
 /* Many batches over a base, of which one at times cannot be encoded in the pass that hashes. */
 static void check_batches(const struct level *level) {
-    hashed = 0;
+    hashed_elements = 0;
     for (size_t c = 0; c < 240; c++) {
         struct shape s = random_shape(c % 7);
         s.value = c % 16 ? PITH_F32 : PITH_BF16;
@@ -462,7 +462,7 @@ static void check_batches(const struct level *level) {
         encode_scalar(&s);
         encode_kernel(level, &s, true);
     }
-    check_that(hashed > 0 || level->kernels.encode_hashed == pithi_encode_hashed_c,
+    check_that(hashed_elements > 0 || level->kernels.encode_hashed == pithi_encode_hashed_c,
                "nothing was encoded with its hash");
 }
 
