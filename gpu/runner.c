@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A kernel that is right on a device gives the same bytes here in every order of threads and teams.
- * The team's memory and the threads' registers are allocated to their exact size, so that a
- * sanitizer sees the first byte beyond, and filled with garbage before every team. */
+ * The team's memory is allocated to its exact size, so that a sanitizer sees the first byte beyond,
+ * and filled with garbage before every team; the threads' registers are before the first team of a
+ * launch, and later teams find what earlier ones left. */
 #include "runner.h"
 
 #include <stdio.h>
@@ -41,7 +42,7 @@ static uint64_t next_random(uint64_t *seed) {
 
 static void shuffle(uint32_t *order, uint64_t *seed) {
     for (uint32_t i = PITHI_TEAM - 1; i; i--) {
-        const uint32_t k = (uint32_t)(next_random(seed) % (i + 1)), held = order[i];
+        const uint32_t k = (uint32_t)((next_random(seed) >> 32) * (i + 1) >> 32), held = order[i];
         order[i] = order[k];
         order[k] = held;
     }
@@ -71,20 +72,13 @@ static uint64_t team_number(uint64_t i, uint64_t teams) {
 /* Not inlined: kernels use the beginning of a team's memory, which ends before the struct does. A
  * compiler that sees both would warn. */
 static __attribute__((noinline)) void run_team(pithi_runner_body *fn,
-                                               const struct pithi_gpu_call *call, uint64_t number) {
-    /* Threads take one size in all launches: sanitizers would map these bytes anew for every
-     * team. */
-    static struct pithi_gpu_thread t[PITHI_TEAM];
+                                               const struct pithi_gpu_call *call,
+                                               struct pithi_gpu_thread *t, uint64_t number) {
     const size_t bytes = pithi_shared_bytes(call);
     struct pithi_gpu_shared *s = malloc(bytes);
     struct pithi_team team;
     if (!s) abort();
     memset(s, 0xA5, bytes);
-    memset(t, 0xA5, sizeof t);
-    for (uint32_t i = 0; i < PITHI_TEAM; i++) {
-        t[i].tid = i;
-        t[i].special = the_launches % 2; /* kernels have both texts, general and special */
-    }
     start_team(&team);
     fn(call, s, t, &team, number);
     free(s);
@@ -93,9 +87,17 @@ static __attribute__((noinline)) void run_team(pithi_runner_body *fn,
 int pithi_gpu_launch(int device, enum pithi_gpu_kernel kernel, const struct pithi_gpu_call *call,
                      uint64_t teams, void *cuda_stream) {
     (void)device, (void)cuda_stream;
+    /* Threads take one size in all launches: sanitizers would map these bytes anew for every
+     * one. */
+    static struct pithi_gpu_thread t[PITHI_TEAM];
     the_launches++;
+    memset(t, 0xA5, sizeof t);
+    for (uint32_t i = 0; i < PITHI_TEAM; i++) {
+        t[i].tid = i;
+        t[i].special = the_launches % 2; /* kernels have both texts, general and special */
+    }
     for (uint64_t i = 0; i < teams; i++)
-        run_team(pithi_runner_bodies[kernel], call, team_number(i, teams));
+        run_team(pithi_runner_bodies[kernel], call, t, team_number(i, teams));
     return 0;
 }
 
