@@ -44,7 +44,7 @@ struct pithi_control_state {
     uint64_t steps;     /* that were selected with it */
     uint64_t selected;  /* in the last step: by all ranks, where the caller said so */
     uint32_t threshold; /* bits of the last one to go on from; 0: the rule begins */
-    /* SAGE: bits of the f32 mean of the last sample. PROP: of the factor of each step; 0: 1 */
+    /* SAGE: bits of the f32 mean of the last sample. PROP: its trend and marks (control_value.h) */
     uint32_t extra;
 };
 

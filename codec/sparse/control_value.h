@@ -30,26 +30,75 @@ PITHI_INLINE uint64_t pithi_control_share(uint64_t k, uint64_t part, uint64_t n)
 /* In the rules below `ratio` is how many times k elements the last step selected; they return the
  * factor of the threshold. */
 
-/* *trend is the bits of a factor that all steps have of late, 0 for 1, and becomes that of the next
- * one. Far from k a power of the ratio brings the threshold back. Near k a count differs by its
- * root from what the threshold stands for, which a smaller step follows less; and where values
- * become smaller from step to step, a power alone would lag behind. What the trend takes of a step
- * is a twelfth of that, so that a lag is made up for in some dozens of steps; with larger steps
- * the noise of the counts comes back in the threshold. */
-PITHI_INLINE double pithi_control_prop(double ratio, uint32_t *trend) {
-    double factor, every = *trend ? (double)pithi_float(*trend) : 1;
+/* What PROP remembers is one word: the bits of its trend, less 2^20 for each mark. The trend is a
+ * factor that all steps have of late; its bits are within 2^20 of each other, so that the marks can
+ * be told. No mark: no count has been far from k yet. Else there is one, one more where the last
+ * such count was below k, and two for each degree that steps are damped by. The word 0 is a trend
+ * of 1. */
+#define PITHI_PROP_LOWEST 0.98
+#define PITHI_PROP_HIGHEST 1.02
+enum { PITHI_PROP_MARK = 1 << 20, PITHI_PROP_DEGREES = 40 };
+
+PITHI_INLINE uint32_t pithi_prop_marks(uint32_t word) {
+    const uint32_t highest = pithi_bits((float)PITHI_PROP_HIGHEST);
+    const uint32_t most = 2 + 2 * (uint32_t)PITHI_PROP_DEGREES;
+    const uint32_t marks = word && word < highest ? (highest - word) / PITHI_PROP_MARK : 0;
+    return marks < most ? marks : most;
+}
+PITHI_INLINE double pithi_prop_trend(uint32_t word) {
+    if (!word) return 1;
+    const double trend = (double)pithi_float(word + pithi_prop_marks(word) * PITHI_PROP_MARK);
+    if (trend < PITHI_PROP_LOWEST) return (float)PITHI_PROP_LOWEST;
+    return trend > PITHI_PROP_HIGHEST ? (float)PITHI_PROP_HIGHEST : trend;
+}
+
+/* Returns the marks after a step that selected `ratio` times k elements. Counts that are now above,
+ * now below k say that a step changes the next count by more than it should, or that counts are
+ * noise: steps are damped. Counts that stay on one side say that the threshold lags. A count within
+ * 5 % of k, half of the band, says nothing. */
+PITHI_INLINE uint32_t pithi_prop_mark(double ratio, uint32_t marks) {
+    if (ratio >= 0.95 && ratio <= 1.05) return marks;
+    const uint32_t below = ratio < 1;
+    uint32_t degree = marks ? (marks - 1) / 2 : 0;
+    if (marks && (marks - 1) % 2 != below)
+        degree += degree < PITHI_PROP_DEGREES;
+    else
+        degree -= degree > 0;
+    return 1 + 2 * degree + below;
+}
+
+PITHI_INLINE double pithi_prop_share(uint32_t marks) {
+    double share = 1;
+    for (uint32_t degree = marks ? (marks - 1) / 2 : 0; degree > 0; degree--) share *= 0.9;
+    return share;
+}
+
+/* Far from k a power of the ratio brings the threshold back. Near k a count differs by its root
+ * from what the threshold stands for, which a smaller step follows less; and where values become
+ * smaller from step to step, a power alone would lag behind. What the trend takes of a step is a
+ * twelfth of that, so that a lag is made up for in some dozens of steps; with larger steps the
+ * noise of the counts comes back in the threshold.
+ *
+ * With error feedback values gather below the threshold: where they come near it by little from
+ * step to step, a threshold that is 1 % lower selects what would have come in many steps, and even
+ * the small steps would swing. So a tenth of each step is left out for each degree, twice of the
+ * trend's, which keeps its proportion to how fast the threshold moves. */
+PITHI_INLINE double pithi_control_prop(double ratio, uint32_t *word) {
+    const uint32_t marks = pithi_prop_mark(ratio, pithi_prop_marks(*word));
+    const double share = pithi_prop_share(marks);
+    double step, trend = pithi_prop_trend(*word);
     if (ratio > 0.85 && ratio < 1.15) {
-        factor = 1 + 0.025 * (ratio - 1);
-        every *= 1 + 0.002 * (ratio - 1);
+        step = 0.025 * (ratio - 1);
+        trend *= 1 + 0.002 * share * share * (ratio - 1);
     } else {
         if (ratio < 0x1p-20) ratio = 0x1p-20;
         if (ratio > 0x1p20) ratio = 0x1p20;
-        factor = pithi_root20(ratio);
+        step = pithi_root20(ratio) - 1;
     }
-    if (every < 0.98) every = 0.98;
-    if (every > 1.02) every = 1.02;
-    *trend = pithi_bits((float)every);
-    return factor * (double)pithi_float(*trend);
+    if (trend < PITHI_PROP_LOWEST) trend = PITHI_PROP_LOWEST;
+    if (trend > PITHI_PROP_HIGHEST) trend = PITHI_PROP_HIGHEST;
+    *word = pithi_bits((float)trend) - marks * PITHI_PROP_MARK;
+    return (1 + share * step) * (double)(float)trend;
 }
 
 /* MiCRO and SAGE begin with a number that knows nothing of the values. */

@@ -184,21 +184,67 @@ static void test_prop(void **state) {
  * stops at 2 %; a trend that a damaged stream brings is taken for the nearest that there is. */
 static void test_prop_follows_a_trend(void **state) {
     (void)state;
-    uint32_t trend = 0;
-    CHECK(pithi_control_prop(1, &trend) == 1 && trend == bits_of(1));
-    CHECK(fabs(pithi_control_prop(0.95, &trend) - 0.99875 * 0.9999) < 1e-7);
-    const uint32_t once = trend;
-    CHECK(pithi_control_prop(0.5, &trend) == pithi_root20(0.5) * (double)float_of(once));
-    CHECK(trend == once);
-    for (int i = 0; i < 2000; i++) pithi_control_prop(0.95, &trend);
-    CHECK(float_of(trend) == 0.98f);
-    for (int i = 0; i < 4000; i++) pithi_control_prop(1.05, &trend);
-    CHECK(float_of(trend) == 1.02f);
+    uint32_t word = 0;
+    CHECK(pithi_control_prop(1, &word) == 1 && word == bits_of(1));
+    CHECK(fabs(pithi_control_prop(0.95, &word) - 0.99875 * 0.9999) < 1e-7);
+    const double once = pithi_prop_trend(word);
+    CHECK(pithi_control_prop(0.5, &word) == pithi_root20(0.5) * once);
+    CHECK(pithi_prop_trend(word) == once);
+    for (int i = 0; i < 2000; i++) pithi_control_prop(0.95, &word);
+    CHECK(pithi_prop_trend(word) == 0.98f);
+    for (int i = 0; i < 4000; i++) pithi_control_prop(1.05, &word);
+    CHECK(pithi_prop_trend(word) == 1.02f);
     static const uint32_t hostile[] = {1, 0x00800000u, 0x7F7FFFFFu};
     for (int i = 0; i < 3; i++) {
-        trend = hostile[i];
-        pithi_control_prop(3, &trend);
-        CHECK(float_of(trend) == (i < 2 ? 0.98f : 1.02f));
+        word = hostile[i];
+        pithi_control_prop(3, &word);
+        CHECK(pithi_prop_trend(word) == (i < 2 ? 0.98f : 1.02f));
+        CHECK(pithi_prop_marks(word) <= 82);
+    }
+}
+
+/* A tenth of a step is left out for each count that swings, up to 40 times; counts on one side undo
+ * that, and those near k leave it. */
+static void test_prop_damps_swings(void **state) {
+    (void)state;
+    uint32_t word = 0;
+    const double up = pithi_root20(2) - 1, down = pithi_root20(0.5) - 1;
+    for (int i = 0; i < 50; i++) {
+        const double step = pithi_control_prop(i % 2 ? 0.5 : 2, &word) - 1;
+        CHECK(fabs(step / (i % 2 ? down : up) / pow(0.9, i < 40 ? i : 40) - 1) < 1e-12);
+    }
+    const uint32_t damped = word;
+    for (int i = 0; i < 50; i++) CHECK(pithi_control_prop(i % 2 ? 0.95 : 1.05, &word) > 0);
+    CHECK(pithi_prop_marks(word) == pithi_prop_marks(damped));
+    word = damped;
+    for (int i = 0; i < 50; i++) {
+        const double step = pithi_control_prop(0.5, &word) - 1;
+        CHECK(fabs(step / down / pow(0.9, i < 40 ? 39 - i : 0) - 1) < 1e-12);
+    }
+    /* Of what the trend takes the square of the share is left. */
+    word = 0;
+    pithi_control_prop(2, &word), pithi_control_prop(0.5, &word), pithi_control_prop(2, &word);
+    CHECK(fabs(pithi_control_prop(0.9, &word) / (1 - 0.729 * 0.0025) - 1) < 0.0002);
+    CHECK(pithi_prop_trend(word) == (float)(1 - 0.0002 * 0.729 * 0.729));
+}
+
+/* What is remembered is a word whatever the trend, and the trend of streams that were saved when
+ * there was nothing else is read as it was. */
+static void test_prop_remembers_in_one_word(void **state) {
+    (void)state;
+    static const float trends[] = {0.98f, 0.999f, 1, 1.0001f, 1.02f};
+    for (int i = 0; i < 5; i++) {
+        CHECK(pithi_prop_marks(bits_of(trends[i])) == 0);
+        CHECK(pithi_prop_trend(bits_of(trends[i])) == trends[i]);
+        uint32_t word = bits_of(trends[i]);
+        for (uint32_t step = 0; step < 100; step++) {
+            const struct pithi_control_state s = {1, 1, bits_of(1), word};
+            const uint32_t marks = pithi_prop_marks(word), degree = marks ? (marks - 1) / 2 : 0;
+            CHECK(pithi_control_legal(&s));
+            CHECK(degree == (step == 0 ? 0 : step < 41 ? step - 1 : 40));
+            pithi_control_prop(step % 2 ? 0.5 : 2, &word);
+            CHECK(pithi_prop_trend(word) == trends[i]);
+        }
     }
 }
 
@@ -728,6 +774,8 @@ int main(void) {
         cmocka_unit_test(test_numbers_are_the_same_everywhere),
         cmocka_unit_test(test_prop),
         cmocka_unit_test(test_prop_follows_a_trend),
+        cmocka_unit_test(test_prop_damps_swings),
+        cmocka_unit_test(test_prop_remembers_in_one_word),
         cmocka_unit_test(test_micro_as_coded_and_as_meant),
         cmocka_unit_test(test_counts_of_all_ranks_are_compared_with_what_all_select),
         cmocka_unit_test(test_every_refreshes_in_its_steps_alone),
