@@ -616,6 +616,19 @@ static pith_status encode(struct pithi_block *b) {
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
+/* Elements are far from each other: with few instructions for each the loads of many are under way
+ * at once. */
+static void add_floats(void *out, const uint32_t *list, const float *values, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        uint8_t *const to = (uint8_t *)out + (size_t)list[i] * sizeof(float);
+        float sum;
+        memcpy(&sum, to, sizeof sum);
+        sum += values[i];
+        if (__builtin_expect(sum != sum, 0)) sum = pithi_float(PITHI_F32_NAN);
+        memcpy(to, &sum, sizeof sum);
+    }
+}
+
 static void take_chunk(struct pithi_block *b, const struct work *w, const uint32_t *list,
                        size_t count, size_t at, void *arg) {
     const uint32_t dtype = b->out_dtype;
@@ -623,6 +636,10 @@ static void take_chunk(struct pithi_block *b, const struct work *w, const uint32
     if (!b->sparse.add) {
         for (size_t i = 0; i < count; i++)
             pithi_store(b->out, dtype, list[i], pithi_bits(w->values[i]));
+        return;
+    }
+    if (dtype == PITH_F32) {
+        add_floats(b->out, list, w->values, count);
         return;
     }
     for (size_t i = 0; i < count; i++) {

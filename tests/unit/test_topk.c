@@ -195,6 +195,35 @@ static void test_nans(void **state) {
     free(f.bytes);
 }
 
+/* Sums that are NaN are the canonical one, whatever the view held, and other elements stay. */
+static void test_added_nans(void **state) {
+    enum { N = 256 };
+    static const uint32_t held[] = {0x7FC00001u, 0xFFC12345u, 0xFF800000u, 0x7F800000u,
+                                    0x3F800000u};
+    float x[N] = {0}, y[N];
+    uint32_t before[N];
+    (void)state;
+    for (size_t i = 0; i < 5; i++) x[50 * i] = i == 2 ? float_of(0x7F800000u) : 1.0f;
+    const pith_view view = flat(x, PITH_F32, N), out = flat(y, PITH_F32, N);
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, N);
+    struct stream s;
+    stream_open(&s, "topk:k=5,control=exact", &layout, NULL);
+    const struct frame f = stream_encode(&s, &view, 0, false);
+    for (size_t i = 0; i < N; i++) {
+        before[i] = i % 50 ? 0x7FC00001u : held[i / 50 % 5];
+        y[i] = float_of(before[i]);
+    }
+    CHECK_OK(decode_one(s.work, s.stream, 0, f.bytes, f.length, &out, PITH_ADD));
+    for (size_t i = 0; i < N; i++) {
+        static const uint32_t sums[] = {0x7FC00000u, 0x7FC00000u, 0x7FC00000u, 0x7F800000u,
+                                        0x40000000u};
+        const bool sent = i % 50 == 0 && i < 250;
+        CHECK(bits_of(y[i]) == (sent ? sums[i / 50] : before[i]));
+    }
+    free(f.bytes);
+    stream_close(&s);
+}
+
 /* Elements outside the range that was asked for are never sent, also where the block would be
  * shorter with all of its elements. */
 static void test_range_of_dense_block(void **state) {
@@ -1178,6 +1207,7 @@ int main(void) {
         cmocka_unit_test(test_cap_nonfinite),
         cmocka_unit_test(test_poisoned),
         cmocka_unit_test(test_nans),
+        cmocka_unit_test(test_added_nans),
         cmocka_unit_test(test_range_of_dense_block),
         cmocka_unit_test(test_feedback),
         cmocka_unit_test(test_feedback_rounds),
