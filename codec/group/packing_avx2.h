@@ -69,20 +69,34 @@ static inline __m256i pack32(const struct packing *p, v16 x, v16 y) {
     return _mm256_shuffle_epi8(_mm256_or_si256(low, high), p->squeeze);
 }
 
+/* Codes of 4 bits of 32 lanes: the pairs of elements 0..3 of each eighth, then those of 4..7. */
+static inline __m256i pairs4(v16 x, v16 y) {
+    const __m256i order = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15));
+    const __m256i p = _mm256_blend_epi16(x.a, _mm256_slli_epi32(x.b, 16), 0xAA);
+    const __m256i q = _mm256_blend_epi16(y.a, _mm256_slli_epi32(y.b, 16), 0xAA);
+    const __m256i high = _mm256_set1_epi16((short)0xFF00);
+    __m256i bytes = _mm256_blendv_epi8(p, _mm256_slli_epi16(q, 8), high);
+    bytes = _mm256_and_si256(bytes, _mm256_set1_epi8(15));
+    return _mm256_maddubs_epi16(_mm256_set1_epi16(0x1001), _mm256_shuffle_epi8(bytes, order));
+}
+/* 64 codes of 4 bits. */
+static inline __m256i pack4(const v16 q[4]) {
+    const __m256i order = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15));
+    const __m256i bytes = _mm256_packus_epi16(pairs4(q[0], q[1]), pairs4(q[2], q[3]));
+    return _mm256_shuffle_epi8(_mm256_permute4x64_epi64(bytes, 0xD8), order);
+}
+
 /* 4 and 8 bits: what pack32 gives is a multiple of 16 bytes. */
 static inline bool v_streams_codes(unsigned bits) { return bits == 4 || bits == 8; }
 static inline bool v_stream16_fits(const void *p) { return (uintptr_t)p % 16 == 0; }
 static inline void v_stream16(uint8_t *to, const void *from) {
     _mm_stream_si128((__m128i *)to, _mm_loadu_si128(from));
 }
-static inline void stream_codes(uint8_t *to, unsigned bits, __m256i x, __m256i y) {
-    __m128i *const p = (__m128i *)to;
-    if (bits == 4) x = _mm256_permute4x64_epi64(_mm256_unpacklo_epi64(x, y), 0xD8);
-    _mm_stream_si128(p, _mm256_castsi256_si128(x));
-    _mm_stream_si128(p + 1, _mm256_extracti128_si256(x, 1));
-    if (bits == 4) return;
-    _mm_stream_si128(p + 2, _mm256_castsi256_si128(y));
-    _mm_stream_si128(p + 3, _mm256_extracti128_si256(y, 1));
+static inline void stream32(uint8_t *to, __m256i x) {
+    _mm_stream_si128((__m128i *)to, _mm256_castsi256_si128(x));
+    _mm_stream_si128((__m128i *)(to + 16), _mm256_extracti128_si256(x, 1));
 }
 
 /* Stores of 16 bytes overlap: each one's end is written again by the next, in ascending order. */
@@ -96,9 +110,17 @@ static inline void put_codes(uint8_t *to, size_t step, __m256i x, __m256i y) {
 /* The low bits of each lane of q[0..3], in order. */
 static inline void pack64(uint8_t *to, size_t capacity, const struct packing *p, const v16 q[4],
                           bool nontemporal) {
+    if (p->bits == 4) {
+        if (nontemporal)
+            stream32(to, pack4(q));
+        else
+            store256(to, pack4(q));
+        return;
+    }
     const __m256i x = pack32(p, q[0], q[1]), y = pack32(p, q[2], q[3]);
     if (nontemporal) {
-        stream_codes(to, p->bits, x, y);
+        stream32(to, x);
+        stream32(to + 32, y);
     } else if (capacity >= 64) {
         put_codes(to, 2 * p->bits, x, y);
     } else {
