@@ -4,45 +4,24 @@
 
 #include "codec.h"
 #include "common/lanes_avx2.h"
+#include "common/nh_avx2.h"
 
 /* ---- Universal hash ---------------------------------------------------------------------------*/
 
-struct sums {
-    __m256i product, swapped;
-};
-
-/* Four lanes at p; the two parts of a term are summed apart. */
-static inline void add4(struct sums *s, const uint8_t *p, __m256i key) {
-    const __m256i x = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)p), key);
-    const __m256i swapped = _mm256_shuffle_epi32(x, 0xB1);
-    s->product = _mm256_add_epi64(s->product, _mm256_mul_epu32(x, swapped));
-    s->swapped = _mm256_add_epi64(s->swapped, swapped);
-}
-
-static uint64_t across(__m256i v) {
-    uint64_t w[4];
-    _mm256_storeu_si256((__m256i *)w, v);
-    return w[0] + w[1] + w[2] + w[3];
-}
-
 /* Four keys of four lanes each, advanced together. */
 static uint64_t sum128(const uint8_t *p, size_t rounds, uint64_t lane) {
-    const uint64_t w = PITHI_NH_WEYL, first = (lane + 1) * w;
-    const __m256i four = _mm256_set1_epi64x((long long)(4 * w));
-    const __m256i step = _mm256_set1_epi64x((long long)(16 * w));
+    const __m256i step = nh_step(16);
     __m256i key[4];
-    struct sums s[4] = {0};
-    key[0] = _mm256_setr_epi64x((long long)first, (long long)(first + w),
-                                (long long)(first + 2 * w), (long long)(first + 3 * w));
-    for (int k = 1; k < 4; k++) key[k] = _mm256_add_epi64(key[k - 1], four);
+    struct nh_sums s[4] = {0};
+    for (unsigned k = 0; k < 4; k++) key[k] = nh_keys(lane + 4 * k);
     for (; rounds; rounds--, p += 128) {
         for (int k = 0; k < 4; k++) {
-            add4(&s[k], p + 32 * k, key[k]);
+            nh_add(&s[k], _mm256_loadu_si256((const __m256i *)(p + 32 * k)), key[k]);
             key[k] = _mm256_add_epi64(key[k], step);
         }
     }
     uint64_t all = 0;
-    for (int k = 0; k < 4; k++) all += across(_mm256_add_epi64(s[k].product, s[k].swapped));
+    for (int k = 0; k < 4; k++) all += nh_total(&s[k]);
     return all;
 }
 

@@ -288,6 +288,11 @@ static inline bool v_any_nonfinite(const v16 a[4]) {
     const __m256i least = _mm256_set1_epi32((int)0xFF000000u), m = _mm256_max_epu32(z.a, z.b);
     return _mm256_movemask_epi8(_mm256_cmpeq_epi32(_mm256_max_epu32(m, least), m)) != 0;
 }
+/* True where a lane is not finite, or the sum of two is not. */
+static inline bool v_overflows(v16 x) {
+    const __m256 sum = _mm256_add_ps(F(x.a), F(x.b));
+    return _mm256_movemask_ps(F(finite256(I(sum)))) != 0xFF;
+}
 /* Nonfinite lanes become the largest value with their sign. */
 static inline __m256i saturate256(__m256i x, __m256i largest) {
     const __m256i sign = _mm256_set1_epi32((int)0x80000000u);

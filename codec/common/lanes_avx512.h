@@ -226,6 +226,8 @@ static inline bool v_any_nonfinite(const v16 a[4]) {
     const v16 y = v_maxu(v_add(a[2], a[2]), v_add(a[3], a[3]));
     return _mm512_cmpge_epu32_mask(v_maxu(x, y), v_set(0xFF000000u)) != 0;
 }
+/* True where a lane is not finite. */
+static inline bool v_overflows(v16 x) { return v_nonfinite(x) != 0; }
 /* Nonfinite lanes become the largest value with their sign. */
 static inline v16 v_saturate(v16 a, uint32_t largest) {
     const v16 full = _mm512_or_si512(v_and(a, v_set(0x80000000u)), v_set(largest));

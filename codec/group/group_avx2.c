@@ -51,6 +51,10 @@ static inline v16 f_narrow_two(uint32_t dtype, v16 a, v16 b) {
 
 #include "group/group_encode_tmpl.h"
 
+#include "group/hashing_avx2.h"
+
+#include "group/group_base_tmpl.h"
+
 #include "group/group_decode_tmpl.h"
 
 #include "group/group_channel_tmpl.h"
@@ -60,6 +64,7 @@ static inline v16 f_narrow_two(uint32_t dtype, v16 a, v16 b) {
 void pithi_group_bind_avx2(struct pithi_kernels *k);
 void pithi_group_bind_avx2(struct pithi_kernels *k) {
     k->group_encode = group_encode;
+    k->encode_hashed = encode_hashed;
     k->group_encode_runs = group_encode_runs;
     k->group_decode = group_decode;
     k->group_sum = group_sum;

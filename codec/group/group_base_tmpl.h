@@ -7,6 +7,7 @@
  *   hashing_open(lane)     begins one; lanes of 64 bits are numbered from there
  *   hashing_add(h, x)      adds 64 bytes
  *   hashing_sum(h)         returns the sum
+ *   HASHES_RANDOM          whether codes rounded at random gain by one pass
  *
  * Memory must not wait for arithmetic, nor this for it: the maxima of later groups are found
  * between the codes of these, a unit of the one for a unit of the other, and what both read is
@@ -24,7 +25,7 @@ enum { PREFETCH_MAXIMA = 6144 };
 struct base_variant {
     uint32_t vt, bt;
     unsigned bits;
-    bool random;
+    bool random, small; /* small: groups may be smaller than a unit */
 };
 
 /* What a loop works with. Scales are those of two batches, one after the other in turn; what is to
@@ -42,6 +43,7 @@ struct base_pass {
     struct philox philox;
     uint64_t counter;
     uint16_t drawn[4 * UNIT];
+    uint64_t lane, correction; /* of the hash: of the first base, and what is to be added */
     uint64_t saturated;
 };
 
@@ -56,6 +58,8 @@ ALWAYS void open_base_pass(struct base_pass *p, const struct pithi_group_job *jo
     p->codes = job->codes;
     p->scales = job->scales;
     p->capacity = pithi_group_code_bytes(&p->set, job->count);
+    p->lane = job->first * width(w.bt) / 8;
+    p->correction = 0;
     p->saturated = 0;
     for (size_t k = 0; k < BASE_GROUPS; k++) p->most[k] = v_set(0);
     packing_make(&p->pack, w.bits ? w.bits : job->set.bits, true);
@@ -134,21 +138,32 @@ ALWAYS v16 base_codes(v16 value, v16 base, const float *factor, v16 ceiling, con
     return q;
 }
 
-/* Writes 64 new bases. */
-ALWAYS void put_bases(struct hashing *h, uint32_t bt, uint8_t *to, const struct four *next) {
-    if (bt == PITH_F32) {
-        PITHI_UNROLL for (size_t k = 0; k < 4; k++) {
-            v_store(to + 64 * k, next->v[k]);
-            hashing_add(h, next->v[k]);
-        }
+/* Writes 32 new bases. */
+ALWAYS void put_bases(struct hashing *h, uint32_t bt, uint8_t *to, v16 a, v16 b) {
+    if (bt != PITH_F32) {
+        const v16 both = f_narrow_two(bt, a, b);
+        v_store(to, both);
+        hashing_add(h, both);
         return;
     }
-    const v16 low = f_narrow_two(bt, next->v[0], next->v[1]);
-    const v16 high = f_narrow_two(bt, next->v[2], next->v[3]);
-    v_store(to, low);
-    v_store(to + 64, high);
-    hashing_add(h, low);
-    hashing_add(h, high);
+    v_store(to, a);
+    hashing_add(h, a);
+    v_store(to + 64, b);
+    hashing_add(h, b);
+}
+
+/* Saturates the 64 new bases of the unit at i, which are written and hashed already, and corrects
+ * their hash. */
+static __attribute__((noinline)) void mend_bases(struct base_pass *p, uint32_t bt, size_t i) {
+    uint8_t *const base = p->base + i * width(bt);
+    const uint64_t lane = p->lane + i * width(bt) / 8;
+    const size_t bytes = UNIT * width(bt);
+    struct four next;
+    for (size_t k = 0; k < 4; k++) next.v[k] = load(bt, base, 16 * k);
+    p->correction -= pithi_nh_c(base, bytes, lane);
+    saturate(bt, &next, ~UINT64_C(0), &p->saturated);
+    store_bases(bt, base, &next);
+    p->correction += pithi_nh_c(base, bytes, lane);
 }
 
 /* Goes over the units from i to `end`, and finds maxima so many elements later where those are
@@ -156,7 +171,8 @@ ALWAYS void put_bases(struct hashing *h, uint32_t bt, uint8_t *to, const struct 
 ALWAYS v16 base_units(struct base_pass *p, struct hashing *hashing, v16 m, size_t i, size_t end,
                       size_t later, size_t last, struct base_variant w) {
     const unsigned bits = w.bits ? w.bits : p->set.bits;
-    const struct packing pack = p->pack; /* copies that no store can alias */
+    struct packing pack = p->pack; /* copies that no store can alias */
+    pack.bits = bits;
     struct hashing h = *hashing;
     const v16 ceiling = v_set(pithi_bits((float)((1 << (bits - 1)) - 1)));
     const uint8_t *value = p->value + i * width(w.vt);
@@ -171,18 +187,20 @@ ALWAYS v16 base_units(struct base_pass *p, struct hashing *hashing, v16 m, size_
             m = base_maxima(p, m, value + later * width(w.vt), base + later * width(w.bt),
                             i + later, w);
         const uint16_t *const random = p->drawn + i % (4 * UNIT);
-        struct four q, next;
-        PITHI_UNROLL for (size_t k = 0; k < 4; k++) q.v[k] =
-            base_codes(load(w.vt, value, 16 * k), load(w.bt, base, 16 * k), r[k] + g, ceiling,
-                       random + 16 * k, &next.v[k], w);
-        __builtin_prefetch(codes + PREFETCH_CODES, 1);
-        if (__builtin_expect(v_any_nonfinite(next.v), 0)) {
-            struct four copy = next; /* leaves the common path its registers */
-            saturate(w.bt, &copy, ~UINT64_C(0), &p->saturated);
-            next = copy;
+        v16 q[4], sum = v_set(0);
+        PITHI_UNROLL for (size_t k = 0; k < 4; k += 2) {
+            v16 next[2];
+            for (size_t n = k; n < k + 2; n++)
+                q[n] =
+                    base_codes(load(w.vt, value, 16 * n), load(w.bt, base, 16 * n),
+                               r[w.small ? n : 0] + g, ceiling, random + 16 * n, &next[n - k], w);
+            put_bases(&h, w.bt, base + 16 * k * width(w.bt), next[0], next[1]);
+            const v16 both = f_add(next[0], next[1]);
+            sum = k == 0 ? both : f_add(sum, both);
         }
-        put_bases(&h, w.bt, base, &next);
-        pack64(codes, p->capacity - i * bits / 8, &pack, q.v, false);
+        __builtin_prefetch(codes + PREFETCH_CODES, 1);
+        if (__builtin_expect(v_overflows(sum), 0)) mend_bases(p, w.bt, i);
+        pack64(codes, p->capacity - i * bits / 8, &pack, q, false);
         value += UNIT * width(w.vt);
         base += UNIT * width(w.bt);
         codes += UNIT * bits / 8;
@@ -215,8 +233,8 @@ ALWAYS size_t close_batch(struct base_pass *p, size_t found, size_t end) {
 ALWAYS size_t encode_over_base(struct pithi_group_job *job, size_t count, uint64_t *hash,
                                struct base_variant w) {
     struct base_pass p;
-    struct hashing h = hashing_open(job->first * width(w.bt) / 8);
     open_base_pass(&p, job, count, w);
+    struct hashing h = hashing_open(p.lane);
     const size_t later = p.batch + BASE_LEAD;
     size_t end = count;
     v16 m = v_set(0);
@@ -232,24 +250,24 @@ ALWAYS size_t encode_over_base(struct pithi_group_job *job, size_t count, uint64
         if (stop < end) end = close_batch(&p, stop + later, end);
     }
     job->saturated += p.saturated;
-    *hash += hashing_sum(&h);
+    *hash += hashing_sum(&h) + p.correction;
     return end;
 }
 
 /* ---- Entry ------------------------------------------------------------------------------------*/
 
 /* Each kind is a function of its own: one of all would spill the registers of all. */
-#define BASE_LOOP(name, bt, bits, random)                                                   \
+#define BASE_LOOP(name, bt, bits, random, small)                                            \
     static __attribute__((noinline)) size_t name(struct pithi_group_job *job, size_t count, \
                                                  uint64_t *hash) {                          \
         return encode_over_base(job, count, hash,                                           \
-                                (struct base_variant){PITH_F32, bt, bits, random});         \
+                                (struct base_variant){PITH_F32, bt, bits, random, small});  \
     }
-BASE_LOOP(over_f32_4, PITH_F32, 4, false)
-BASE_LOOP(over_f32_any, PITH_F32, 0, false)
-BASE_LOOP(over_f32_random, PITH_F32, 0, true)
-BASE_LOOP(over_bf16_4, PITH_BF16, 4, false)
-BASE_LOOP(over_bf16_any, PITH_BF16, 0, false)
+BASE_LOOP(over_f32_4, PITH_F32, 4, false, false)
+BASE_LOOP(over_f32_any, PITH_F32, 0, false, true)
+BASE_LOOP(over_f32_random, PITH_F32, 0, true, true)
+BASE_LOOP(over_bf16_4, PITH_BF16, 4, false, false)
+BASE_LOOP(over_bf16_any, PITH_BF16, 0, false, true)
 #undef BASE_LOOP
 
 /* With random bits over a base of 16 bits, or values of 16 bits, arithmetic takes so long that
@@ -257,13 +275,13 @@ BASE_LOOP(over_bf16_any, PITH_BF16, 0, false)
 static size_t encode_hashed(struct pithi_group_job *job, uint64_t *hash) {
     const struct pithi_group_setting *s = &job->set;
     const size_t least = s->group > UNIT ? s->group : UNIT, count = job->count & ~(least - 1);
+    const bool four = s->bits == 4 && s->group >= UNIT;
     const bool symmetric = !s->asymmetric && !s->idempotent && !s->search && !s->codebook;
     if (!count || !symmetric || !job->update || job->value_dtype != PITH_F32) return 0;
     if (job->base_dtype == PITH_F32 && s->stochastic)
-        return random_fits(job) ? over_f32_random(job, count, hash) : 0;
-    if (job->base_dtype == PITH_F32)
-        return (s->bits == 4 ? over_f32_4 : over_f32_any)(job, count, hash);
+        return HASHES_RANDOM && random_fits(job) ? over_f32_random(job, count, hash) : 0;
+    if (job->base_dtype == PITH_F32) return (four ? over_f32_4 : over_f32_any)(job, count, hash);
     if (job->base_dtype == PITH_BF16 && !s->stochastic)
-        return (s->bits == 4 ? over_bf16_4 : over_bf16_any)(job, count, hash);
+        return (four ? over_bf16_4 : over_bf16_any)(job, count, hash);
     return 0;
 }

@@ -6,6 +6,8 @@
 #include "common/lanes_avx512.h"
 #include "common/nh_avx512.h"
 
+enum { HASHES_RANDOM = 1 };
+
 struct hashing {
     struct nh_sums sums;
     v16 key;
