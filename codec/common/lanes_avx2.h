@@ -95,10 +95,14 @@ static inline v16 v_shr(v16 x, int n) {
     return (v16){_mm256_srli_epi32(x.a, n), _mm256_srli_epi32(x.b, n)};
 }
 /* 16 bits per lane, to and from the high halves of the lanes. */
-static inline v16 v_load_high(const uint8_t *p) {
-    const v16 x = v_load16(p);
-    return (v16){_mm256_slli_epi32(x.a, 16), _mm256_slli_epi32(x.b, 16)};
+static inline __m256i high256(const uint8_t *p) {
+    const __m256i order =
+        _mm256_setr_epi8(-1, -1, 0, 1, -1, -1, 2, 3, -1, -1, 4, 5, -1, -1, 6, 7, -1, -1, 8, 9, -1,
+                         -1, 10, 11, -1, -1, 12, 13, -1, -1, 14, 15);
+    const __m128i x = _mm_loadu_si128((const __m128i *)p);
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(x), order);
 }
+static inline v16 v_load_high(const uint8_t *p) { return (v16){high256(p), high256(p + 16)}; }
 static inline void v_store_high(uint8_t *p, v16 x) { v_store16(p, v_shr(x, 16)); }
 
 /* A line takes several loads. */
