@@ -18,8 +18,9 @@
 #include "predict/interp.h"
 #include "predict/strip.h"
 
-enum { MODE, ABS, REL, PWREL, PSNR, NMSE, RANGE, ZEROS, EFFORT, BLOCK, REVISION };
+enum { MODE, ABS, REL, PWREL, PSNR, NMSE, RANGE, ZEROS, EFFORT, BLOCK, REVISION, ENTROPY };
 enum { FAST, RATIO, AUTO };
+enum { ANY, RANS }; /* values of ENTROPY */
 enum { AT_EFFORT = 0, AT_MODE = 1, AT_ZEROS = 2, AT_TARGET = 4 };
 
 static const struct pithi_key keys[] = {
@@ -50,11 +51,16 @@ static const struct pithi_key keys[] = {
                   "newest revision of frames to make: 1 is for readers without rANS, 2 for those "
                   "without weighted interpolation",
                   true},
+    [ENTROPY] = {"entropy", PITHI_KEY_WORD, ANY, ANY, RANS, 0, PITHI_WIRE_NONE, "auto|rans",
+                 "entropy coding; auto: rANS, and zstd for what repeats", true},
 };
 
 static const struct pithi_need needs[] = {
     {EFFORT, MODE, 0, "has no effect with mode=fast"},
     {REVISION, MODE, 0, "has no effect with mode=fast"},
+    {EFFORT, ENTROPY, PITHI_NEED_ZERO, "has no effect with entropy=rans"},
+    {ENTROPY, MODE, 0, "has no effect with mode=fast"},
+    {ENTROPY, REVISION, 3, "needs revision=3"},
 };
 
 /* The head of a block: how it is coded, and the order of differences or the row of level bounds.
@@ -133,9 +139,10 @@ static void *place(struct places *p, size_t bytes) {
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
+/* Returns the effort of entropy coding, or none when the mode does without. */
 static int effort(const struct pithi_params *p) {
-    const bool none = p->decode_only || p->value[MODE] == FAST;
-    return none ? PITHI_ENTROPY_LEVEL_NONE : (int)p->value[EFFORT];
+    if (p->decode_only || p->value[MODE] == FAST) return PITHI_ENTROPY_LEVEL_NONE;
+    return p->value[ENTROPY] == RANS ? PITHI_ENTROPY_LEVEL_RANS : (int)p->value[EFFORT];
 }
 
 static size_t pieces_bytes(const struct pithi_params *p) {
@@ -200,7 +207,9 @@ static size_t scratch_bytes(const struct pithi_params *p) {
 }
 
 static size_t coder_bytes(const struct pithi_params *p) {
-    return pithi_entropy_bytes(p->most, effort(p));
+    /* A frame that is read may have strings of zstd, whatever the setting. */
+    const int level = p->value[ENTROPY] == RANS ? PITHI_ENTROPY_LEVEL_NONE : effort(p);
+    return pithi_entropy_bytes(p->most, level);
 }
 
 static bool quant_of(const struct pithi_block *b, struct pithi_quant *q) {
@@ -336,10 +345,11 @@ static bool put_head(const struct pithi_block *b, const struct work *w, struct v
  * `misses` values are stored exactly, of which w->source.miss says which. */
 static size_t put(const struct pithi_block *b, const struct work *w, struct variant variant,
                   size_t misses, uint8_t *dst, size_t cap) {
-    const int bare = variant.method == CODED ? PITHI_ENTROPY_BARE : 0;
+    const int level = effort(b->params);
+    const bool bare = variant.method == CODED && level != PITHI_ENTROPY_LEVEL_RANS;
     struct pithi_pen pen = {dst,
                             cap,
-                            effort(b->params) | bare,
+                            bare ? level | PITHI_ENTROPY_BARE : level,
                             w->pieces,
                             b->coder,
                             pithi_block_rans_encode(b),
@@ -845,4 +855,5 @@ const struct pithi_codec pithi_codec_eb = {
     .describe = describe,
     .described = "devices code eb with mode=fast and abs, rel or pwrel, and not in f64",
     .described_keys = 1u << MODE | 1u << REVISION,
+    .later_keys = 1u << ENTROPY,
 };

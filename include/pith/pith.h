@@ -52,8 +52,8 @@
  * Floating point. Every entry point saves the floating-point control word, works with round to
  * nearest even and without flushing subnormals, and restores what it found. The bytes of a frame
  * and the decoded values depend on nothing else: not on the CPU, the thread count or the caller's
- * rounding mode. One exception, by nature: bytes made by zstd (codec lossless, mode=auto of embed
- * and mode=ratio of act without entropy=rans, modes ratio and auto of eb, entropy=zstd) are the
+ * rounding mode. One exception, by nature: bytes made by zstd (codec lossless, mode=auto of embed,
+ * mode=ratio of act, modes ratio and auto of eb, all without entropy=rans; entropy=zstd) are the
  * same for one zstd version; the values they decode to are the same for every version. Bytes that
  * zstd never wrote, of a damaged frame, may decode to other values with another version: frames
  * with block checksums (PITH_LAYOUT_CHECKSUMS) are refused instead.

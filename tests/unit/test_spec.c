@@ -231,6 +231,12 @@ static void test_keys_without_effect(void **state) {
     refuses("act:entropy=rans", 4);
     refuses("act:mode=ratio,entropy=rans,revision=2", 15);
     accepts("act:entropy=rans,mode=ratio", "act:mode=ratio,rel=1e-3,entropy=rans");
+    refuses("eb:mode=auto,entropy=rans,effort=9", 26);
+    refuses("eb:abs=1,entropy=rans", 9);
+    refuses("eb:mode=ratio,entropy=rans,revision=2", 14);
+    accepts("eb:entropy=rans,mode=auto", "eb:mode=auto,rel=1e-3,entropy=rans");
+    accepts("eb:mode=ratio,entropy=rans,effort=1,revision=3",
+            "eb:mode=ratio,rel=1e-3,entropy=rans");
     accepts("kv:block=1048576,effort=1", "kv");
     accepts("kv:entropy=zstd,block=64,effort=2", "kv:entropy=zstd,effort=2,block=64");
     accepts("kv:entropy=rans,block=64", "kv:entropy=rans,block=64");
