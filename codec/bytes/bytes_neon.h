@@ -43,6 +43,15 @@ typedef uint8x16x4_t vec;
 #define B32(x) vreinterpretq_u8_u32(x)
 #define B64(x) vreinterpretq_u8_u64(x)
 
+/* Loads and stores are at any address. */
+#define WORDS(bits)                                                        \
+    static inline vec load##bits(const void *p) { return vld1q_u8_x4(p); } \
+    static inline void store##bits(void *p, vec x) { vst1q_u8_x4(p, x); }
+WORDS(16)
+WORDS(32)
+WORDS(64)
+#undef WORDS
+
 static inline vec all_of(uint8x16_t x) { return (vec){{x, x, x, x}}; }
 static inline vec all16(uint16_t x) { return all_of(B16(vdupq_n_u16(x))); }
 static inline vec all32(uint32_t x) { return all_of(B32(vdupq_n_u32(x))); }
@@ -50,6 +59,7 @@ static inline vec all64(uint64_t x) { return all_of(B64(vdupq_n_u64(x))); }
 
 TWO(v_and, vandq_u8(x, y))
 TWO(v_or, vorrq_u8(x, y))
+TWO(v_xor, veorq_u8(x, y))
 TWO(add16, B16(vaddq_u16(W16(x), W16(y))))
 TWO(add32, B32(vaddq_u32(W32(x), W32(y))))
 TWO(add64, B64(vaddq_u64(W64(x), W64(y))))

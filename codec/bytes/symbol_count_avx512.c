@@ -3,17 +3,14 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "bytes/bytes_avx512.h"
 #include "codec.h"
-
-typedef __m512i vec;
 
 static inline vec load(const uint8_t *p) { return _mm512_loadu_si512(p); }
 static inline void store(uint64_t *p, vec x) { _mm512_storeu_si512(p, x); }
 static inline vec all(uint8_t x) { return _mm512_set1_epi8((char)x); }
-static inline vec v_and(vec a, vec b) { return _mm512_and_si512(a, b); }
 static inline vec add8(vec a, vec b) { return _mm512_add_epi8(a, b); }
 static inline vec sub8(vec a, vec b) { return _mm512_sub_epi8(a, b); }
-static inline vec add64(vec a, vec b) { return _mm512_add_epi64(a, b); }
 static inline vec add_most(vec a, vec b) { return _mm512_adds_epu8(a, b); }
 static inline vec look_up(const uint8_t table[16], vec at) {
     return _mm512_shuffle_epi8(

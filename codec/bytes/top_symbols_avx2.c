@@ -3,13 +3,9 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "bytes/bytes_avx2.h"
 #include "codec.h"
 #include "common/endian.h"
-
-typedef __m256i vec;
-
-static inline vec v_and(vec a, vec b) { return _mm256_and_si256(a, b); }
-static inline vec v_or(vec a, vec b) { return _mm256_or_si256(a, b); }
 
 static inline uint64_t escapes_of(const uint8_t *symbols) {
     const vec escape = _mm256_set1_epi8((char)PITHI_TOP_ESCAPE);
@@ -21,28 +17,13 @@ static inline uint64_t escapes_of(const uint8_t *symbols) {
     return mask[0] | (uint64_t)mask[1] << 32;
 }
 
-#define VECTORS(bits, all_of, type)                                                       \
-    static inline vec load##bits(const uint##bits##_t *p) {                               \
-        return _mm256_loadu_si256((const __m256i *)(const void *)p);                      \
-    }                                                                                     \
-    static inline void store##bits(uint##bits##_t *p, vec x) {                            \
-        _mm256_storeu_si256((__m256i *)(void *)p, x);                                     \
-    }                                                                                     \
-    static inline vec add##bits(vec a, vec b) { return _mm256_add_epi##bits(a, b); }      \
-    static inline vec sub##bits(vec a, vec b) { return _mm256_sub_epi##bits(a, b); }      \
-    static inline vec all##bits(uint##bits##_t x) { return all_of((type)x); }             \
-    static inline vec down##bits(vec x, unsigned n) {                                     \
-        return _mm256_srl_epi##bits(x, _mm_cvtsi32_si128((int)n));                        \
-    }                                                                                     \
-    static inline vec up##bits(vec x, unsigned n) {                                       \
-        return _mm256_sll_epi##bits(x, _mm_cvtsi32_si128((int)n));                        \
-    }                                                                                     \
+#define ZERO_OF(bits)                                                                     \
     static inline vec zero_of##bits(vec s, vec x) {                                       \
         return _mm256_andnot_si256(_mm256_cmpeq_epi##bits(s, _mm256_setzero_si256()), x); \
     }
-VECTORS(16, _mm256_set1_epi16, short)
-VECTORS(32, _mm256_set1_epi32, int)
-VECTORS(64, _mm256_set1_epi64x, long long)
+ZERO_OF(16)
+ZERO_OF(32)
+ZERO_OF(64)
 
 /* A lane that is all ones has PITHI_TOP_ESCAPE in its low byte. Wider lanes hold differences of
  * numbers of 16 bits, so that a signed comparison sees which are negative. */
@@ -58,31 +39,6 @@ static inline vec symbol32(vec s, vec top) {
 static inline vec symbol64(vec s, vec top) {
     const vec none = v_or(_mm256_cmpgt_epi64(all64(1), s), _mm256_cmpgt_epi64(s, all64(254)));
     return zero_of64(top, v_or(s, none));
-}
-
-static inline void narrow16(uint8_t *to, vec x) {
-    x = v_and(x, all16(0xFF));
-    _mm_storeu_si128((__m128i *)(void *)to,
-                     _mm_packus_epi16(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
-}
-static inline void narrow32(uint8_t *to, vec x) {
-    x = _mm256_shuffle_epi8(x, _mm256_set1_epi32(0x0C080400));
-    _mm_storel_epi64((__m128i *)(void *)to,
-                     _mm_unpacklo_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
-}
-static inline void narrow64(uint8_t *to, vec x) {
-    x = _mm256_shuffle_epi8(x, _mm256_set1_epi16(0x0800));
-    pithi_put32(to, (uint32_t)_mm_cvtsi128_si32(_mm_unpacklo_epi16(
-                        _mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1))));
-}
-static inline vec widen16(const uint8_t *from) {
-    return _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(const void *)from));
-}
-static inline vec widen32(const uint8_t *from) {
-    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)from));
-}
-static inline vec widen64(const uint8_t *from) {
-    return _mm256_cvtepu8_epi64(_mm_cvtsi32_si128((int)pithi_get32(from)));
 }
 
 static inline void unpack(uint8_t *bits, const uint8_t *string, unsigned width, size_t count) {

@@ -3,31 +3,16 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "bytes/bytes_avx512.h"
 #include "codec.h"
 #include "common/endian.h"
-
-typedef __m512i vec;
-
-static inline vec v_and(vec a, vec b) { return _mm512_and_si512(a, b); }
-static inline vec v_or(vec a, vec b) { return _mm512_or_si512(a, b); }
 
 static inline uint64_t escapes_of(const uint8_t *symbols) {
     return _mm512_cmpeq_epi8_mask(_mm512_loadu_si512(symbols),
                                   _mm512_set1_epi8((char)PITHI_TOP_ESCAPE));
 }
 
-#define VECTORS(bits, type)                                                                        \
-    static inline vec load##bits(const uint##bits##_t *p) { return _mm512_loadu_si512(p); }        \
-    static inline void store##bits(uint##bits##_t *p, vec x) { _mm512_storeu_si512(p, x); }        \
-    static inline vec add##bits(vec a, vec b) { return _mm512_add_epi##bits(a, b); }               \
-    static inline vec sub##bits(vec a, vec b) { return _mm512_sub_epi##bits(a, b); }               \
-    static inline vec all##bits(uint##bits##_t x) { return _mm512_set1_epi##bits((type)x); }       \
-    static inline vec down##bits(vec x, unsigned n) {                                              \
-        return _mm512_srl_epi##bits(x, _mm_cvtsi32_si128((int)n));                                 \
-    }                                                                                              \
-    static inline vec up##bits(vec x, unsigned n) {                                                \
-        return _mm512_sll_epi##bits(x, _mm_cvtsi32_si128((int)n));                                 \
-    }                                                                                              \
+#define SYMBOLS(bits)                                                                              \
     static inline vec zero_of##bits(vec s, vec x) {                                                \
         return _mm512_maskz_mov_epi##bits(_mm512_test_epi##bits##_mask(s, s), x);                  \
     }                                                                                              \
@@ -37,28 +22,9 @@ static inline uint64_t escapes_of(const uint8_t *symbols) {
             escape, _mm512_cmplt_epu##bits##_mask(sub##bits(s, all##bits(1)), all##bits(254)), s); \
         return zero_of##bits(top, s);                                                              \
     }
-VECTORS(16, short)
-VECTORS(32, int)
-VECTORS(64, long long)
-
-static inline void narrow16(uint8_t *to, vec x) {
-    _mm256_storeu_si256((__m256i *)(void *)to, _mm512_cvtepi16_epi8(x));
-}
-static inline void narrow32(uint8_t *to, vec x) {
-    _mm_storeu_si128((__m128i *)(void *)to, _mm512_cvtepi32_epi8(x));
-}
-static inline void narrow64(uint8_t *to, vec x) {
-    _mm_storel_epi64((__m128i *)(void *)to, _mm512_cvtepi64_epi8(x));
-}
-static inline vec widen16(const uint8_t *from) {
-    return _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)from));
-}
-static inline vec widen32(const uint8_t *from) {
-    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)from));
-}
-static inline vec widen64(const uint8_t *from) {
-    return _mm512_cvtepu8_epi64(_mm_loadl_epi64((const __m128i *)(const void *)from));
-}
+SYMBOLS(16)
+SYMBOLS(32)
+SYMBOLS(64)
 
 /* Numbers are eight to a lane: each takes the bits of a byte from its own, and loses those of the
  * next one. */

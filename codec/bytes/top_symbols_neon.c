@@ -24,18 +24,14 @@ TWO(from32, B32(vcgeq_u32(W32(x), W32(y))))
 TWO(from64, B64(vcgeq_u64(W64(x), W64(y))))
 
 /* A lane that is all ones has PITHI_TOP_ESCAPE in its low byte. */
-#define VECTORS(bits)                                                                          \
-    static inline vec load##bits(const uint##bits##_t *p) {                                    \
-        return vld1q_u8_x4((const uint8_t *)p);                                                \
-    }                                                                                          \
-    static inline void store##bits(uint##bits##_t *p, vec x) { vst1q_u8_x4((uint8_t *)p, x); } \
+#define SYMBOLS(bits)                                                                          \
     static inline vec symbol##bits(vec s, vec top) {                                           \
         return zero_of##bits(top,                                                              \
                              v_or(s, from##bits(sub##bits(s, all##bits(1)), all##bits(254)))); \
     }
-VECTORS(16)
-VECTORS(32)
-VECTORS(64)
+SYMBOLS(16)
+SYMBOLS(32)
+SYMBOLS(64)
 
 static inline void unpack(uint8_t *bits, const uint8_t *string, unsigned width, size_t count) {
     pithi_top_unpack(bits, string, width, count);

@@ -8,7 +8,7 @@
  *   WHOLE     the most whole bytes below a top; since a top has 16 bits at most, the fewest are
  *             one less
  * and, of vectors `vec` that the instruction set has, for these words:
- *   vec NAME(load)(const WORD *), void NAME(store)(WORD *, vec)
+ *   vec NAME(load)(const void *), void NAME(store)(void *, vec), at any address
  *   vec NAME(all)(WORD)
  *   vec NAME(add)(vec, vec), NAME(sub)(vec, vec)
  *   vec NAME(down)(vec, unsigned), NAME(up)(vec, unsigned): shifts

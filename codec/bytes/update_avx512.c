@@ -2,27 +2,11 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <immintrin.h>
 
+#include "bytes/bytes_avx512.h"
 #include "codec.h"
 
-typedef __m512i vec;
-
-static inline vec v_and(vec a, vec b) { return _mm512_and_si512(a, b); }
-static inline vec v_or(vec a, vec b) { return _mm512_or_si512(a, b); }
-static inline vec v_xor(vec a, vec b) { return _mm512_xor_si512(a, b); }
-
-#define VECTORS(bits, type, mask)                                                               \
-    static inline vec load##bits(const uint8_t *p) { return _mm512_loadu_si512(p); }            \
-    static inline void store##bits(uint8_t *p, vec x) { _mm512_storeu_si512(p, x); }            \
-    static inline vec all##bits(uint##bits##_t x) { return _mm512_set1_epi##bits((type)x); }    \
-    static inline vec add##bits(vec a, vec b) { return _mm512_add_epi##bits(a, b); }            \
-    static inline vec sub##bits(vec a, vec b) { return _mm512_sub_epi##bits(a, b); }            \
+#define ESCAPES(bits, mask)                                                                     \
     static inline vec sign##bits(vec x) { return _mm512_srai_epi##bits(x, bits - 1); }          \
-    static inline vec down##bits(vec x, unsigned n) {                                           \
-        return _mm512_srl_epi##bits(x, _mm_cvtsi32_si128((int)n));                              \
-    }                                                                                           \
-    static inline vec up##bits(vec x, unsigned n) {                                             \
-        return _mm512_sll_epi##bits(x, _mm_cvtsi32_si128((int)n));                              \
-    }                                                                                           \
     static inline size_t put_escapes##bits(uint8_t *to, vec words) {                            \
         const vec few = all##bits(255);                                                         \
         const mask found = _mm512_cmpge_epu##bits##_mask(words, few);                           \
@@ -37,26 +21,14 @@ static inline vec v_xor(vec a, vec b) { return _mm512_xor_si512(a, b); }
         *escapes += sizeof(uint##bits##_t) * (size_t)_mm_popcnt_u32(found);                     \
         return add##bits(symbols, next);                                                        \
     }
-VECTORS(16, short, __mmask32)
-VECTORS(32, int, __mmask16)
+ESCAPES(16, __mmask32)
+ESCAPES(32, __mmask16)
 
-static inline void narrow16(uint8_t *to, vec x) {
-    _mm256_storeu_si256((__m256i *)(void *)to, _mm512_cvtepi16_epi8(x));
-}
-static inline void narrow32(uint8_t *to, vec x) {
-    _mm_storeu_si128((__m128i *)(void *)to, _mm512_cvtepi32_epi8(x));
-}
 static inline void put_symbols16(uint8_t *to, vec x) {
     _mm256_storeu_si256((__m256i *)(void *)to, _mm512_cvtusepi16_epi8(x));
 }
 static inline void put_symbols32(uint8_t *to, vec x) {
     _mm_storeu_si128((__m128i *)(void *)to, _mm512_cvtusepi32_epi8(x));
-}
-static inline vec widen16(const uint8_t *from) {
-    return _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)from));
-}
-static inline vec widen32(const uint8_t *from) {
-    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)from));
 }
 
 #define WORD uint16_t

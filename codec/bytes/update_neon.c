@@ -5,13 +5,8 @@
 #include "bytes/bytes_neon.h"
 #include "codec.h"
 
-TWO(v_xor, veorq_u8(x, y))
 ONE(sign16, vreinterpretq_u8_s16(vshrq_n_s16(vreinterpretq_s16_u8(x), 15)))
 ONE(sign32, vreinterpretq_u8_s32(vshrq_n_s32(vreinterpretq_s32_u8(x), 31)))
-static inline vec load16(const uint8_t *p) { return vld1q_u8_x4(p); }
-static inline vec load32(const uint8_t *p) { return vld1q_u8_x4(p); }
-static inline void store16(uint8_t *p, vec x) { vst1q_u8_x4(p, x); }
-static inline void store32(uint8_t *p, vec x) { vst1q_u8_x4(p, x); }
 
 /* Saturating, larger words become 255. */
 static inline uint8x16_t symbols_of32(vec x) {

@@ -6,7 +6,7 @@
  *   NAME(x)   x with a suffix of the word type
  *   LANES     the words of a vector
  * and, of vectors `vec` that the instruction set has, for these words:
- *   vec NAME(load)(const uint8_t *), void NAME(store)(uint8_t *, vec), at any address
+ *   vec NAME(load)(const void *), void NAME(store)(void *, vec), at any address
  *   vec NAME(all)(WORD)
  *   vec NAME(add)(vec, vec), NAME(sub)(vec, vec)
  *   vec NAME(sign)(vec): all ones where the top bit is 1, else 0
