@@ -45,24 +45,6 @@ static inline void unpack(uint8_t *bits, const uint8_t *string, unsigned width, 
     pithi_top_unpack(bits, string, width, count);
 }
 
-enum { CHUNK = 2048 };
-
-#define WORD uint16_t
-#define NAME(name) name##16
-#define LANES 16
-#define WHOLE 1
-#include "bytes/top_symbols_tmpl.h"
-#define WORD uint32_t
-#define NAME(name) name##32
-#define LANES 8
-#define WHOLE 3
-#include "bytes/top_symbols_tmpl.h"
-#define WORD uint64_t
-#define NAME(name) name##64
-#define LANES 4
-#define WHOLE 7
-#include "bytes/top_symbols_tmpl.h"
-
 /* Numbers below 254 are added mod 254 by subtracting what is missing to 254 of the second one, and,
  * where that is more than the first one, 2 more, mod 256. Any byte mod 254 is the smaller one of it
  * and it plus 2, mod 256. */
@@ -85,45 +67,31 @@ enum { CHUNK = 2048 };
 SHIFT(si256, __m256i, _mm256)
 SHIFT(si128, __m128i, _mm)
 
-static inline void shift_8(uint8_t *to, const uint8_t *symbols, __m128i row,
+typedef vec offsets;
+static inline offsets offsets_of(unsigned row) { return _mm256_set1_epi8((char)row); }
+
+static inline void shift_8(uint8_t *to, const uint8_t *symbols, offsets row,
                            const uint8_t *columns) {
     const __m128i s = _mm_loadl_epi64((const __m128i *)(const void *)symbols);
     const __m128i c = _mm_loadl_epi64((const __m128i *)(const void *)columns);
-    _mm_storel_epi64((__m128i *)(void *)to, shiftedsi128(s, row, c));
+    _mm_storel_epi64((__m128i *)(void *)to, shiftedsi128(s, _mm256_castsi256_si128(row), c));
 }
 
-static inline void shift_16(uint8_t *to, const uint8_t *symbols, __m128i row,
+static inline void shift_16(uint8_t *to, const uint8_t *symbols, offsets row,
                             const uint8_t *columns) {
     const __m128i s = _mm_loadu_si128((const __m128i *)(const void *)symbols);
     const __m128i c = _mm_loadu_si128((const __m128i *)(const void *)columns);
-    _mm_storeu_si128((__m128i *)(void *)to, shiftedsi128(s, row, c));
+    _mm_storeu_si128((__m128i *)(void *)to, shiftedsi128(s, _mm256_castsi256_si128(row), c));
 }
 
-/* Shifts n > 0 neighbours of a row. The last vector ends with them, and may write again what the
- * one before wrote. */
-static inline void shift_run(uint8_t *to, const uint8_t *symbols, size_t n, unsigned row,
-                             const uint8_t *columns) {
-    const __m128i row_128 = _mm_set1_epi8((char)row);
-    if (n >= 32) {
-        const vec row_256 = _mm256_set1_epi8((char)row);
-        for (size_t i = 0; i < n; i = n - i >= 64 ? i + 32 : i + 32 == n ? n : n - 32) {
-            const vec s = _mm256_loadu_si256((const __m256i *)(const void *)(symbols + i));
-            const vec c = _mm256_loadu_si256((const __m256i *)(const void *)(columns + i));
-            _mm256_storeu_si256((__m256i *)(void *)(to + i), shiftedsi256(s, row_256, c));
-        }
-    } else if (n >= 16) {
-        shift_16(to, symbols, row_128, columns);
-        if (n > 16) shift_16(to + n - 16, symbols + n - 16, row_128, columns + n - 16);
-    } else if (n >= 8) {
-        shift_8(to, symbols, row_128, columns);
-        if (n > 8) shift_8(to + n - 8, symbols + n - 8, row_128, columns + n - 8);
-    } else {
-        for (size_t i = 0; i < n; i++) {
-            const unsigned s = symbols[i], x = 1 + (s - 1 + row + columns[i]) % PITHI_TOP_SHIFTS;
-            to[i] = (uint8_t)(s - 1 < PITHI_TOP_SHIFTS ? x : s);
-        }
-    }
+static inline void shift_32(uint8_t *to, const uint8_t *symbols, offsets row,
+                            const uint8_t *columns) {
+    const vec s = _mm256_loadu_si256((const __m256i *)(const void *)symbols);
+    const vec c = _mm256_loadu_si256((const __m256i *)(const void *)columns);
+    _mm256_storeu_si256((__m256i *)(void *)to, shiftedsi256(s, row, c));
 }
+
+#include "bytes/top_shift_runs.h"
 
 /* Shifts 32 symbols of whole rows of 8 or 16. */
 static inline void shift_rows(uint8_t *to, const uint8_t *symbols, const uint8_t *row, vec which,
@@ -151,26 +119,7 @@ static size_t shift_narrow(const struct pithi_top_shift *shift, uint8_t *to, con
     return done;
 }
 
-static void shift(const struct pithi_top_shift *shift, uint8_t *to, const uint8_t *symbols,
-                  size_t count) {
-    const size_t width = shift->width;
-    const uint8_t *row = shift->rows;
-    size_t column = shift->first;
-    for (size_t at = 0, n; at < count; at += n, row++) {
-        if (column == 0 && (width == 8 || width == 16) && count - at >= 4 * width) {
-            const size_t rows =
-                shift_narrow(shift, to + at, symbols + at, row, (count - at) / width);
-            at += rows * width;
-            row += rows;
-            if (at == count) break;
-        }
-        n = width - column < count - at ? width - column : count - at;
-        shift_run(to + at, symbols + at, n, *row % PITHI_TOP_SHIFTS, shift->columns + column);
-        column = 0;
-    }
-}
-
-#define LANES_16 16
+enum { NARROW_MOST = 16, NARROW_ROWS = 4 };
 #include "bytes/top_symbols_loops.h"
 
 void pithi_top_symbols_bind_avx2(struct pithi_kernels *k);

@@ -45,24 +45,6 @@ static inline void unpack(uint8_t *bits, const uint8_t *string, unsigned width, 
     }
 }
 
-enum { CHUNK = 2048 };
-
-#define WORD uint16_t
-#define NAME(name) name##16
-#define LANES 32
-#define WHOLE 1
-#include "bytes/top_symbols_tmpl.h"
-#define WORD uint32_t
-#define NAME(name) name##32
-#define LANES 16
-#define WHOLE 3
-#include "bytes/top_symbols_tmpl.h"
-#define WORD uint64_t
-#define NAME(name) name##64
-#define LANES 8
-#define WHOLE 7
-#include "bytes/top_symbols_tmpl.h"
-
 /* ---- Offsets ---------------------------------------------------------------------------------*/
 
 /* Numbers below 254 are added mod 254 by subtracting what is missing to 254 of the second one, and,
@@ -92,7 +74,7 @@ static inline vec shifted(vec symbols, vec row_missing, vec columns) {
  * one before wrote. */
 static inline void shift_run(uint8_t *to, const uint8_t *symbols, size_t n, unsigned row,
                              const uint8_t *columns) {
-    const vec missing = _mm512_set1_epi8((char)(PITHI_TOP_SHIFTS - row % PITHI_TOP_SHIFTS));
+    const vec missing = _mm512_set1_epi8((char)(PITHI_TOP_SHIFTS - row));
     if (n < 64) {
         const __mmask64 used = (UINT64_C(1) << n) - 1;
         _mm512_mask_storeu_epi8(to, used,
@@ -125,27 +107,7 @@ static size_t shift_narrow(const struct pithi_top_shift *shift, uint8_t *to, con
     return done;
 }
 
-static void shift(const struct pithi_top_shift *shift, uint8_t *to, const uint8_t *symbols,
-                  size_t count) {
-    const size_t width = shift->width;
-    const bool narrow = width == 8 || width == 16 || width == 32;
-    const uint8_t *row = shift->rows;
-    size_t column = shift->first;
-    for (size_t at = 0, n; at < count; at += n, row++) {
-        if (column == 0 && narrow && count - at >= 8 * width) {
-            const size_t rows =
-                shift_narrow(shift, to + at, symbols + at, row, (count - at) / width);
-            at += rows * width;
-            row += rows;
-            if (at == count) break;
-        }
-        n = width - column < count - at ? width - column : count - at;
-        shift_run(to + at, symbols + at, n, *row, shift->columns + column);
-        column = 0;
-    }
-}
-
-#define LANES_16 32
+enum { NARROW_MOST = 32, NARROW_ROWS = 8 };
 #include "bytes/top_symbols_loops.h"
 
 void pithi_top_symbols_bind_avx512(struct pithi_kernels *k);

@@ -37,24 +37,6 @@ static inline void unpack(uint8_t *bits, const uint8_t *string, unsigned width, 
     pithi_top_unpack(bits, string, width, count);
 }
 
-enum { CHUNK = 2048 };
-
-#define WORD uint16_t
-#define NAME(name) name##16
-#define LANES 32
-#define WHOLE 1
-#include "bytes/top_symbols_tmpl.h"
-#define WORD uint32_t
-#define NAME(name) name##32
-#define LANES 16
-#define WHOLE 3
-#include "bytes/top_symbols_tmpl.h"
-#define WORD uint64_t
-#define NAME(name) name##64
-#define LANES 8
-#define WHOLE 7
-#include "bytes/top_symbols_tmpl.h"
-
 /* ---- Shift -----------------------------------------------------------------------------------*/
 
 /* Sums mod 254 of numbers below it: b is subtracted as what it lacks to 254, and, where that is
@@ -79,41 +61,31 @@ static inline uint8x16_t shifted(uint8x16_t symbols, uint8x16_t missing) {
     return vbslq_u8(moves, vaddq_u8(vsubq_u8(symbols, missing), vaddq_u8(less, less)), symbols);
 }
 
-static inline void shift_16(uint8_t *to, const uint8_t *symbols, uint8x16_t row_missing,
-                            const uint8_t *columns) {
-    vst1q_u8(to, shifted(vld1q_u8(symbols), missing_of_sum(mod(vld1q_u8(columns)), row_missing)));
+/* Of a row: what it lacks. */
+typedef uint8x16_t offsets;
+static inline offsets offsets_of(unsigned row) {
+    return vdupq_n_u8((uint8_t)(PITHI_TOP_SHIFTS - row));
 }
 
-static inline void shift_8(uint8_t *to, const uint8_t *symbols, uint8x16_t row_missing,
+static inline void shift_16(uint8_t *to, const uint8_t *symbols, offsets row,
+                            const uint8_t *columns) {
+    vst1q_u8(to, shifted(vld1q_u8(symbols), missing_of_sum(mod(vld1q_u8(columns)), row)));
+}
+
+static inline void shift_8(uint8_t *to, const uint8_t *symbols, offsets row,
                            const uint8_t *columns) {
     const uint8x16_t s = vcombine_u8(vld1_u8(symbols), vdup_n_u8(0)),
                      c = vcombine_u8(vld1_u8(columns), vdup_n_u8(0));
-    vst1_u8(to, vget_low_u8(shifted(s, missing_of_sum(mod(c), row_missing))));
+    vst1_u8(to, vget_low_u8(shifted(s, missing_of_sum(mod(c), row))));
 }
 
-/* Shifts n > 0 neighbours of a row. Where there are enough, the last vector ends with them, and may
- * write again what the one before wrote. */
-static inline void shift_run(uint8_t *to, const uint8_t *symbols, size_t n, unsigned row,
-                             const uint8_t *columns) {
-    const uint8x16_t missing = vdupq_n_u8((uint8_t)(PITHI_TOP_SHIFTS - row));
-    if (n >= 32) {
-        for (size_t i = 0; i < n; i = n - i >= 64 ? i + 32 : i + 32 == n ? n : n - 32) {
-            shift_16(to + i, symbols + i, missing, columns + i);
-            shift_16(to + i + 16, symbols + i + 16, missing, columns + i + 16);
-        }
-    } else if (n >= 16) {
-        shift_16(to, symbols, missing, columns);
-        if (n > 16) shift_16(to + n - 16, symbols + n - 16, missing, columns + n - 16);
-    } else if (n >= 8) {
-        shift_8(to, symbols, missing, columns);
-        if (n > 8) shift_8(to + n - 8, symbols + n - 8, missing, columns + n - 8);
-    } else {
-        for (size_t i = 0; i < n; i++) {
-            const unsigned s = symbols[i], x = 1 + (s - 1 + row + columns[i]) % PITHI_TOP_SHIFTS;
-            to[i] = (uint8_t)(s - 1 < PITHI_TOP_SHIFTS ? x : s);
-        }
-    }
+static inline void shift_32(uint8_t *to, const uint8_t *symbols, offsets row,
+                            const uint8_t *columns) {
+    shift_16(to, symbols, row, columns);
+    shift_16(to + 16, symbols + 16, row, columns + 16);
 }
+
+#include "bytes/top_shift_runs.h"
 
 /* Shifts whole rows of 8 or 16, in vectors; returns how many. */
 static size_t shift_narrow(const struct pithi_top_shift *shift, uint8_t *to, const uint8_t *symbols,
@@ -130,26 +102,7 @@ static size_t shift_narrow(const struct pithi_top_shift *shift, uint8_t *to, con
     return whole;
 }
 
-static void shift(const struct pithi_top_shift *shift, uint8_t *to, const uint8_t *symbols,
-                  size_t count) {
-    const size_t width = shift->width;
-    const uint8_t *row = shift->rows;
-    size_t column = shift->first;
-    for (size_t at = 0, n; at < count; at += n, row++) {
-        if (column == 0 && (width == 8 || width == 16)) {
-            const size_t rows =
-                shift_narrow(shift, to + at, symbols + at, row, (count - at) / width);
-            at += rows * width;
-            row += rows;
-            if (at == count) break;
-        }
-        n = width - column < count - at ? width - column : count - at;
-        shift_run(to + at, symbols + at, n, *row % PITHI_TOP_SHIFTS, shift->columns + column);
-        column = 0;
-    }
-}
-
-#define LANES_16 32
+enum { NARROW_MOST = 16, NARROW_ROWS = 1 };
 #include "bytes/top_symbols_loops.h"
 
 void pithi_top_symbols_bind_neon(struct pithi_kernels *k);

@@ -4,7 +4,6 @@
  * The includer defines, and this file undefines:
  *   WORD      the word type: uint16_t, uint32_t or uint64_t
  *   NAME(x)   x with a suffix of the word type
- *   LANES     the words of a vector
  *   WHOLE     the most whole bytes below a top; since a top has 16 bits at most, the fewest are
  *             one less
  * and, of vectors `vec` that the instruction set has, for these words:
@@ -22,6 +21,8 @@
  * words are joined together, a multiple of 128, so that their bits stay in the first-level cache.
  *
  * The last vector ends with the last word, and may write again what the one before wrote. */
+
+#define LANES (sizeof(vec) / sizeof(WORD))
 
 static inline size_t NAME(next)(size_t i, size_t count) {
     return count - i >= 2 * LANES ? i + LANES : i + LANES == count ? count : count - LANES;

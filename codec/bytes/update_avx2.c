@@ -40,15 +40,6 @@ static inline void put_symbols32(uint8_t *to, vec x) {
     narrow32(to, _mm256_min_epu32(x, all32(255)));
 }
 
-#define WORD uint16_t
-#define NAME(name) name##16
-#define LANES 16
-#include "bytes/update_tmpl.h"
-#define WORD uint32_t
-#define NAME(name) name##32
-#define LANES 8
-#include "bytes/update_tmpl.h"
-
 #include "bytes/update_loops.h"
 
 void pithi_update_bind_avx2(struct pithi_kernels *k);

@@ -31,15 +31,6 @@ static inline void put_symbols32(uint8_t *to, vec x) {
     _mm_storeu_si128((__m128i *)(void *)to, _mm512_cvtusepi32_epi8(x));
 }
 
-#define WORD uint16_t
-#define NAME(name) name##16
-#define LANES 32
-#include "bytes/update_tmpl.h"
-#define WORD uint32_t
-#define NAME(name) name##32
-#define LANES 16
-#include "bytes/update_tmpl.h"
-
 #include "bytes/update_loops.h"
 
 void pithi_update_bind_avx512(struct pithi_kernels *k);

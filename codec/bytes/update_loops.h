@@ -1,8 +1,15 @@
-/* update_loops.h - the hooks of updates over the vectors of update_tmpl.h.
+/* update_loops.h - the hooks of updates over vectors.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The includer has included update_tmpl.h for words of 16 and 32 bits, with these numbers as
- * suffixes, and undefines nothing. Other words are left to scalar C. */
+ * The includer defines what update_tmpl.h takes of words of 16 and 32 bits, with these numbers as
+ * suffixes. Other words are left to scalar C. */
+
+#define WORD uint16_t
+#define NAME(name) name##16
+#include "bytes/update_tmpl.h"
+#define WORD uint32_t
+#define NAME(name) name##32
+#include "bytes/update_tmpl.h"
 
 static size_t cut(const struct pithi_update *u, const void *values, size_t most, uint8_t *symbols,
                   void *escapes) {

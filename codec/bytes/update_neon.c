@@ -109,15 +109,6 @@ static inline vec take_planes32(const uint8_t *const *planes, size_t i) {
 }
 
 #define INTERLEAVES
-#define WORD uint16_t
-#define NAME(name) name##16
-#define LANES 32
-#include "bytes/update_tmpl.h"
-#define WORD uint32_t
-#define NAME(name) name##32
-#define LANES 16
-#include "bytes/update_tmpl.h"
-
 #include "bytes/update_loops.h"
 
 void pithi_update_bind_neon(struct pithi_kernels *k);

@@ -4,7 +4,6 @@
  * The includer defines, and this file undefines:
  *   WORD      the word type: uint16_t or uint32_t
  *   NAME(x)   x with a suffix of the word type
- *   LANES     the words of a vector
  * and, of vectors `vec` that the instruction set has, for these words:
  *   vec NAME(load)(const void *), void NAME(store)(void *, vec), at any address
  *   vec NAME(all)(WORD)
@@ -28,6 +27,7 @@
  * so that no vector may overlap the one before. */
 
 #define BITS (8 * sizeof(WORD))
+#define LANES (sizeof(vec) / sizeof(WORD))
 #define TOP ((WORD)((WORD)1 << (BITS - 1)))
 
 static inline vec NAME(order)(vec x) { return v_xor(x, v_or(NAME(sign)(x), NAME(all)(TOP))); }
