@@ -3,6 +3,7 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "bytes/rans_lookup.h"
 #include "codec.h"
 #include "common/endian.h"
 #include "common/rans_avx2.h"
@@ -57,32 +58,20 @@ static inline __m256i widen(__m256i low, __m256i high, unsigned k) {
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
-enum { BUCKETS = 32, LOG2_WIDTH = 7, PARTS = 2 * BUCKETS / 16 };
+enum { PARTS = 2 * BUCKETS / 16 };
 
-/* Tables of as many buckets as 32 symbols have: `split` for each, the others for its first symbol,
- * then for its second. */
 struct buckets {
     struct bytes split, symbol, frequency[2], bias[2];
 };
 
 static void buckets_of(struct buckets *b, const struct pithi_rans_decoder *t) {
-    uint8_t split[BUCKETS], table[5][2 * BUCKETS];
-    for (unsigned j = 0; j < BUCKETS; j++) {
-        const struct pithi_rans_bucket *const from = &t->bucket[j];
-        split[j] = (uint8_t)from->split;
-        for (unsigned k = 0; k < 2; k++) {
-            table[0][j + k * BUCKETS] = from->symbol[k];
-            table[1][j + k * BUCKETS] = (uint8_t)from->frequency[k];
-            table[2][j + k * BUCKETS] = (uint8_t)(from->frequency[k] >> 8);
-            table[3][j + k * BUCKETS] = (uint8_t)from->bias[k];
-            table[4][j + k * BUCKETS] = (uint8_t)(from->bias[k] >> 8);
-        }
-    }
-    table_of(&b->split, split, PARTS / 2);
-    table_of(&b->symbol, table[0], PARTS);
+    struct bucket_bytes table;
+    bucket_bytes_of(&table, t);
+    table_of(&b->split, table.split, PARTS / 2);
+    table_of(&b->symbol, table.symbol, PARTS);
     for (unsigned k = 0; k < 2; k++) {
-        table_of(&b->frequency[k], table[1 + k], PARTS);
-        table_of(&b->bias[k], table[3 + k], PARTS);
+        table_of(&b->frequency[k], table.frequency[k], PARTS);
+        table_of(&b->bias[k], table.bias[k], PARTS);
     }
 }
 
@@ -136,20 +125,6 @@ static inline size_t decode_rows(const struct buckets *b, unsigned vectors, __m2
 }
 
 /* ---- Decode, with more symbols or fewer states ------------------------------------------------*/
-
-/* Of each slot: its symbol in the low 8 bits, then 12 bits of the frequency, 12 of its number. */
-static void slots_of(uint32_t slot[PITHI_RANS_SLOTS], const struct pithi_rans_decoder *t) {
-    const unsigned width = 1u << t->log2_width;
-    for (unsigned at = 0; at < PITHI_RANS_SLOTS; at += width) {
-        const struct pithi_rans_bucket *const b = &t->bucket[at >> t->log2_width];
-        for (unsigned k = 0, i = 0; k < 2; k++) {
-            const uint32_t of_first = b->symbol[k] | (uint32_t)b->frequency[k] << 8 |
-                                      (uint32_t)(uint16_t)(at + b->bias[k]) << 20;
-            for (const unsigned end = k ? width : b->split; i < end; i++)
-                slot[at + i] = of_first + ((uint32_t)i << 20);
-        }
-    }
-}
 
 static inline __m256i decode_8(const uint32_t *slot, __m256i x, uint8_t *dst) {
     const __m256i entry =
@@ -218,7 +193,7 @@ static const uint8_t *decode(const struct pithi_rans_decoder *t, uint32_t *state
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
 /* Frequencies and starts by symbol: tables of bytes for symbols from `first` on, when these are
- * few, else a frequency in the low and a start in the high half for each symbol. */
+ * few, else pairs. */
 struct symbols {
     struct bytes frequency[2], start[2];
     unsigned parts; /* 0: too many symbols, or too few states */
@@ -228,28 +203,19 @@ struct symbols {
 };
 
 static void symbols_of(struct symbols *t, const struct pithi_rans_encoder *from, unsigned vectors) {
-    uint8_t table[4][64] = {{0}};
-    unsigned first = 0, last = 255;
-    while (!from->frequency[first]) first++;
-    while (!from->frequency[last]) last--;
+    struct symbol_bytes table;
     t->slot = (const int *)(const void *)from->slot;
-    t->parts = vectors < 4 || last - first >= 64 ? 0 : last - first < 32 ? 2 : 4;
-    if (!t->parts) {
-        for (unsigned s = 0; s < 256; s++)
-            t->pair[s] = from->frequency[s] | (uint32_t)from->start[s] << 16;
+    t->parts = 0;
+    if (vectors < 4 || !symbol_bytes_of(&table, from)) {
+        symbol_pairs_of(t->pair, from);
         return;
     }
-    for (unsigned s = first; s <= last; s++) {
-        table[0][s - first] = (uint8_t)from->frequency[s];
-        table[1][s - first] = (uint8_t)(from->frequency[s] >> 8);
-        table[2][s - first] = (uint8_t)from->start[s];
-        table[3][s - first] = (uint8_t)(from->start[s] >> 8);
-    }
+    t->parts = table.last - table.first < 32 ? 2 : PARTS_MOST;
     for (unsigned k = 0; k < 2; k++) {
-        table_of(&t->frequency[k], table[k], PARTS_MOST);
-        table_of(&t->start[k], table[2 + k], PARTS_MOST);
+        table_of(&t->frequency[k], table.frequency[k], PARTS_MOST);
+        table_of(&t->start[k], table.start[k], PARTS_MOST);
     }
-    t->first = _mm256_set1_epi8((char)first);
+    t->first = _mm256_set1_epi8((char)table.first);
 }
 
 /* Looks up the frequencies and starts of 32 symbols in tables of bytes. */

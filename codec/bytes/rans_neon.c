@@ -3,6 +3,7 @@
 #include <arm_neon.h>
 #include <string.h>
 
+#include "bytes/rans_lookup.h"
 #include "codec.h"
 #include "common/rans_neon.h"
 
@@ -29,38 +30,24 @@ static void states_store(const struct states *x, uint32_t *state, size_t count) 
  * A state x = 2^16 high + low becomes f floor(x / 2^12) + k = 16 f high + c, where
  * c = f floor(low / 2^12) + k is below 2^16. */
 
-enum { BUCKETS = 32, LOG2_WIDTH = 7 };
-
 /* What sixteen states look up: frequencies, and numbers k of slots. */
 struct found {
     uint16x8_t frequency[2], number[2];
 };
 
-/* Tables of as many buckets as 32 symbols have: `split` for each, the others for its first symbol,
- * then for its second; a vector has the low or the high bytes of numbers. */
 struct buckets {
     uint8x16x2_t split;
     uint8x16x4_t symbol, frequency[2], bias[2];
 };
 
 static void buckets_of(struct buckets *b, const struct pithi_rans_decoder *t) {
-    uint8_t split[BUCKETS], table[5][2 * BUCKETS];
-    for (unsigned j = 0; j < BUCKETS; j++) {
-        const struct pithi_rans_bucket *const from = &t->bucket[j];
-        split[j] = (uint8_t)from->split;
-        for (unsigned k = 0; k < 2; k++) {
-            table[0][j + k * BUCKETS] = from->symbol[k];
-            table[1][j + k * BUCKETS] = (uint8_t)from->frequency[k];
-            table[2][j + k * BUCKETS] = (uint8_t)(from->frequency[k] >> 8);
-            table[3][j + k * BUCKETS] = (uint8_t)from->bias[k];
-            table[4][j + k * BUCKETS] = (uint8_t)(from->bias[k] >> 8);
-        }
-    }
-    b->split = vld1q_u8_x2(split);
-    b->symbol = vld1q_u8_x4(table[0]);
+    struct bucket_bytes table;
+    bucket_bytes_of(&table, t);
+    b->split = vld1q_u8_x2(table.split);
+    b->symbol = vld1q_u8_x4(table.symbol);
     for (unsigned k = 0; k < 2; k++) {
-        b->frequency[k] = vld1q_u8_x4(table[1 + k]);
-        b->bias[k] = vld1q_u8_x4(table[3 + k]);
+        b->frequency[k] = vld1q_u8_x4(table.frequency[k]);
+        b->bias[k] = vld1q_u8_x4(table.bias[k]);
     }
 }
 
@@ -83,20 +70,6 @@ static inline struct found find_in_buckets(const struct buckets *b, const uint16
         {vreinterpretq_u16_u8(vzip1q_u8(f[0], f[1])), vreinterpretq_u16_u8(vzip2q_u8(f[0], f[1]))},
         {vaddq_u16(slot[0], vreinterpretq_u16_u8(vzip1q_u8(k[0], k[1]))),
          vaddq_u16(slot[1], vreinterpretq_u16_u8(vzip2q_u8(k[0], k[1])))}};
-}
-
-/* Of each slot: its symbol in the low 8 bits, then 12 bits of the frequency, 12 of its number. */
-static void slots_of(uint32_t slot[PITHI_RANS_SLOTS], const struct pithi_rans_decoder *t) {
-    const unsigned width = 1u << t->log2_width;
-    for (unsigned at = 0; at < PITHI_RANS_SLOTS; at += width) {
-        const struct pithi_rans_bucket *const b = &t->bucket[at >> t->log2_width];
-        for (unsigned k = 0, i = 0; k < 2; k++) {
-            const uint32_t of_first = b->symbol[k] | (uint32_t)b->frequency[k] << 8 |
-                                      (uint32_t)(uint16_t)(at + b->bias[k]) << 20;
-            for (const unsigned end = k ? width : b->split; i < end; i++)
-                slot[at + i] = of_first + ((uint32_t)i << 20);
-        }
-    }
 }
 
 static inline uint32x4_t entries_of(const uint32_t *slot, const uint16_t *low) {
@@ -170,7 +143,7 @@ static const uint8_t *decode(const struct pithi_rans_decoder *t, uint32_t *state
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
 /* Frequencies and starts by symbol: tables of bytes for symbols from `first` on, when these are
- * few, else a frequency in the low and a start in the high half for each symbol. */
+ * few, else pairs. */
 struct symbols {
     bool few;
     uint8x16_t first;
@@ -180,29 +153,18 @@ struct symbols {
 };
 
 static void symbols_of(struct symbols *t, const struct pithi_rans_encoder *from) {
-    enum { FEW = 64 };
-    uint8_t table[4][FEW] = {{0}};
-    unsigned first = 0, last = 255;
-    while (!from->frequency[first]) first++;
-    while (!from->frequency[last]) last--;
+    struct symbol_bytes table;
     t->slot = from->slot;
-    t->few = last - first < FEW;
+    t->few = symbol_bytes_of(&table, from);
     if (!t->few) {
-        for (unsigned s = 0; s < 256; s++)
-            t->pair[s] = from->frequency[s] | (uint32_t)from->start[s] << 16;
+        symbol_pairs_of(t->pair, from);
         return;
     }
-    for (unsigned s = first; s <= last; s++) {
-        table[0][s - first] = (uint8_t)from->frequency[s];
-        table[1][s - first] = (uint8_t)(from->frequency[s] >> 8);
-        table[2][s - first] = (uint8_t)from->start[s];
-        table[3][s - first] = (uint8_t)(from->start[s] >> 8);
-    }
     for (unsigned k = 0; k < 2; k++) {
-        t->frequency[k] = vld1q_u8_x4(table[k]);
-        t->start[k] = vld1q_u8_x4(table[2 + k]);
+        t->frequency[k] = vld1q_u8_x4(table.frequency[k]);
+        t->start[k] = vld1q_u8_x4(table.start[k]);
     }
-    t->first = vdupq_n_u8((uint8_t)first);
+    t->first = vdupq_n_u8((uint8_t)table.first);
 }
 
 /* Looks up the frequencies and starts of sixteen symbols. */
