@@ -16,22 +16,9 @@
 #include "common/lanes_tmpl.h"
 #include "group/codebook.h"
 #include "group/codebook_value.h"
+#include "group/group_part.h"
 
 enum { UNIT = 64, STRIP = 16, DEPTH = 4 };
-
-/* Encodes or decodes a part of a job, which begins at element i, with the scalar reference. */
-static __attribute__((noinline)) void scalar_part(struct pithi_group_job *job, size_t i,
-                                                  size_t count, pithi_group_fn *fn) {
-    struct pithi_group_job p = *job;
-    p.count = count;
-    if (job->value) p.value = (const uint8_t *)job->value + i * width(job->value_dtype);
-    if (job->out) p.out = (uint8_t *)job->out + i * width(job->out_dtype);
-    p.codes = job->codes + i * job->set.bits / 8;
-    p.scales = job->scales + pithi_group_scale_bytes(&job->set, i);
-    fn(&p);
-    job->saturated = p.saturated;
-    job->poisoned = p.poisoned;
-}
 
 /* ---- Tables -----------------------------------------------------------------------------------*/
 

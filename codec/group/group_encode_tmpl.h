@@ -26,6 +26,7 @@
 #include "common/lanes_tmpl.h"
 #include "group/codebook.h"
 #include "group/group.h"
+#include "group/group_part.h"
 #include "group/hadamard.h"
 
 #ifndef OWN_PACKING
@@ -86,27 +87,6 @@ struct batch {
 
 static size_t batch_elements(const struct pithi_group_setting *s, size_t least) {
     return s->group > least ? s->group : least;
-}
-
-/* Returns the part of a job that begins at element i, as the scalar reference takes it. */
-static struct pithi_group_job part(const struct pithi_group_job *job, size_t i, size_t count) {
-    struct pithi_group_job p = *job;
-    const size_t base = i * width(job->base_dtype);
-    p.count = count;
-    if (job->value) p.value = (const uint8_t *)job->value + i * width(job->value_dtype);
-    if (job->out) p.out = (uint8_t *)job->out + i * width(job->out_dtype);
-    if (job->base) p.base = (uint8_t *)job->base + base;
-    p.codes = job->codes + i * job->set.bits / 8;
-    p.scales = job->scales + pithi_group_scale_bytes(&job->set, i);
-    p.first = job->first + i;
-    return p;
-}
-
-static void scalar_part(struct pithi_group_job *job, size_t i, size_t count, pithi_group_fn *fn) {
-    struct pithi_group_job p = part(job, i, count);
-    fn(&p);
-    job->saturated = p.saturated;
-    job->poisoned = p.poisoned;
 }
 
 static void open_batch(struct batch *b, const struct pithi_group_job *job, size_t i, size_t n) {
@@ -891,7 +871,7 @@ struct pass_variant {
 /* Encodes a group that may be poisoned with the scalar reference. */
 static __attribute__((noinline)) void encode_huge(struct pithi_group_job *job, size_t i,
                                                   size_t count, bool rotated) {
-    struct pithi_group_job p = part(job, i, count);
+    struct pithi_group_job p = part_of(job, i, count);
     const struct pithi_rotation r = {.order = 32};
     float x[HELD];
     if (rotated) {

@@ -20,25 +20,11 @@
 #define PITHI_GROUP_TRELLIS_JOB_TMPL_H
 
 #include "common/lanes_tmpl.h"
+#include "group/group_part.h"
 #include "group/trellis.h"
 #include "group/trellis_value.h"
 
 enum { UNIT = 64 };
-
-/* Encodes or decodes a part of a job, which begins with a group, with the scalar reference. */
-static __attribute__((noinline)) void scalar_part(struct pithi_group_job *job, size_t i,
-                                                  size_t count, pithi_group_fn *fn) {
-    struct pithi_group_job p = *job;
-    p.count = count;
-    if (job->value) p.value = (const uint8_t *)job->value + i * width(job->value_dtype);
-    if (job->base) p.base = (uint8_t *)job->base + i * width(job->base_dtype);
-    if (job->out) p.out = (uint8_t *)job->out + i * width(job->out_dtype);
-    p.codes = job->codes + i * job->set.bits / 8;
-    p.scales = job->scales + pithi_group_scale_bytes(&job->set, i);
-    fn(&p);
-    job->saturated = p.saturated;
-    job->poisoned = p.poisoned;
-}
 
 ALWAYS v16 magnitude16(v16 x) { return v_and(x, v_set(0x7FFFFFFFu)); }
 
