@@ -55,25 +55,10 @@ static inline v16 f_narrow_two(uint32_t dtype, v16 a, v16 b) {
 
 #include "group/group_base_tmpl.h"
 
-#include "group/group_decode_tmpl.h"
-
-#include "group/group_channel_tmpl.h"
-
-#include "group/transpose_tmpl.h"
+#include "group/group_hooks.h"
 
 void pithi_group_bind_avx2(struct pithi_kernels *k);
 void pithi_group_bind_avx2(struct pithi_kernels *k) {
-    k->group_encode = group_encode;
+    bind_groups(k);
     k->encode_hashed = encode_hashed;
-    k->group_encode_runs = group_encode_runs;
-    k->group_decode = group_decode;
-    k->group_sum = group_sum;
-    k->channel_encode = channel_encode;
-    k->channel_decode = channel_decode;
-    k->transpose_values = transpose_value_columns;
-    k->transpose_codes = transpose_code_columns;
-    k->rotate_encode = rotate_encode;
-    k->rotate = rotate;
-    k->unrotate = unrotate;
-    k->unrotate_nontemporal = unrotate_nontemporal;
 }
