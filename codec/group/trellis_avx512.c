@@ -48,6 +48,10 @@ struct decoder {
     v16 value[2];               /* of levels, by number */
 };
 
+typedef __m512i eight;
+static inline eight e_low(eight x, eight y) { return _mm512_unpacklo_epi16(x, y); }
+static inline eight e_high(eight x, eight y) { return _mm512_unpackhi_epi16(x, y); }
+
 #include "group/trellis_job_tmpl.h"
 
 static void tables_make(struct tables *t, uint32_t bits) {
@@ -136,18 +140,7 @@ ALWAYS void turn(const uint16_t *row, __m512i x[8]) {
         x[i] = _mm512_mask_broadcast_i64x2(x[i], 0xC0,
                                            _mm_loadu_si128((const __m128i *)(p + 24 * SEQUENCE)));
     }
-    PITHI_UNROLL for (size_t i = 0; i < 4; i++) {
-        y[2 * i] = _mm512_unpacklo_epi16(x[i], x[i + 4]);
-        y[2 * i + 1] = _mm512_unpackhi_epi16(x[i], x[i + 4]);
-    }
-    PITHI_UNROLL for (size_t i = 0; i < 4; i++) {
-        x[2 * i] = _mm512_unpacklo_epi16(y[i], y[i + 4]);
-        x[2 * i + 1] = _mm512_unpackhi_epi16(y[i], y[i + 4]);
-    }
-    PITHI_UNROLL for (size_t i = 0; i < 4; i++) {
-        y[2 * i] = _mm512_unpacklo_epi16(x[i], x[i + 4]);
-        y[2 * i + 1] = _mm512_unpackhi_epi16(x[i], x[i + 4]);
-    }
+    turn_rows(x, y);
     PITHI_UNROLL for (size_t i = 0; i < 8; i++) x[i] = y[i];
 }
 

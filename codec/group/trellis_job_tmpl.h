@@ -4,6 +4,9 @@
  * The including file has the lanes, and defines before it includes this one:
  *   WIDE            how many sequences are coded together, one to a lane: those of as many groups,
  *                   or of one
+ *   eight           a vector of eight lanes of 16 bits, or of several such, side by side
+ *   e_low, e_high   in turn a lane of one and of another vector, from the lower and from the upper
+ *                   half of eight lanes
  *   struct tables   what belongs to a number of bits: with `plain`, the trellis
  *   struct paths    what belongs to sequences that are coded together
  *   struct decoder  what decoding needs
@@ -25,6 +28,19 @@
 #include "group/trellis_value.h"
 
 enum { UNIT = 64 };
+
+/* Eight rows of eight numbers become columns in three rounds. */
+ALWAYS void interlace(const eight x[8], eight y[8]) {
+    PITHI_UNROLL for (size_t i = 0; i < 4; i++) {
+        y[2 * i] = e_low(x[i], x[i + 4]);
+        y[2 * i + 1] = e_high(x[i], x[i + 4]);
+    }
+}
+ALWAYS void turn_rows(eight rows[8], eight columns[8]) {
+    interlace(rows, columns);
+    interlace(columns, rows);
+    interlace(rows, columns);
+}
 
 ALWAYS v16 magnitude16(v16 x) { return v_and(x, v_set(0x7FFFFFFFu)); }
 

@@ -62,23 +62,11 @@ static inline wide w_look(wide table, wide index) {
     return (wide){look_bytes(table.a, index.a), look_bytes(table.a, index.b)};
 }
 
-static inline void turn8(const uint16_t *from, size_t from_step, uint16_t *to, size_t to_step) {
-    uint16x8_t x[8], y[8];
-    for (size_t i = 0; i < 8; i++) x[i] = vld1q_u16(from + i * from_step);
-    for (size_t i = 0; i < 4; i++) {
-        y[2 * i] = vzip1q_u16(x[i], x[i + 4]);
-        y[2 * i + 1] = vzip2q_u16(x[i], x[i + 4]);
-    }
-    for (size_t i = 0; i < 4; i++) {
-        x[2 * i] = vzip1q_u16(y[i], y[i + 4]);
-        x[2 * i + 1] = vzip2q_u16(y[i], y[i + 4]);
-    }
-    for (size_t i = 0; i < 4; i++) {
-        y[2 * i] = vzip1q_u16(x[i], x[i + 4]);
-        y[2 * i + 1] = vzip2q_u16(x[i], x[i + 4]);
-    }
-    for (size_t i = 0; i < 8; i++) vst1q_u16(to + i * to_step, y[i]);
-}
+typedef uint16x8_t eight;
+static inline eight e_load(const uint16_t *p) { return vld1q_u16(p); }
+static inline void e_store(uint16_t *p, eight x) { vst1q_u16(p, x); }
+static inline eight e_low(eight x, eight y) { return vzip1q_u16(x, y); }
+static inline eight e_high(eight x, eight y) { return vzip2q_u16(x, y); }
 
 /* Joins eight codes, a byte each. */
 static inline uint64_t join8(uint64_t x, unsigned bits) {
@@ -103,19 +91,13 @@ struct window {
     uint8x16_t spread[4];
     int32x4_t shift[4];
 };
-static inline void window_make(struct window *w, unsigned bits) {
+static inline struct window window_of(const uint8_t place[64], const uint32_t shift[16]) {
+    struct window w;
     for (unsigned q = 0; q < 4; q++) {
-        uint8_t place[16];
-        int32_t shift[4];
-        for (unsigned i = 0; i < 4; i++) {
-            const unsigned bit = 16 + (4 * q + i) * bits - 3 * bits;
-            for (unsigned k = 0; k < 4; k++)
-                place[4 * i + k] = (uint8_t)(k < 3 ? bit / 8 + k : 0x80);
-            shift[i] = -(int32_t)(bit % 8);
-        }
-        w->spread[q] = vld1q_u8(place);
-        w->shift[q] = vld1q_s32(shift);
+        w.spread[q] = vld1q_u8(place + 16 * q);
+        w.shift[q] = vnegq_s32(vreinterpretq_s32_u32(vld1q_u32(shift + 4 * q)));
     }
+    return w;
 }
 static inline v16 window_take(const struct window *w, const uint8_t *from) {
     const uint8x16_t x = vld1q_u8(from);

@@ -12,15 +12,16 @@
  *   w_abs, w_sign           of signed numbers: magnitudes; all ones where negative
  *   w_table, w_index, w_look
  *                           16 bytes as a table; indices 0 to 15 made ready for it; the bytes there
- *   turn8(from, from_step, to, to_step)
- *                           eight rows of eight numbers become columns
+ *   eight, e_low, e_high    for trellis_job_tmpl.h: a vector of eight of these lanes
+ *   e_load, e_store         eight numbers from and to memory
  *   put_codes(to, row, flip, bits)
  *                           the low four bits of 16 numbers, with `flip` inverted, as codes
  *   v_down(x, n)            lanes of 32 bits, shifted to the right
- *   struct window, window_make(w, bits), window_take(w, from)
+ *   struct window, window_of(place, shift), window_take(w, from)
  *                           of 16 codes: each lane of 32 bits gets a code and the three before it,
  *                           the last of these lowest; `from` is two bytes before the first code's
- *                           and 16 may be read
+ *                           and 16 may be read. Of these bytes a lane gets four `place`s, 0 where
+ *                           the highest bit is 1, shifted down by its `shift`
  *
  * Encoding takes 16 sequences at a time, one to a lane, which are those of as many groups or of
  * one. */
@@ -83,6 +84,13 @@ static void tables_make(struct tables *t, uint32_t bits) {
 }
 
 /* ---- Encode: paths ----------------------------------------------------------------------------*/
+
+ALWAYS void turn8(const uint16_t *from, size_t from_step, uint16_t *to, size_t to_step) {
+    eight x[8], y[8];
+    PITHI_UNROLL for (size_t i = 0; i < 8; i++) x[i] = e_load(from + i * from_step);
+    turn_rows(x, y);
+    PITHI_UNROLL for (size_t i = 0; i < 8; i++) e_store(to + i * to_step, y[i]);
+}
 
 static __attribute__((noinline)) void turn(const uint16_t *from, size_t rows, size_t columns,
                                            size_t from_step, uint16_t *to, size_t to_step) {
@@ -284,14 +292,21 @@ static void encode_sequences(struct pithi_group_job *job, const struct tables *t
 static void decoder_make(struct decoder *d, uint32_t bits) {
     struct pithi_trellis t;
     _Alignas(64) float level[16];
-    _Alignas(64) uint32_t begin[16];
+    _Alignas(64) uint32_t begin[16], shift[16];
+    _Alignas(64) uint8_t place[64];
     pithi_trellis_init(&t, bits);
     for (int i = 0; i < 16; i++)
         level[i] = (float)t.level[bits == 4 ? 16 + i : i % t.levels] / PITHI_TRELLIS_UNIT;
     for (unsigned i = 0; i < 16; i++) begin[i] = i < 3 ? ~0u << (3 - i) * bits : ~0u;
     d->level = v_load((const uint8_t *)level);
     d->begin = v_load((const uint8_t *)begin);
-    window_make(&d->window, bits);
+    /* Of a code: the byte in which the one three before it begins, and the two behind that. */
+    for (unsigned i = 0; i < 16; i++) {
+        const unsigned bit = 16 + i * bits - 3 * bits;
+        for (unsigned k = 0; k < 4; k++) place[4 * i + k] = (uint8_t)(k < 3 ? bit / 8 + k : 0x80);
+        shift[i] = bit % 8;
+    }
+    d->window = window_of(place, shift);
 }
 
 /* Returns the levels of 16 windows. */
