@@ -13,8 +13,6 @@ static const uint32_t dtypes[3] = {PITH_F32, PITH_BF16, PITH_F16};
 
 bool bound_add(const struct level *level) { return level->kernels.add != pithi_add_c; }
 
-static size_t width(uint32_t dtype) { return dtype == PITH_F32 ? 4 : 2; }
-
 static void check_one(const struct level *level, struct guarded area[2], uint32_t dtype,
                       size_t count) {
     static uint8_t values[MOST * 4];
@@ -28,11 +26,10 @@ static void check_one(const struct level *level, struct guarded area[2], uint32_
     fill_values(sums, PITH_F32, count, sum, 7);
     uint8_t *const to = guarded_place(&area[0], place, values, count * width(dtype));
     void *const from = guarded_place(&area[1], PLACE_END, sums, count * 4);
-    const uint64_t host = host_fp_set((unsigned)check_below(4)), entered = pithi_fp_enter();
+    const struct host_fp host = host_fp_enter();
     pithi_add_c(values, dtype, sums, count);
     level->kernels.add(to, dtype, from, count);
-    pithi_fp_leave(entered);
-    host_fp_restore(host);
+    host_fp_leave(host);
     check_that(!count || memcmp(to, values, count * width(dtype)) == 0, "sums differ");
     check_that(guarded_intact(&area[0]) && guarded_intact(&area[1]), "a byte outside changed");
     check_end();

@@ -36,18 +36,6 @@ struct timings {
 
 static volatile uint64_t witness;
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *t, size_t n) {
-    qsort(t, n, sizeof *t, by_value);
-    return t[n / 2];
-}
-
-static size_t width(uint32_t dtype) { return dtype == PITH_NONE ? 0 : dtype == PITH_F32 ? 4 : 2; }
-
 static struct pithi_group_job job_of(const struct subject *s, const struct buffers *b, size_t i,
                                      size_t count) {
     struct pithi_group_job job = {.set = s->set, .count = count, .first = i};
@@ -164,13 +152,9 @@ static void bench_one(const struct level *level, const struct subject *s, const 
     const struct timings t = measure(&level->kernels, s, b);
     for (int g = 0; g < GROUPS; g++) {
         const struct subject grouped = of_group(s, g);
-        const double scalar = measure_scalar(&grouped, b), kernel = t.kernel[g];
-        printf(
-            "%-7s %-34s group %5u  scalar %5.2f  kernel %6.2f  x%5.1f  roofline %6.2f GB/s  %.2f\n",
-            level->isa, s->name, groups[g], gb / scalar, gb / kernel, scalar / kernel,
-            gb / t.roofline, t.roofline / kernel);
+        const double scalar = measure_scalar(&grouped, b);
+        print_speed(level, s->name, groups[g], gb, scalar, t.kernel[g], t.roofline);
     }
-    fflush(stdout);
 }
 
 #define RANGES(b) .bits = (b), .asymmetric = true, .scale_dtype = PITH_F16

@@ -4,16 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "columns.h"
 #include "cpu.h"
 #include "kernelcheck.h"
 #include "roofline.h"
 
-enum { CAPACITY = 1 << 20, CODES = CAPACITY / 4, SCALES = 1 << 15 };
+enum { CAPACITY = COLUMNS_CAPACITY, CODES = CAPACITY / 4, SCALES = 1 << 15 };
 
 struct shape {
     struct pithi_group_setting set;
     uint32_t dtype, out;
-    size_t rows, columns, stride, code_stride;
+    struct columns size;
     enum fill fill;
     bool nontemporal, hostile, prefetch;
     size_t place[5];
@@ -23,49 +24,26 @@ enum { VALUE, CODE, SCALE, ZERO, OUT, AREAS };
 static struct guarded area[AREAS];
 static uint8_t *data, *codes, *scales, *zeros, *out;
 
-static size_t width(uint32_t dtype) { return dtype == PITH_F32 ? 4 : 2; }
-static bool same(const void *a, const void *b, size_t n) { return n == 0 || memcmp(a, b, n) == 0; }
-
 static void begin(const struct level *level, const char *what, const struct shape *s) {
     check_begin(
         "columns %s %s: %zu x %zu, stride %zu, codes %zu apart, dtype %u to %u, %u bits %s, "
         "scale %u, values %s, nontemporal %d, places %zu %zu %zu %zu %zu",
-        level->isa, what, s->rows, s->columns, s->stride, s->code_stride, s->dtype, s->out,
-        s->set.bits, s->set.asymmetric ? "asymmetric" : "symmetric", s->set.scale_dtype,
-        fill_names[s->fill], s->nontemporal, s->place[0], s->place[1], s->place[2], s->place[3],
-        s->place[4]);
+        level->isa, what, s->size.rows, s->size.columns, s->size.stride, s->size.code_stride,
+        s->dtype, s->out, s->set.bits, s->set.asymmetric ? "asymmetric" : "symmetric",
+        s->set.scale_dtype, fill_names[s->fill], s->nontemporal, s->place[0], s->place[1],
+        s->place[2], s->place[3], s->place[4]);
 }
 
-/* Bytes from the first row to the end of the last. */
-static size_t span(size_t rows, size_t stride, size_t row) {
-    return rows ? (rows - 1) * stride + row : 0;
-}
-static size_t value_bytes(const struct shape *s, uint32_t dtype) {
-    return span(s->rows, s->stride, s->columns) * width(dtype);
-}
 static size_t code_bytes(const struct shape *s) {
-    return span(s->rows, s->code_stride, pithi_group_code_bytes(&s->set, s->columns));
+    return columns_span(s->size.rows, s->size.code_stride,
+                        pithi_group_code_bytes(&s->set, s->size.columns));
 }
 static size_t scale_bytes(const struct shape *s) {
-    return s->columns * pithi_scale_width(s->set.scale_dtype);
+    return s->size.columns * pithi_scale_width(s->set.scale_dtype);
 }
 
 static struct pithi_channel_job job_of(const struct shape *s) {
-    return (struct pithi_channel_job){.set = s->set,
-                                      .rows = s->rows,
-                                      .columns = s->columns,
-                                      .stride = (int64_t)s->stride,
-                                      .code_stride = s->code_stride,
-                                      .nontemporal = s->nontemporal,
-                                      .saturated = 5, /* results are added to */
-                                      .poisoned = 7};
-}
-
-static void expect(const struct pithi_channel_job *job, const struct pithi_channel_job *reference) {
-    check_that(job->saturated == reference->saturated, "the saturated count differs");
-    check_that(job->poisoned == reference->poisoned, "the poisoned count differs");
-    for (int k = 0; k < AREAS; k++)
-        check_that(!area[k].p || guarded_intact(&area[k]), "something beside a buffer was written");
+    return columns_job(&s->size, &s->set, s->nontemporal);
 }
 
 static void check_encode(const struct level *level, const struct shape *s) {
@@ -75,7 +53,8 @@ static void check_encode(const struct level *level, const struct shape *s) {
     reference.dtype = job.dtype = s->dtype;
     reference.value = data, reference.codes = codes, reference.scales = scales,
     reference.zeros = zeros;
-    job.value = guarded_place(&area[VALUE], s->place[VALUE], data, value_bytes(s, s->dtype));
+    job.value =
+        guarded_place(&area[VALUE], s->place[VALUE], data, columns_value_bytes(&s->size, s->dtype));
     job.codes = guarded_place(&area[CODE], s->place[CODE], codes, code_bytes(s));
     job.scales = guarded_place(&area[SCALE], s->place[SCALE], data, scale_bytes(s));
     job.zeros = guarded_place(&area[ZERO], s->place[ZERO], data, scale_bytes(s));
@@ -83,38 +62,38 @@ static void check_encode(const struct level *level, const struct shape *s) {
     memcpy(zeros, data, scale_bytes(s));
     pithi_channel_encode_c(&reference);
     level->kernels.channel_encode(&job);
-    check_that(s->rows == 0 || same(job.scales, scales, scale_bytes(s)), "scales differ");
+    check_that(s->size.rows == 0 || same(job.scales, scales, scale_bytes(s)), "scales differ");
     check_that(same(job.zeros, zeros, scale_bytes(s)), "zero points differ");
     check_that(same(job.codes, codes, code_bytes(s)), "codes differ");
-    expect(&job, &reference);
+    columns_expect(&job, &reference, area, AREAS);
     check_end();
 }
 
 static void hostile_scales(const struct shape *s) {
     const enum fill fill = (enum fill)check_below(FILL_COUNT);
     for (size_t i = 0; i < code_bytes(s); i++) codes[i] = (uint8_t)check_random();
-    fill_values(scales, s->set.scale_dtype, s->columns, fill, 7);
-    fill_values(zeros, s->set.scale_dtype, s->columns, fill, 7);
+    fill_values(scales, s->set.scale_dtype, s->size.columns, fill, 7);
+    fill_values(zeros, s->set.scale_dtype, s->size.columns, fill, 7);
 }
 
 static void check_decode(const struct level *level, const struct shape *s) {
     struct pithi_channel_job reference = job_of(s), job = reference;
     begin(level, "decode", s);
     if (s->hostile) hostile_scales(s);
-    memset(out, 0x5A, value_bytes(s, s->out));
+    memset(out, 0x5A, columns_value_bytes(&s->size, s->out));
     reference.dtype = job.dtype = s->out;
     reference.out = out, reference.codes = codes, reference.scales = scales,
     reference.zeros = zeros;
-    job.out = guarded_place(&area[OUT], s->place[OUT], out, value_bytes(s, s->out));
+    job.out = guarded_place(&area[OUT], s->place[OUT], out, columns_value_bytes(&s->size, s->out));
     job.codes = guarded_place(&area[CODE], s->place[CODE], codes, code_bytes(s));
     job.scales = guarded_place(&area[SCALE], s->place[SCALE], scales, scale_bytes(s));
     job.zeros = guarded_place(&area[ZERO], s->place[ZERO], zeros, scale_bytes(s));
     pithi_channel_decode_c(&reference);
     level->kernels.channel_decode(&job);
-    check_that(same(job.out, out, value_bytes(s, s->out)), "outputs differ");
+    check_that(same(job.out, out, columns_value_bytes(&s->size, s->out)), "outputs differ");
     check_that(same(job.codes, codes, code_bytes(s)), "codes were written");
     check_that(same(job.scales, scales, scale_bytes(s)), "scales were written");
-    expect(&job, &reference);
+    columns_expect(&job, &reference, area, AREAS);
     check_end();
 }
 
@@ -137,17 +116,6 @@ static void random_format(struct shape *s) {
         s->place[k] = check_below(3) ? check_below(PLACE_COUNT) : PLACE_END;
 }
 
-static void random_size(struct shape *s, bool wide) {
-    s->rows = check_below(4) ? check_below(s->set.group + 1) : s->set.group;
-    s->columns = wide ? 1000 + check_below(300) : check_below(check_below(2) ? 20 : 300);
-    if (check_below(2)) s->columns -= s->columns % 64;
-    if (wide && s->rows > 128) s->rows = 128;
-    const size_t most = CAPACITY / 4 / (s->rows + 1) - 200;
-    s->stride = s->columns + (check_below(2) ? 0 : check_below(200));
-    if (s->stride > most) s->stride = s->columns;
-    s->code_stride = pithi_group_code_bytes(&s->set, s->columns) + check_below(2) * check_below(70);
-}
-
 void check_channels(const struct level *level) {
     data = malloc(CAPACITY), codes = malloc(CODES), scales = malloc(SCALES);
     zeros = malloc(SCALES), out = malloc(CAPACITY);
@@ -157,11 +125,12 @@ void check_channels(const struct level *level) {
     for (int k = 0; k < AREAS; k++)
         if (!area[k].pages) area[k] = guarded_new(CAPACITY + 8192);
     for (size_t c = 0; data && codes && scales && zeros && out && c < 1500; c++) {
-        struct shape s = {.rows = 0};
+        struct shape s = {.nontemporal = false};
         random_format(&s);
-        random_size(&s, c % 16 == 0);
+        s.size = columns_random(&s.set, c % 16 == 0);
         const int levels = (1 << (s.set.asymmetric ? s.set.bits : s.set.bits - 1)) - 1;
-        fill_values(data, s.dtype, value_bytes(&s, s.dtype) / width(s.dtype), s.fill, levels);
+        fill_values(data, s.dtype, columns_value_bytes(&s.size, s.dtype) / width(s.dtype), s.fill,
+                    levels);
         check_encode(level, &s);
         check_decode(level, &s);
     }
@@ -171,11 +140,6 @@ void check_channels(const struct level *level) {
 /* ---- Speed -----------------------------------------------------------------------------------*/
 
 enum { ROW = 1024, TOKENS = 1 << 15, GROUP = 128, RUNS = 11 };
-
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static double run(const struct pithi_kernels *k, uint32_t dtype, bool decode, size_t tokens) {
     struct pithi_channel_job job = {
@@ -214,14 +178,8 @@ static void bench_one(const struct level *level, const char *name, uint32_t dtyp
                       TOKENS;
         kernel[i] = run(&level->kernels, dtype, decode, TOKENS);
     }
-    qsort(kernel, RUNS, sizeof *kernel, by_value);
-    qsort(roofline, RUNS, sizeof *roofline, by_value);
     const double gb = (double)bytes * 1e-9, reference = run(&scalar, dtype, decode, 2 * GROUP);
-    printf("%-7s %-34s group %5u  scalar %5.2f  kernel %6.2f  x%5.1f  roofline %6.2f GB/s  %.2f\n",
-           level->isa, name, GROUP, gb / reference, gb / kernel[RUNS / 2],
-           reference / kernel[RUNS / 2], gb / roofline[RUNS / 2],
-           roofline[RUNS / 2] / kernel[RUNS / 2]);
-    fflush(stdout);
+    print_speed(level, name, GROUP, gb, reference, median(kernel, RUNS), median(roofline, RUNS));
 }
 
 void bench_channels(const struct level *level) {

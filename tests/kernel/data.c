@@ -1,4 +1,4 @@
-/* data.c - guarded buffers, hostile values and hostile hosts.
+/* data.c - guarded buffers, hostile values, hostile hosts, and times.
  * SPDX-License-Identifier: Apache-2.0 */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include <fenv.h>
@@ -141,7 +141,7 @@ void fill_values(void *to, uint32_t dtype, size_t count, enum fill fill, int lev
 
 /* ---- Hosts -----------------------------------------------------------------------------------*/
 
-uint64_t host_fp_set(unsigned mode) {
+static uint64_t host_set(unsigned mode) {
 #if defined(__x86_64__)
     const uint64_t before_call = __builtin_ia32_stmxcsr();
     /* Flush to zero, denormals are zero, and one of the four rounding modes. */
@@ -161,4 +161,33 @@ uint64_t host_fp_set(unsigned mode) {
 #endif
 }
 
-void host_fp_restore(uint64_t before_call) { pithi_fp_leave(before_call); }
+struct host_fp host_fp_enter(void) {
+    struct host_fp fp = {.before = host_set((unsigned)check_below(4))};
+    fp.host = pithi_fp_enter();
+    return fp;
+}
+
+void host_fp_leave(struct host_fp fp) {
+    pithi_fp_leave(fp.host);
+    pithi_fp_leave(fp.before);
+}
+
+/* ---- Times -----------------------------------------------------------------------------------*/
+
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double median(double *times, size_t n) {
+    qsort(times, n, sizeof *times, by_value);
+    return times[n / 2];
+}
+
+void print_speed(const struct level *level, const char *name, uint32_t group, double gb,
+                 double scalar, double kernel, double roofline) {
+    printf("%-7s %-34s group %5u  scalar %5.2f  kernel %6.2f  x%5.1f  roofline %6.2f GB/s  %.2f\n",
+           level->isa, name, group, gb / scalar, gb / kernel, scalar / kernel, gb / roofline,
+           roofline / kernel);
+    fflush(stdout);
+}

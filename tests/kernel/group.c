@@ -39,7 +39,6 @@ bool bound_group(const struct level *level) {
            level->kernels.channel_decode != pithi_channel_decode_c;
 }
 
-static size_t width(uint32_t dtype) { return dtype == PITH_NONE ? 0 : dtype == PITH_F32 ? 4 : 2; }
 static const char *name(uint32_t dtype) {
     if (dtype == PITHI_E8M0) return "e8m0";
     return dtype == PITH_F32 ? "f32" : dtype == PITH_BF16 ? "bf16" : dtype ? "f16" : "none";
@@ -82,13 +81,10 @@ static struct pithi_group_job job_of(const struct shape *s) {
     return job;
 }
 
-/* The host's control word is saved for the call, as an entry point of the library does. */
 static void call(pithi_group_fn *fn, struct pithi_group_job *job) {
-    const uint64_t host = host_fp_set((unsigned)check_below(4));
-    const uint64_t entered = pithi_fp_enter();
+    const struct host_fp host = host_fp_enter();
     fn(job);
-    pithi_fp_leave(entered);
-    host_fp_restore(host);
+    host_fp_leave(host);
 }
 
 static void make_data(const struct shape *s) {
@@ -107,8 +103,6 @@ static void expect_intact(void) {
     for (int k = 0; k < 5; k++)
         if (area[k].p && !guarded_intact(&area[k])) check_that(false, names[k]);
 }
-
-static bool same(const void *a, const void *b, size_t n) { return n == 0 || memcmp(a, b, n) == 0; }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
 

@@ -31,8 +31,6 @@ bool bound_hadamard(const struct level *level) {
            k->unrotate_nontemporal != pithi_unrotate_c;
 }
 
-static size_t width(uint32_t dtype) { return dtype == PITH_F32 ? 4 : 2; }
-
 static void begin(const struct level *level, const char *what, const struct shape *s) {
     check_begin(
         "hadamard %s %s: order %u, signs %u, dtype %u, %zu elements from %llu, values %s, "
@@ -155,11 +153,6 @@ void check_hadamard(const struct level *level) {
 
 /* ---- Speed: 4096 values that are in the cache ------------------------------------------------*/
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 struct timing {
     double forward, inverse;
 };
@@ -176,9 +169,7 @@ static struct timing measure(const struct pithi_kernels *k, const struct pithi_r
         forward[run] = (middle - start) / repeats / COUNT;
         inverse[run] = (roofline_clock() - middle) / repeats / COUNT;
     }
-    qsort(forward, RUNS, sizeof *forward, by_value);
-    qsort(inverse, RUNS, sizeof *inverse, by_value);
-    return (struct timing){forward[RUNS / 2], inverse[RUNS / 2]};
+    return (struct timing){median(forward, RUNS), median(inverse, RUNS)};
 }
 
 void bench_hadamard(const struct level *level) {

@@ -194,11 +194,6 @@ void check_interp(const struct level *level) {
 
 /* ---- Speed: runs that are in the cache -------------------------------------------------------*/
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 struct timing {
     double encode, decode;
 };
@@ -220,9 +215,7 @@ static struct timing measure(const struct pithi_kernels *k, const struct pithi_i
         encode[i] = (middle - start) / repeats / BENCH;
         decode[i] = (roofline_clock() - middle) / repeats / BENCH;
     }
-    qsort(encode, RUNS, sizeof *encode, by_value);
-    qsort(decode, RUNS, sizeof *decode, by_value);
-    return (struct timing){encode[RUNS / 2], decode[RUNS / 2]};
+    return (struct timing){median(encode, RUNS), median(decode, RUNS)};
 }
 
 void bench_interp(const struct level *level) {

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "codec.h"
 
@@ -16,6 +17,9 @@ void check_begin(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void check_end(void); /* counts one passed or failed case */
 /* Prints the case and `what` when ok is false. */
 void check_that(bool ok, const char *what);
+static inline bool same(const void *a, const void *b, size_t n) {
+    return n == 0 || memcmp(a, b, n) == 0;
+}
 
 /* ---- Random numbers --------------------------------------------------------------------------*/
 
@@ -60,6 +64,10 @@ enum fill {
     FILL_COUNT
 };
 extern const char *const fill_names[FILL_COUNT];
+/* Bytes of a value; none of PITH_NONE. */
+static inline size_t width(uint32_t dtype) {
+    return dtype == PITH_NONE ? 0 : dtype == PITH_F64 ? 8 : dtype == PITH_F32 ? 4 : 2;
+}
 /* levels: largest code, for ties. */
 void fill_values(void *to, uint32_t dtype, size_t count, enum fill fill, int levels);
 
@@ -85,12 +93,21 @@ void check_channels(const struct level *level); /* a part of group */
 void check_runs(const struct level *level);     /* likewise */
 void bench_sum(const struct level *level);      /* a part of group */
 void bench_channels(const struct level *level); /* a part of group */
-/* What codes of one codebook take: a part of codebook, and of trellis. */
-void bench_codes(const struct level *level, unsigned codebook);
-extern const char *bench_only; /* part of the names of the rows to time */
+extern const char *bench_only;                  /* part of the names of the rows to time */
 
-/* A host that left its own control word: FTZ, DAZ and a rounding mode, by number 0..3. */
-uint64_t host_fp_set(unsigned mode);
-void host_fp_restore(uint64_t before);
+/* A call as an entry point of the library makes it: the control word of a host is saved, which left
+ * its own: perhaps FTZ and DAZ, and any rounding mode. */
+struct host_fp {
+    uint64_t before, host;
+};
+struct host_fp host_fp_enter(void);
+void host_fp_leave(struct host_fp fp);
+
+/* ---- Times -----------------------------------------------------------------------------------*/
+
+double median(double *times, size_t n); /* which are sorted */
+/* Prints a row: seconds that so many GB take. */
+void print_speed(const struct level *level, const char *name, uint32_t group, double gb,
+                 double scalar, double kernel, double roofline);
 
 #endif

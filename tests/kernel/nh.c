@@ -40,11 +40,6 @@ void check_nh(const struct level *level) {
         for (int k = 0; k < 20; k++) check_one(level, &g, data, check_below(sizeof data), place);
 }
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 void bench_nh(const struct level *level) {
     enum { RUNS = 9 };
     const size_t sizes[2] = {16384, (size_t)128 << 20};
@@ -64,13 +59,13 @@ void bench_nh(const struct level *level) {
             for (size_t k = 0; k < repeats; k++) witness += pithi_nh_c(p, bytes, 0);
             scalar[run] = roofline_clock() - start;
         }
-        qsort(kernel, RUNS, sizeof *kernel, by_value);
-        qsort(read, RUNS, sizeof *read, by_value);
-        qsort(scalar, RUNS, sizeof *scalar, by_value);
+        const double kernel_median = median(kernel, RUNS);
+        const double read_median = median(read, RUNS);
+        const double scalar_median = median(scalar, RUNS);
         const double gb = (double)bytes * (double)repeats * 1e-9;
         printf("nh %-7s %9zu bytes  scalar %6.2f  kernel %6.2f GB/s  x%5.2f  of read %.2f\n",
-               level->isa, bytes, gb / scalar[RUNS / 2], gb / kernel[RUNS / 2],
-               scalar[RUNS / 2] / kernel[RUNS / 2], read[RUNS / 2] / kernel[RUNS / 2]);
+               level->isa, bytes, gb / scalar_median, gb / kernel_median,
+               scalar_median / kernel_median, read_median / kernel_median);
         free(p);
     }
 }

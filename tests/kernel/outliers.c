@@ -30,7 +30,6 @@ bool bound_outliers(const struct level *level) {
     return level->kernels.outliers_take != pithi_outliers_columns_c;
 }
 
-static size_t width(uint32_t dtype) { return dtype == PITH_F32 ? 4 : 2; }
 /* Elements from the first to the last. */
 static size_t span(const struct shape *s, size_t stride, size_t apart) {
     return (s->rows - 1) * stride + (s->columns - 1) * apart + 1;
@@ -83,7 +82,7 @@ static void check_one(const struct level *level, const struct shape *s) {
     for (int k = OTHERS; k < AREAS; k++) memset(memory[k], 0x5A, bytes[k]);
     if (s->in_place) memcpy(memory[OTHERS], memory[VALUE], bytes[OTHERS]);
     for (int k = VALUE; k < AREAS; k++) guarded_place(&area[k], s->place[k], memory[k], bytes[k]);
-    const uint64_t host = host_fp_set((unsigned)check_below(4)), entered = pithi_fp_enter();
+    const struct host_fp host = host_fp_enter();
     if (s->in_place) job.value = job.others;
     pithi_outliers_columns_c(&job);
     job.others = area[OTHERS].p;
@@ -91,8 +90,7 @@ static void check_one(const struct level *level, const struct shape *s) {
     job.places = area[PLACES].p;
     job.exact = area[EXACT].p;
     level->kernels.outliers_take(&job);
-    pithi_fp_leave(entered);
-    host_fp_restore(host);
+    host_fp_leave(host);
     static const char *const differ[AREAS] = {"values were written", "others differ",
                                               "places differ", "exact values differ"};
     for (int k = 0; k < AREAS; k++) {
@@ -157,11 +155,6 @@ void check_outliers(const struct level *level) {
 
 enum { ROW = 1024, GROUP = 128, TIMES = 200, RUNS = 11 };
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double run(const struct pithi_kernels *k, struct pithi_outliers_job *job, int times) {
     const double start = roofline_clock();
     for (int i = 0; i < times; i++) k->outliers_take(job);
@@ -189,11 +182,11 @@ static void bench_one(const struct level *level, const char *name, uint32_t dtyp
     pithi_kernels_bind(&scalar, 0);
     fill_values(memory[VALUE], dtype, (size_t)ROW * GROUP, FILL_GAUSS, 7);
     for (int i = 0; i < RUNS; i++) kernel[i] = run(&level->kernels, &job, TIMES);
-    qsort(kernel, RUNS, sizeof *kernel, by_value);
+    const double kernel_median = median(kernel, RUNS);
     const double gb = (double)ROW * GROUP * (double)width(dtype) * 1e-9;
     const double reference = run(&scalar, &job, 4);
     printf("%-7s %-34s group %5u  scalar %5.2f  kernel %6.2f GB/s  x%5.1f\n", level->isa, name,
-           GROUP, gb / reference, gb / kernel[RUNS / 2], reference / kernel[RUNS / 2]);
+           GROUP, gb / reference, gb / kernel_median, reference / kernel_median);
     fflush(stdout);
 }
 

@@ -28,8 +28,6 @@ bool bound_quant(const struct level *level) {
            level->kernels.dequantize != pithi_dequantize_c;
 }
 
-static size_t width(uint32_t dtype) { return dtype == PITH_F64 ? 8 : dtype == PITH_F32 ? 4 : 2; }
-
 static void begin(const struct level *level, const char *what, const struct shape *s) {
     check_begin(
         "quant %s %s: dtype %u, %zu elements, values %s, kind %u, bound %a, zeros %d, "

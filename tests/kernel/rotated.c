@@ -23,8 +23,6 @@ static struct guarded area[3]; /* values, codes, scales */
 static uint8_t *data, *codes, *scales;
 static float *rotated;
 
-static size_t width(uint32_t dtype) { return dtype == PITH_F32 ? 4 : 2; }
-
 static void begin(const struct level *level, const struct shape *s) {
     check_begin(
         "rotated %s: order %u, signs %u, dtype %u, %zu elements from %llu, group %u, %u bits, "
@@ -53,8 +51,6 @@ static uint64_t encode_scalar(const struct shape *s, size_t count) {
     pithi_group_encode_c(&job);
     return job.poisoned;
 }
-
-static bool same(const void *a, const void *b, size_t n) { return n == 0 || memcmp(a, b, n) == 0; }
 
 static void check_one(const struct level *level, const struct shape *s) {
     struct pithi_group_job job = job_of(s, s->count);

@@ -23,7 +23,6 @@ struct made {
 
 static struct guarded area[3]; /* values, codes, scales */
 
-static size_t width(uint32_t dtype) { return dtype == PITH_F32 ? 4 : 2; }
 static size_t code_bytes(const struct runs *r) {
     return pithi_group_code_bytes(&r->like.set, r->like.count);
 }

@@ -210,16 +210,6 @@ struct arrays {
     uint32_t *bins;
 };
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *t) {
-    qsort(t, RUNS, sizeof *t, by_value);
-    return t[RUNS / 2];
-}
-
 static int by_magnitude(const void *a, const void *b) {
     const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return (x > y) - (x < y);
@@ -297,8 +287,9 @@ static void bench_subject(const struct level *level, const struct subject *s,
         kernel[run] = run_kernel(&level->kernels, s, a, threshold, COUNT);
     }
     for (int v = 0; v < BASELINE_VARIANTS; v++)
-        if (median(roofline[v]) < least) least = median(roofline[v]);
-    const double seconds = median(kernel), reference = run_kernel(&scalar, s, a, threshold, SOME);
+        if (median(roofline[v], RUNS) < least) least = median(roofline[v], RUNS);
+    const double seconds = median(kernel, RUNS),
+                 reference = run_kernel(&scalar, s, a, threshold, SOME);
     printf("%-7s %-36s scalar %5.2f  kernel %5.2f G elements/s  x%5.1f  of roofline %.2f\n",
            level->isa, s->name, SOME * 1e-9 / reference, COUNT * 1e-9 / seconds,
            reference / SOME / (seconds / COUNT), least / seconds);
@@ -346,7 +337,7 @@ static double run_list(const struct pithi_kernels *k, const uint64_t *set, uint3
         k->set_list(set, LIST_WORDS, list);
         t[run] = roofline_clock() - start;
     }
-    return median(t);
+    return median(t, RUNS);
 }
 
 void bench_set_list(const struct level *level) {

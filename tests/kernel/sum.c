@@ -173,11 +173,6 @@ static double run_reads(size_t bytes, const uint8_t *const *from) {
     return seconds;
 }
 
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 void bench_sum(const struct level *level) {
     static float sum[PIECE];
     static const uint8_t widths[] = {8, 4, 3};
@@ -195,15 +190,15 @@ void bench_sum(const struct level *level) {
             read[run] = run_reads(bytes, (const uint8_t *const *)from);
             kernel[run] = run_sum(&level->kernels, widths[w], (const uint8_t *const *)from, sum);
         }
-        qsort(kernel, RUNS, sizeof *kernel, by_value);
-        qsort(read, RUNS, sizeof *read, by_value);
+        const double kernel_median = median(kernel, RUNS);
+        const double read_median = median(read, RUNS);
         const double gb = (double)(SPEED_FRAMES * bytes) * 1e-9;
         const double reference = run_sum(&scalar, widths[w], (const uint8_t *const *)from, sum);
         printf(
             "%-7s sum of 8 frames, %u bits               group   128  scalar %5.2f  kernel "
             "%6.2f  x%5.1f  roofline %6.2f GB/s of frames  %.2f\n",
-            level->isa, widths[w], gb / reference, gb / kernel[RUNS / 2],
-            reference / kernel[RUNS / 2], gb / read[RUNS / 2], read[RUNS / 2] / kernel[RUNS / 2]);
+            level->isa, widths[w], gb / reference, gb / kernel_median, reference / kernel_median,
+            gb / read_median, read_median / kernel_median);
         fflush(stdout);
     }
     for (size_t k = 0; k < SPEED_FRAMES; k++) free(from[k]);
