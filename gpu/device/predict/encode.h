@@ -609,7 +609,10 @@ PITHI_PHASE(pithi_place_header, uint64_t number) {
     pithi_step_count(it->slot_state);
 }
 
-PITHI_BODY(pithi_bounded_place) {
+/* Part of a body: the places of a frame's blocks, its index and its header. */
+PITHI_DEVICE void pithi_place_blocks(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                     struct pithi_gpu_thread *t, struct pithi_team *team,
+                                     uint64_t number) {
     uint64_t strips = 0;
     PITHI_RUN(pithi_frame_open, number);
     if (s->to.status == PITH_OK) {
@@ -620,10 +623,13 @@ PITHI_BODY(pithi_bounded_place) {
         }
     }
     PITHI_RUN(pithi_place_judge, strips);
-    if (s->to.status == PITH_OK) {
-        PITHI_RUN(pithi_place_index, s->to.slot->blocks);
-        PITHI_RUN(pithi_write_header, &s->to);
-    }
+    if (s->to.status != PITH_OK) return;
+    PITHI_RUN(pithi_place_index, s->to.slot->blocks);
+    PITHI_RUN(pithi_write_header, &s->to);
+}
+
+PITHI_BODY(pithi_bounded_place) {
+    pithi_place_blocks(a, s, t, team, number);
     PITHI_RUN(pithi_place_header, number);
 }
 

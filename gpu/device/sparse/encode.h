@@ -350,22 +350,9 @@ PITHI_PHASE(pithi_chosen_header, uint64_t number) {
 }
 
 PITHI_BODY(pithi_sparse_place) {
-    uint64_t strips = 0;
-    PITHI_RUN(pithi_frame_open, number);
-    if (s->to.status == PITH_OK) {
-        for (uint64_t first = 0; first < s->to.slot->blocks; first += PITHI_TEAM, strips++) {
-            PITHI_STEP(pithi_place_length, first);
-            PITHI_SCAN(0);
-            PITHI_RUN(pithi_place_block, first);
-        }
-    }
-    PITHI_RUN(pithi_place_judge, strips);
-    if (s->to.status == PITH_OK) {
-        PITHI_RUN(pithi_place_index, s->to.slot->blocks);
-        PITHI_RUN(pithi_write_header, &s->to);
-        if (a->holding.bare)
-            pithi_map_lanes(a, s, t, team, pithi_chosen_map(a, &s->to), s->to.slot->count);
-    }
+    pithi_place_blocks(a, s, t, team, number);
+    if (s->to.status == PITH_OK && a->holding.bare)
+        pithi_map_lanes(a, s, t, team, pithi_chosen_map(a, &s->to), s->to.slot->count);
     PITHI_RUN(pithi_chosen_header, number);
 }
 
