@@ -238,12 +238,7 @@ PITHI_BODY(pithi_lossless_read) {
     PITHI_RUN(pithi_lossless_read_open, number);
     if (!s->rans.live) return;
     PITHI_RUN(pithi_lossless_read_begin, block);
-    if (a->from.plan.checksums) {
-        PITHI_STEP(pithi_planes_hash, block);
-        PITHI_WARP_ADD(rans.total);
-        PITHI_RUN(pithi_coded_publish, block);
-        PITHI_RUN(pithi_planes_compare, block);
-    }
+    pithi_planes_check(a, s, t, team, block);
     const bool sound = !s->rans.fault, plain = s->rans.plain;
     PITHI_RUN(pithi_reader_clear, 0); /* all have looked */
     if (sound && plain) PITHI_STEP(pithi_lossless_read_copy, block);

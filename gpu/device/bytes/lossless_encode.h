@@ -342,16 +342,10 @@ PITHI_LOCAL(pithi_lossless_copy_strings, uint64_t block, uint32_t first, uint32_
             pithi_coding_piece(a, frame, s->rans.words.number, i);
         if (!piece->length) continue;
         const uint8_t *const string = pithi_coding_room(a, frame, block) + piece->room;
-        uint8_t *at = to + piece->at;
-        if (t->tid < piece->nested) at[t->tid] = PITHI_PIECE_SPARSE;
-        at += piece->nested;
-        pithi_coded_copy(t->tid, PITHI_TEAM, at, string, piece->head);
-        pithi_coded_copy(t->tid, PITHI_TEAM, at + piece->head,
-                         string + piece->head + 2 * (uint64_t)piece->skipped,
-                         2 * (uint64_t)piece->words);
+        uint8_t *const at = pithi_piece_copy(t->tid, PITHI_TEAM, piece, string, to + piece->at);
         if (piece->plain)
-            pithi_coded_copy(t->tid, PITHI_TEAM, at + piece->head,
-                             pithi_coding_of(a, frame) + piece->from, piece->n);
+            pithi_coded_copy(t->tid, PITHI_TEAM, at, pithi_coding_of(a, frame) + piece->from,
+                             piece->n);
     }
 }
 

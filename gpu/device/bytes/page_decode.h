@@ -58,6 +58,17 @@ PITHI_PHASE(pithi_planes_compare, uint64_t block) {
         pithi_atomic_max32(&a->work[it->index].failed, PITHI_FAILED_CHECKSUM);
 }
 
+/* Part of a body: the checksum of a block, in a frame that has them. */
+PITHI_DEVICE void pithi_planes_check(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                     struct pithi_gpu_thread *t, struct pithi_team *team,
+                                     uint64_t block) {
+    if (!a->from.plan.checksums) return;
+    PITHI_STEP(pithi_planes_hash, block);
+    PITHI_WARP_ADD(rans.total);
+    PITHI_RUN(pithi_coded_publish, block);
+    PITHI_RUN(pithi_planes_compare, block);
+}
+
 PITHI_PHASE(pithi_planes_copy, uint64_t block) {
     const struct pithi_coded_page *const g = &s->rans.page;
     (void)block;
@@ -269,12 +280,7 @@ PITHI_BODY(pithi_rans_planes) {
     PITHI_RUN(pithi_planes_open, number);
     if (!s->rans.live) return;
     PITHI_RUN(pithi_planes_begin, block);
-    if (a->from.plan.checksums) {
-        PITHI_STEP(pithi_planes_hash, block);
-        PITHI_WARP_ADD(rans.total);
-        PITHI_RUN(pithi_coded_publish, block);
-        PITHI_RUN(pithi_planes_compare, block);
-    }
+    pithi_planes_check(a, s, t, team, block);
     const bool sound = !s->rans.fault, plain = s->rans.plain;
     PITHI_RUN(pithi_reader_clear, 0); /* all have looked */
     if (sound && plain) PITHI_STEP(pithi_planes_copy, block);

@@ -270,6 +270,20 @@ PITHI_PHASE(pithi_page_whole, uint64_t block) {
     else if (t->tid == 0)
         pithi_put64(to, entry->bound);
 }
+/* The threads of a team, or of a warp, copy a string to its place: its head and its words, i of so
+ * many. Returns the place behind the head, where symbols go that follow as they are. */
+PITHI_DEVICE uint8_t *pithi_piece_copy(uint32_t i, uint32_t threads,
+                                       const struct pithi_rans_piece *piece, const uint8_t *string,
+                                       uint8_t *to) {
+    for (uint32_t k = i; k < piece->nested; k += threads) to[k] = PITHI_PIECE_SPARSE;
+    to += piece->nested;
+    pithi_coded_copy(i, threads, to, string, piece->head);
+    pithi_coded_copy(i, threads, to + piece->head,
+                     string + piece->head + 2 * (uint64_t)piece->skipped,
+                     2 * (uint64_t)piece->words);
+    return to + piece->head;
+}
+
 /* A warp a string. */
 PITHI_PHASE(pithi_page_pieces, uint64_t block) {
     const struct pithi_gpu_item *const it = &s->to;
@@ -281,25 +295,19 @@ PITHI_PHASE(pithi_page_pieces, uint64_t block) {
          i += PITHI_TEAM / PITHI_WARP) {
         const struct pithi_rans_piece *const piece = pithi_coding_piece(a, it->index, block, i);
         const uint8_t *const string = pithi_coding_string(a, g, it->index, block, i);
-        uint8_t *to = it->payload + entry->at + piece->at;
         if (!piece->length) continue;
-        for (uint32_t k = lane; k < piece->nested; k += PITHI_WARP) to[k] = PITHI_PIECE_SPARSE;
-        to += piece->nested;
-        pithi_coded_copy(lane, PITHI_WARP, to, string, piece->head);
-        pithi_coded_copy(lane, PITHI_WARP, to + piece->head,
-                         string + piece->head + 2 * (uint64_t)piece->skipped,
-                         2 * (uint64_t)piece->words);
+        uint8_t *const to =
+            pithi_piece_copy(lane, PITHI_WARP, piece, string, it->payload + entry->at + piece->at);
         if (!piece->plain) continue;
         if (!piece->codes) {
-            pithi_coded_copy(lane, PITHI_WARP, to + piece->head,
-                             pithi_coding_of(a, it->index) + piece->from, piece->n);
+            pithi_coded_copy(lane, PITHI_WARP, to, pithi_coding_of(a, it->index) + piece->from,
+                             piece->n);
             continue;
         }
         const uint8_t *const codes = pithi_staged_payload(a, it) + g->at + g->codes +
                                      (i - g->planes * PITHI_PIECE_STRINGS) * g->string;
         for (uint32_t k = lane; k < piece->packed; k += PITHI_WARP)
-            to[piece->head + k] =
-                codes[(uint64_t)(k / g->string) * g->heads * g->string + k % g->string];
+            to[k] = codes[(uint64_t)(k / g->string) * g->heads * g->string + k % g->string];
     }
 }
 
