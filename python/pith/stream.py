@@ -342,41 +342,28 @@ class Stream:
             self._base.check()
         kind, object_, more, keep = (_sources.get(type(x)) or views.source_for(x))(x)
         if out is None:
-            memory = call.memory
+            memory, capacity, keep_out = call.memory, most, None
             if call.capacity < most:
                 memory = call.room(most)
-            length = _encode(
-                work,
-                call.item,
-                self._mark,
-                self._stream,
-                slot,
-                flags,
-                memory,
-                most,
-                kind,
-                object_,
-                more,
-            )
-            frame: bytes | int = b"" if length < 0 else _unpack(memory, length)
         else:
             memory, capacity, keep_out = views.bytes_of(out, "out", write=True)
-            length = frame = _encode(
-                work,
-                call.item,
-                self._mark,
-                self._stream,
-                slot,
-                flags,
-                memory,
-                capacity,
-                kind,
-                object_,
-                more,
-            )
-            del keep_out
+        length = _encode(
+            work,
+            call.item,
+            self._mark,
+            self._stream,
+            slot,
+            flags,
+            memory,
+            capacity,
+            kind,
+            object_,
+            more,
+        )
+        del keep_out
         if length < 0:
             raise self._failed(length, work, x)
+        frame: bytes | int = _unpack(memory, length) if out is None else length
         self._idle.append(call)
         del keep
         return frame
