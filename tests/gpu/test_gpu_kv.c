@@ -284,14 +284,7 @@ static void test_searches(void **state) {
 /* Slots are pages of one token each. */
 static void test_slots(void **state) {
     (void)state;
-    pith_layout layout = flat_layout(PITH_BF16, PITH_NONE, 1000);
-    struct trip t;
-    context("slots");
-    layout.slots = 3;
-    trip_open(&t, "kv:group=64,page=16", &layout, 0);
-    gen_fill(GEN_NOISE, 5, PITH_BF16, t.value, 1000);
-    trip_check_slots(&t.r, t.value);
-    trip_close(&t);
+    trip_check_three_slots("kv:group=64,page=16", PITH_BF16);
 }
 
 static void test_space(void **state) {

@@ -52,13 +52,10 @@ static void fill_values(struct trip *t, enum fill fill, uint64_t number) {
 
 static void one_trip(const char *spec, uint64_t count, enum fill fill, uint64_t number) {
     const uint64_t shape[5] = {1, count};
-    const pith_layout layout =
-        shape_layout(shape, trip_reals[number % 3], number / 3 % 2 ? PITH_LAYOUT_CHECKSUMS : 0);
     struct trip t;
     context("%s x %llu, values %d, number %llu", spec, (unsigned long long)count, fill,
             (unsigned long long)number);
-    device_order((int)(number % (uint64_t)device_orders()));
-    trip_open(&t, spec, &layout, number % 5 ? 0 : (size_t)(number / 5 % 16));
+    trip_open_varied(&t, spec, shape, number);
     fill_values(&t, fill, number);
     trip_check_all(&t, number);
     trip_check_space(&t);
@@ -94,15 +91,12 @@ enum { PAGES = sizeof pages / sizeof pages[0] };
 
 static void one_page_trip(const char *spec, const uint64_t shape[5], enum fill fill,
                           uint64_t number) {
-    const pith_layout layout =
-        shape_layout(shape, trip_reals[number % 3], number / 3 % 2 ? PITH_LAYOUT_CHECKSUMS : 0);
     struct trip t;
     if (strstr(spec, "rotate_heads=on") && (shape[shape[0]] < 32)) return;
     context("%s of %llu x %llu x %llu, values %d, number %llu", spec, (unsigned long long)shape[1],
             (unsigned long long)shape[2], (unsigned long long)shape[3], fill,
             (unsigned long long)number);
-    device_order((int)(number % (uint64_t)device_orders()));
-    trip_open(&t, spec, &layout, number % 5 ? 0 : (size_t)(number / 5 % 16));
+    trip_open_varied(&t, spec, shape, number);
     fill_values(&t, fill, number);
     trip_check_all(&t, number);
     trip_check_space(&t);
@@ -153,12 +147,8 @@ static void test_hostile_pages(void **state) {
     (void)state;
     static const uint64_t shape[5] = {3, 20, 2, 32};
     for (size_t i = 0; i < PAGE_SPECS; i++) {
-        const pith_layout layout =
-            shape_layout(shape, trip_reals[i % 3], i % 2 ? PITH_LAYOUT_CHECKSUMS : 0);
         struct trip t;
-        context("%s attacked", page_specs[i]);
-        device_order((int)(i % (size_t)device_orders()));
-        trip_open(&t, page_specs[i], &layout, i);
+        trip_open_attacked(&t, page_specs[i], shape, i);
         fill_values(&t, i % 2 ? FEW : NOISE, i);
         trip_attack(&t, i);
         trip_close(&t);
@@ -177,12 +167,8 @@ static void test_hostile(void **state) {
     (void)state;
     static const uint64_t shape[5] = {1, 120};
     for (size_t i = 0; i < SPECS; i++) {
-        const pith_layout layout =
-            shape_layout(shape, trip_reals[i % 3], i % 2 ? PITH_LAYOUT_CHECKSUMS : 0);
         struct trip t;
-        context("%s attacked", specs[i]);
-        device_order((int)(i % (size_t)device_orders()));
-        trip_open(&t, specs[i], &layout, i);
+        trip_open_attacked(&t, specs[i], shape, i);
         fill_values(&t, FEW, i);
         trip_attack(&t, i);
         trip_close(&t);

@@ -25,6 +25,22 @@ void trip_open(struct trip *t, const char *spec, const pith_layout *layout, size
     t->decoded = allocate(t->bytes);
 }
 
+void trip_open_varied(struct trip *t, const char *spec, const uint64_t shape[5], uint64_t number) {
+    const pith_layout layout =
+        shape_layout(shape, trip_reals[number % 3], number / 3 % 2 ? PITH_LAYOUT_CHECKSUMS : 0);
+    device_order((int)(number % (uint64_t)device_orders()));
+    trip_open(t, spec, &layout, number % 5 ? 0 : (size_t)(number / 5 % 16));
+}
+
+void trip_open_attacked(struct trip *t, const char *spec, const uint64_t shape[5],
+                        uint64_t number) {
+    const pith_layout layout =
+        shape_layout(shape, trip_reals[number % 3], number % 2 ? PITH_LAYOUT_CHECKSUMS : 0);
+    context("%s attacked", spec);
+    device_order((int)(number % (uint64_t)device_orders()));
+    trip_open(t, spec, &layout, number);
+}
+
 static pith_view view_of(const struct trip *t, void *values) {
     return pith_view_flat(values, t->r.layout.dtype, t->r.count);
 }
@@ -134,6 +150,13 @@ void trip_check_other(struct trip *t, uint32_t dtype, bool add) {
     free(wanted);
 }
 
+void trip_check_part(struct trip *t, uint64_t number) {
+    if (number % 4 == 0)
+        trip_check_range(t, t->r.count / 3 + number % 5, t->r.count / 2 + 1);
+    else
+        trip_check_other(t, trip_reals[number / 4 % 3], number % 4 >= 2);
+}
+
 void trip_check_all(struct trip *t, uint64_t number) {
     trip_check_encode(t);
     trip_check_decode(t);
@@ -206,6 +229,17 @@ void trip_check_slots(struct rig *r, const void *value) {
     rig_check_stream(r);
     job_close(&j);
     free(decoded);
+}
+
+void trip_check_three_slots(const char *spec, uint32_t dtype) {
+    pith_layout layout = flat_layout(dtype, PITH_NONE, 1000);
+    struct trip t;
+    context("slots");
+    layout.slots = 3;
+    trip_open(&t, spec, &layout, 0);
+    gen_fill(GEN_NOISE, 5, dtype, t.value, 1000);
+    trip_check_slots(&t.r, t.value);
+    trip_close(&t);
 }
 
 /* ---- Any bytes -------------------------------------------------------------------------------*/

@@ -22,6 +22,11 @@ struct trip {
 };
 /* The caller fills `value` between the two; the second makes the frame, and what it decodes to. */
 void trip_open(struct trip *t, const char *spec, const pith_layout *layout, size_t offset);
+/* The number chooses the dtype, of f32, bf16 and f16, whether there are checksums, the order of
+ * threads, and the offset. */
+void trip_open_varied(struct trip *t, const char *spec, const uint64_t shape[5], uint64_t number);
+/* Likewise, for a frame that is attacked: spec `number` of a list. */
+void trip_open_attacked(struct trip *t, const char *spec, const uint64_t shape[5], uint64_t number);
 void trip_encode(struct trip *t);
 void trip_close(struct trip *t);
 
@@ -32,6 +37,8 @@ void trip_check_decode(struct trip *t); /* and verify */
 void trip_check_range(struct trip *t, uint64_t first, uint64_t count);
 /* Decoded to another dtype, or added to what is there. */
 void trip_check_other(struct trip *t, uint32_t dtype, bool add);
+/* A range, or decoded to another dtype or added, as the number says. */
+void trip_check_part(struct trip *t, uint64_t number);
 /* All of these; the number chooses the range and the dtype. */
 void trip_check_all(struct trip *t, uint64_t number);
 /* A frame that another spec makes of the values: read, or refused with nothing written. */
@@ -56,6 +63,8 @@ void trip_flip(struct trip *t, size_t from, size_t near, size_t last, size_t bet
 void trip_check_frame(struct rig *r, const struct job *j, uint64_t i, uint64_t slot);
 /* All slots of a tensor with these values, there and back. */
 void trip_check_slots(struct rig *r, const void *value);
+/* 1000 values in three slots. */
+void trip_check_three_slots(const char *spec, uint32_t dtype);
 
 /* ---- Frames of any set -----------------------------------------------------------------------*/
 
