@@ -6,17 +6,8 @@
 #include "gen.h"
 #include "util.h"
 
-static uint32_t random_word(void) {
-    static uint64_t seed = 1;
-    return (uint32_t)(gen_next(&seed) >> 32);
-}
-
-/* Roughly: its mean is 0 and its variance 1. */
-static double normal(void) {
-    double sum = -6;
-    for (int i = 0; i < 12; i++) sum += random_word() * 0x1p-32;
-    return sum;
-}
+static uint64_t seed = 1;
+static uint32_t random_word(void) { return (uint32_t)(gen_next(&seed) >> 32); }
 
 enum { SYMBOLS = 256, SLOTS = PITHI_RANS_SLOTS };
 
@@ -88,7 +79,7 @@ static uint8_t draw(enum shape shape) {
     const uint32_t r = random_word();
     switch (shape) {
     case FLAT: return (uint8_t)r;
-    case BELL: return (uint8_t)(128 + (int)lrint(fmax(-120, fmin(120, 12 * normal()))));
+    case BELL: return (uint8_t)(128 + (int)lrint(fmax(-120, fmin(120, 12 * gen_normal(&seed)))));
     case STEEP: return (uint8_t)(100 + __builtin_ctz(r | 1u << 20));
     case TWO: return r % 2 ? 255 : 0;
     case ALMOST_ONE: return r % 4000 ? 7 : 200;

@@ -5,17 +5,8 @@
 #include "gen.h"
 #include "util.h"
 
-static uint32_t random_word(void) {
-    static uint64_t seed = 1;
-    return (uint32_t)(gen_next(&seed) >> 32);
-}
-
-/* Roughly: its mean is 0 and its variance 1. */
-static double normal(void) {
-    double sum = -6;
-    for (int i = 0; i < 12; i++) sum += random_word() * 0x1p-32;
-    return sum;
-}
+static uint64_t seed = 1;
+static uint32_t random_word(void) { return (uint32_t)(gen_next(&seed) >> 32); }
 
 /* A word of so many bytes, with tops of every kind. */
 static void draw_word(uint8_t *to, unsigned width) {
@@ -74,7 +65,7 @@ static void bells_are_cut(void **state) {
     static uint32_t words[COUNT];
     struct pithi_top_choice choice;
     (void)state;
-    for (size_t i = 0; i < COUNT; i++) values[i] = (float)(0.02 * normal());
+    for (size_t i = 0; i < COUNT; i++) values[i] = (float)(0.02 * gen_normal(&seed));
     pithi_words_from(words, values, NULL, PITH_F32, COUNT);
     CHECK(pithi_top_choose(&choice, words, PITH_F32, COUNT) && choice.pays);
     context("%u lower bits, base %u, or %u", choice.top.low, choice.top.base, choice.finer.low);
