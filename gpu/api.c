@@ -188,28 +188,38 @@ static bool needs_check(const pith_cuda_plan *c) {
            pithi_cuda_is_coded(c);
 }
 
+pith_status pithi_cuda_workspace(const struct pithi_gpu_call *a, const pith_cuda_items *items,
+                                 uint64_t each, uint64_t alignment, uint64_t *frames,
+                                 pith_error *error) {
+    *frames = items->count * a->per_item;
+    if (items->count > UINT64_MAX / each / a->per_item)
+        return pithi_fail(error, PITH_ERR_ARG, "too many frames");
+    const uint64_t bytes = *frames * each;
+    const struct pithi_words words = {.number = {bytes}};
+    if (!items->workspace || (uintptr_t)items->workspace % alignment ||
+        items->workspace_bytes < bytes)
+        return pithi_fail_with(error, PITH_ERR_SPACE, bytes,
+                               "the call needs an aligned workspace of # bytes", &words);
+    return PITH_OK;
+}
+
 /* Launches the checks of headers, checksums and, where `hash_base` is set, base hashes. Every frame
  * has its own teams. Behind it frames of coded codes are as those of fixed rate. */
 static pith_status check_first(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                const pith_cuda_items *items, void *cuda_stream, pith_error *error) {
     const bool coded = pithi_cuda_is_coded(c), pages = pithi_cuda_is_paged(c) && !coded;
     const uint64_t work = sizeof(struct pithi_gpu_work);
-    const uint64_t each = coded ? pithi_cuda_coded_bytes(&c->table) : work;
-    if (items->count > UINT64_MAX / each / a->per_item)
-        return pithi_fail(error, PITH_ERR_ARG, "too many frames");
-    const uint64_t frames = items->count * a->per_item, bytes = frames * each;
-    const struct pithi_words words = {.number = {bytes}};
-    if (!items->workspace || (uintptr_t)items->workspace % (coded ? PITHI_CUDA_ALIGNMENT : work) ||
-        items->workspace_bytes < bytes)
-        return pithi_fail_with(error, PITH_ERR_SPACE, bytes,
-                               "the call needs an aligned workspace of # bytes", &words);
+    uint64_t frames;
+    pith_status status =
+        pithi_cuda_workspace(a, items, coded ? pithi_cuda_coded_bytes(&c->table) : work,
+                             coded ? PITHI_CUDA_ALIGNMENT : work, &frames, error);
+    if (status != PITH_OK) return status;
     a->work = items->workspace;
-    const pith_status cleared =
-        pithi_cuda_clear(c, items->workspace, frames * work, cuda_stream, error);
-    if (cleared != PITH_OK) return cleared;
-    const pith_status checked = pithi_cuda_launch(
-        c, pages ? PITHI_GPU_paged_check : PITHI_GPU_check, a, frames, cuda_stream, error);
-    if (checked != PITH_OK || !coded) return checked;
+    status = pithi_cuda_clear(c, items->workspace, frames * work, cuda_stream, error);
+    if (status != PITH_OK) return status;
+    status = pithi_cuda_launch(c, pages ? PITHI_GPU_paged_check : PITHI_GPU_check, a, frames,
+                               cuda_stream, error);
+    if (status != PITH_OK || !coded) return status;
     return pithi_cuda_coded_read(c, a, items, cuda_stream, error);
 }
 

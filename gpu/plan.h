@@ -54,6 +54,11 @@ pith_status pithi_cuda_launch(const pith_cuda_plan *c, enum pithi_gpu_kernel ker
 /* Clears memory on the device. */
 pith_status pithi_cuda_clear(const pith_cuda_plan *c, void *p, uint64_t bytes, void *cuda_stream,
                              pith_error *error);
+/* Whether a call on items was given its workspace: `each` bytes for a frame, of which an item has
+ * a->per_item, aligned so. Sets how many frames there are. */
+pith_status pithi_cuda_workspace(const struct pithi_gpu_call *a, const pith_cuda_items *items,
+                                 uint64_t each, uint64_t alignment, uint64_t *frames,
+                                 pith_error *error);
 static inline bool pithi_cuda_has_base(const struct pithi_device_plan *t) {
     return t->base_dtype != PITH_NONE;
 }

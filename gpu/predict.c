@@ -15,15 +15,10 @@ uint64_t pithi_cuda_bounded_bytes(const struct pithi_device_plan *t) {
 pith_status pithi_cuda_open_workspace(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                       const pith_cuda_items *items, void *cuda_stream,
                                       pith_error *error) {
-    const uint64_t each = pithi_cuda_bounded_bytes(&c->table);
-    if (items->count > UINT64_MAX / each / a->per_item)
-        return pithi_fail(error, PITH_ERR_ARG, "too many frames");
-    const uint64_t frames = items->count * a->per_item, bytes = frames * each;
-    const struct pithi_words words = {.number = {bytes}};
-    if (!items->workspace || (uintptr_t)items->workspace % PITHI_CUDA_ALIGNMENT ||
-        items->workspace_bytes < bytes)
-        return pithi_fail_with(error, PITH_ERR_SPACE, bytes,
-                               "the call needs an aligned workspace of # bytes", &words);
+    uint64_t frames;
+    const pith_status status = pithi_cuda_workspace(a, items, pithi_cuda_bounded_bytes(&c->table),
+                                                    PITHI_CUDA_ALIGNMENT, &frames, error);
+    if (status != PITH_OK) return status;
     a->workspace = items->workspace;
     if (c->table.device.coded) {
         a->coding = pithi_coding_layout(&c->table);
