@@ -76,15 +76,7 @@ static void extremes(const void *values, uint32_t dtype, size_t count, struct pi
         extremes16(values, count, pithi_infinity16(dtype), e);
 }
 
+#include "predict/predict_hooks.h"
+
 void pithi_predict_bind_avx512(struct pithi_kernels *k);
-void pithi_predict_bind_avx512(struct pithi_kernels *k) {
-    k->quantize = quantize;
-    k->dequantize = dequantize;
-    k->predict = predict;
-    k->differ = differ;
-    k->unpredict = unpredict;
-    k->interp_encode = interp_encode;
-    k->interp_weigh = interp_weigh;
-    k->interp_decode = interp_decode;
-    k->extremes = extremes;
-}
+void pithi_predict_bind_avx512(struct pithi_kernels *k) { bind_prediction(k); }

@@ -49,15 +49,7 @@ static inline v16 sums(v16 x) {
 
 #include "predict/range_tmpl.h"
 
+#include "predict/predict_hooks.h"
+
 void pithi_predict_bind_neon(struct pithi_kernels *k);
-void pithi_predict_bind_neon(struct pithi_kernels *k) {
-    k->quantize = quantize;
-    k->dequantize = dequantize;
-    k->predict = predict;
-    k->differ = differ;
-    k->unpredict = unpredict;
-    k->interp_encode = interp_encode;
-    k->interp_weigh = interp_weigh;
-    k->interp_decode = interp_decode;
-    k->extremes = extremes;
-}
+void pithi_predict_bind_neon(struct pithi_kernels *k) { bind_prediction(k); }
