@@ -118,15 +118,14 @@ void pithi_stream_leave(pith_stream *s, pith_work *w) {
         __atomic_store_n(&s->busy, NULL, __ATOMIC_RELEASE);
 }
 
-/* Begins a call on the stream itself; leave() ends it. */
-static pith_status enter(pith_work *w, pith_stream *s) {
+pith_status pithi_stream_begin(pith_work *w, pith_stream *s) {
     PITHI_TRY(pithi_work_enter(w));
     const pith_status status = pithi_stream_enter(s, w);
     if (status != PITH_OK) pithi_work_leave(w);
     return status;
 }
 
-static pith_status leave(pith_work *w, pith_stream *s, pith_status status) {
+pith_status pithi_stream_end(pith_work *w, pith_stream *s, pith_status status) {
     pithi_stream_leave(s, w);
     pithi_work_leave(w);
     return status;
@@ -180,7 +179,8 @@ static pith_status all_whole(const pith_stream *s, pith_error *error) {
     return PITH_OK;
 }
 
-static pith_status no_such_slot(const pith_stream *s, uint64_t slot, pith_error *error) {
+pith_status pithi_stream_check_slot(const pith_stream *s, uint64_t slot, pith_error *error) {
+    if (slot < s->plan->slots) return PITH_OK;
     return pithi_fail_numbers(error, PITH_ERR_ARG,
                               "the stream has # slots, there is none with number #", s->plan->slots,
                               slot);
@@ -288,9 +288,9 @@ pith_status pith_stream_init(const pith_plan *p, void *memory, size_t bytes,
 const pith_plan *pith_stream_plan(const pith_stream *s) { return s->plan; }
 
 pith_status pith_stream_reset(pith_work *w, pith_stream *s) {
-    PITHI_TRY(enter(w, s));
+    PITHI_TRY(pithi_stream_begin(w, s));
     clear(s);
-    return leave(w, s, PITH_OK);
+    return pithi_stream_end(w, s, PITH_OK);
 }
 
 static pith_status bind_base(pith_stream *s, void *base, uint64_t step, pith_error *error) {
@@ -303,18 +303,19 @@ static pith_status bind_base(pith_stream *s, void *base, uint64_t step, pith_err
 }
 
 pith_status pith_stream_bind_base(pith_work *w, pith_stream *s, void *base, uint64_t step) {
-    PITHI_TRY(enter(w, s));
-    return leave(w, s, bind_base(s, base, step, &w->error));
+    PITHI_TRY(pithi_stream_begin(w, s));
+    return pithi_stream_end(w, s, bind_base(s, base, step, &w->error));
 }
 
 /* ---- Steps and random bits -------------------------------------------------------------------*/
 
 pith_status pith_stream_set_step(pith_work *w, pith_stream *s, uint64_t slot, uint64_t step) {
-    PITHI_TRY(enter(w, s));
-    if (slot >= s->plan->slots) return leave(w, s, no_such_slot(s, slot, &w->error));
+    PITHI_TRY(pithi_stream_begin(w, s));
+    const pith_status status = pithi_stream_check_slot(s, slot, &w->error);
+    if (status != PITH_OK) return pithi_stream_end(w, s, status);
     s->slot[slot].step = step;
     s->slot[slot].undone = true;
-    return leave(w, s, PITH_OK);
+    return pithi_stream_end(w, s, PITH_OK);
 }
 
 uint64_t pith_stream_step(const pith_stream *s, uint64_t slot) {
@@ -324,14 +325,15 @@ uint64_t pith_stream_step(const pith_stream *s, uint64_t slot) {
 pith_status pith_stream_set_random(pith_work *w, pith_stream *s,
                                    const pith_stream_options *options) {
     pith_stream_options o;
-    PITHI_TRY(enter(w, s));
-    if (!options) return leave(w, s, pithi_fail(&w->error, PITH_ERR_ARG, "options is NULL"));
+    PITHI_TRY(pithi_stream_begin(w, s));
+    if (!options)
+        return pithi_stream_end(w, s, pithi_fail(&w->error, PITH_ERR_ARG, "options is NULL"));
     const pith_status status = take_options(&o, options, &w->error);
-    if (status != PITH_OK) return leave(w, s, status);
+    if (status != PITH_OK) return pithi_stream_end(w, s, status);
     s->random.seed = o.seed;
     s->random.rng_stream = o.rng_stream;
     s->random.shift = (uint16_t)((uint64_t)o.rank * 65536 / (o.ranks ? o.ranks : 1));
-    return leave(w, s, PITH_OK);
+    return pithi_stream_end(w, s, PITH_OK);
 }
 
 /* ---- Residual --------------------------------------------------------------------------------*/
@@ -346,9 +348,10 @@ float *pithi_stream_momentum(const pith_stream *s, uint64_t slot, int next) {
 }
 
 pith_status pith_stream_rollback(pith_work *w, pith_stream *s, uint64_t step) {
-    PITHI_TRY(enter(w, s));
+    PITHI_TRY(pithi_stream_begin(w, s));
     if (pithi_has_base(s->plan))
-        return leave(w, s, pithi_fail(&w->error, PITH_ERR_STATE, "a base cannot take a step back"));
+        return pithi_stream_end(
+            w, s, pithi_fail(&w->error, PITH_ERR_STATE, "a base cannot take a step back"));
     for (uint64_t i = 0; i < s->plan->slots; i++) {
         struct pithi_slot_state *const slot = &s->slot[i];
         if (slot->undone || slot->step != step + 1) continue;
@@ -357,7 +360,7 @@ pith_status pith_stream_rollback(pith_work *w, pith_stream *s, uint64_t step) {
         if (whole_of(s->plan) && whole_of(s->plan)->rollback) whole_of(s->plan)->rollback(slot);
         slot->undone = true;
     }
-    return leave(w, s, PITH_OK);
+    return pithi_stream_end(w, s, PITH_OK);
 }
 
 /* Residuals are kept in the codec's domain, which mixes the elements of a run of the slot. A run of
@@ -484,16 +487,16 @@ pith_status pith_stream_get_residual(pith_work *w, const pith_stream *s, uint64_
 pith_status pith_stream_set_residual(pith_work *w, pith_stream *s, uint64_t first,
                                      const pith_view *view) {
     struct pithi_span span;
-    PITHI_TRY(enter(w, s));
+    PITHI_TRY(pithi_stream_begin(w, s));
     const pith_status status = take_range(s, first, view, false, &span, &w->error);
-    if (status != PITH_OK) return leave(w, s, status);
+    if (status != PITH_OK) return pithi_stream_end(w, s, status);
     const uint64_t before = pithi_fp_enter();
     const bool good = for_runs(s, first, &span, check_run);
     if (good) for_runs(s, first, &span, write_run);
     pithi_fp_leave(before);
-    if (good) return leave(w, s, PITH_OK);
-    return leave(w, s,
-                 pithi_fail(&w->error, PITH_ERR_ARG, "a residual is not finite, or its rotation"));
+    if (good) return pithi_stream_end(w, s, PITH_OK);
+    return pithi_stream_end(
+        w, s, pithi_fail(&w->error, PITH_ERR_ARG, "a residual is not finite, or its rotation"));
 }
 
 /* ---- Base in and out -------------------------------------------------------------------------*/
@@ -546,15 +549,15 @@ static pith_status set_base(pith_stream *s, const pith_view *view, uint64_t step
 
 pith_status pith_stream_set_base(pith_work *w, pith_stream *s, const pith_view *view,
                                  uint64_t step) {
-    PITHI_TRY(enter(w, s));
-    return leave(w, s, set_base(s, view, step, &w->error));
+    PITHI_TRY(pithi_stream_begin(w, s));
+    return pithi_stream_end(w, s, set_base(s, view, step, &w->error));
 }
 
 static pith_status get_base(const pith_stream *s, uint64_t slot, const pith_view *view,
                             pith_error *error) {
     const pith_plan *const p = s->plan;
     struct pithi_span span;
-    if (slot >= p->slots) return no_such_slot(s, slot, error);
+    PITHI_TRY(pithi_stream_check_slot(s, slot, error));
     PITHI_TRY(take_view(s, view, true, &span, error));
     const bool whole = span.count == p->count;
     PITHI_TRY(whole ? all_whole(s, error) : pithi_stream_whole(s, slot, error));
@@ -782,7 +785,7 @@ static pith_status load(pith_stream *s, const uint8_t *src, size_t bytes, pith_e
 }
 
 pith_status pith_stream_load(pith_work *w, pith_stream *s, const void *src, size_t bytes) {
-    PITHI_TRY(enter(w, s));
-    if (!src) return leave(w, s, pithi_fail(&w->error, PITH_ERR_ARG, "nothing to load"));
-    return leave(w, s, load(s, src, bytes, &w->error));
+    PITHI_TRY(pithi_stream_begin(w, s));
+    if (!src) return pithi_stream_end(w, s, pithi_fail(&w->error, PITH_ERR_ARG, "nothing to load"));
+    return pithi_stream_end(w, s, load(s, src, bytes, &w->error));
 }

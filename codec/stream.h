@@ -51,9 +51,14 @@ uint64_t pithi_stream_save_bytes(const pith_plan *plan);
  * second mark of the same work changes nothing. */
 pith_status pithi_stream_enter(pith_stream *stream, pith_work *work);
 void pithi_stream_leave(pith_stream *stream, pith_work *work);
+/* Begins a call that changes the stream; the other ends it and returns the status. */
+pith_status pithi_stream_begin(pith_work *work, pith_stream *stream);
+pith_status pithi_stream_end(pith_work *work, pith_stream *stream, pith_status status);
 /* Begins a call that only reads the stream, of which any number run at once; pithi_work_leave ends
  * it. */
 pith_status pithi_stream_enter_reading(pith_work *work, const pith_stream *stream);
+/* Whether the stream has the slot. */
+pith_status pithi_stream_check_slot(const pith_stream *stream, uint64_t slot, pith_error *error);
 /* These return PITH_ERR_STATE when a base is needed and none is bound, and when the slot's base is
  * invalid. */
 pith_status pithi_stream_check_base(const pith_stream *stream, pith_error *error);

@@ -23,40 +23,30 @@ static bool is_above_zero(double x) { return pithi_bits64(x) - 1 < PITHI_F64_INF
 static bool is_number(double x) { return is_zero(x) || is_above_zero(x); }
 
 /* Begins a call about a slot of a stream whose codec has a bound. */
-static pith_status enter(pith_work *w, pith_stream *s, uint64_t slot) {
-    PITHI_TRY(pithi_work_enter(w));
-    pith_status status = pithi_stream_enter(s, w);
-    if (status == PITH_OK && !s->plan->params.codec->bound_setting)
-        status = pithi_fail(&w->error, PITH_ERR_UNSUPPORTED, "the codec has no bound to adapt");
-    if (status == PITH_OK && slot >= s->plan->slots)
-        status = pithi_fail_numbers(&w->error, PITH_ERR_ARG,
-                                    "the stream has # slots, there is none with number #",
-                                    s->plan->slots, slot);
-    if (status == PITH_OK) return status;
-    pithi_stream_leave(s, w);
-    pithi_work_leave(w);
-    return status;
-}
-
-static pith_status leave(pith_work *w, pith_stream *s, pith_status status) {
-    pithi_stream_leave(s, w);
-    pithi_work_leave(w);
-    return status;
+static pith_status begin(pith_work *w, pith_stream *s, uint64_t slot) {
+    PITHI_TRY(pithi_stream_begin(w, s));
+    const pith_status status =
+        s->plan->params.codec->bound_setting
+            ? pithi_stream_check_slot(s, slot, &w->error)
+            : pithi_fail(&w->error, PITH_ERR_UNSUPPORTED, "the codec has no bound to adapt");
+    return status == PITH_OK ? status : pithi_stream_end(w, s, status);
 }
 
 pith_status pith_stream_set_bound(pith_work *w, pith_stream *s, uint64_t slot, double bound) {
-    PITHI_TRY(enter(w, s, slot));
-    if (!is_number(bound)) return leave(w, s, pithi_fail(&w->error, PITH_ERR_ARG, "not a bound"));
+    PITHI_TRY(begin(w, s, slot));
+    if (!is_number(bound))
+        return pithi_stream_end(w, s, pithi_fail(&w->error, PITH_ERR_ARG, "not a bound"));
     s->slot[slot].bound = bound;
-    return leave(w, s, PITH_OK);
+    return pithi_stream_end(w, s, PITH_OK);
 }
 
 pith_status pith_stream_scale_bound(pith_work *w, pith_stream *s, uint64_t slot, double factor) {
-    PITHI_TRY(enter(w, s, slot));
+    PITHI_TRY(begin(w, s, slot));
     if (!is_number(factor) || is_zero(factor))
-        return leave(w, s, pithi_fail(&w->error, PITH_ERR_ARG, "a factor is finite and above 0"));
+        return pithi_stream_end(
+            w, s, pithi_fail(&w->error, PITH_ERR_ARG, "a factor is finite and above 0"));
     s->slot[slot].bound = -factor;
-    return leave(w, s, PITH_OK);
+    return pithi_stream_end(w, s, PITH_OK);
 }
 
 double pith_stream_bound(const pith_stream *s, uint64_t slot) {
@@ -113,10 +103,10 @@ static pith_status adapt(pith_stream *s, uint64_t slot, const pith_budget *budge
 
 pith_status pith_stream_adapt(pith_work *w, pith_stream *s, uint64_t slot,
                               const pith_budget *budget, double *bound) {
-    PITHI_TRY(enter(w, s, slot));
+    PITHI_TRY(begin(w, s, slot));
     const pith_status status = adapt(s, slot, budget, &w->error);
     if (status == PITH_OK && bound) *bound = pith_stream_bound(s, slot);
-    return leave(w, s, status);
+    return pithi_stream_end(w, s, status);
 }
 
 double pith_bound_factor(uint32_t bound_class) {

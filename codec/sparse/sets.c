@@ -13,29 +13,14 @@
 
 static pith_status check_slot(const pith_stream *s, uint64_t slot, pith_error *error) {
     if (!s->maps) return pithi_fail(error, PITH_ERR_UNSUPPORTED, "the codec sends no sets");
-    if (slot < s->plan->slots) return PITH_OK;
-    return pithi_fail_numbers(error, PITH_ERR_ARG,
-                              "the stream has # slots, there is none with number #", s->plan->slots,
-                              slot);
+    return pithi_stream_check_slot(s, slot, error);
 }
 
-/* Begins a call that changes the slot; leave() ends it. */
-static pith_status enter(pith_work *w, pith_stream *s, uint64_t slot) {
-    PITHI_TRY(pithi_work_enter(w));
-    pith_status status = pithi_stream_enter(s, w);
-    if (status == PITH_OK) {
-        status = check_slot(s, slot, &w->error);
-        if (status == PITH_OK) return PITH_OK;
-        pithi_stream_leave(s, w);
-    }
-    pithi_work_leave(w);
-    return status;
-}
-
-static pith_status leave(pith_work *w, pith_stream *s, pith_status status) {
-    pithi_stream_leave(s, w);
-    pithi_work_leave(w);
-    return status;
+/* Begins a call that changes the slot. */
+static pith_status begin(pith_work *w, pith_stream *s, uint64_t slot) {
+    PITHI_TRY(pithi_stream_begin(w, s));
+    const pith_status status = check_slot(s, slot, &w->error);
+    return status == PITH_OK ? status : pithi_stream_end(w, s, status);
 }
 
 /* ---- Requests and reports --------------------------------------------------------------------*/
@@ -62,24 +47,24 @@ static pith_status take_request(const pith_stream *s, uint64_t slot, const pith_
 pith_status pith_sparse_set_request(pith_work *w, pith_stream *s, uint64_t slot,
                                     const pith_sparse_request *request) {
     struct pithi_sparse_request own = {0};
-    PITHI_TRY(enter(w, s, slot));
+    PITHI_TRY(begin(w, s, slot));
     if (request) {
         const pith_status status = take_request(s, slot, request, &own, &w->error);
-        if (status != PITH_OK) return leave(w, s, status);
+        if (status != PITH_OK) return pithi_stream_end(w, s, status);
     }
     s->slot[slot].sparse.request = own;
-    return leave(w, s, PITH_OK);
+    return pithi_stream_end(w, s, PITH_OK);
 }
 
 pith_status pith_sparse_report(pith_work *w, pith_stream *s, uint64_t slot, uint64_t chosen) {
-    PITHI_TRY(enter(w, s, slot));
+    PITHI_TRY(begin(w, s, slot));
     struct pithi_control_state *const c = &s->slot[slot].sparse.control;
     if (!c->steps)
-        return leave(w, s,
-                     pithi_fail(&w->error, PITH_ERR_STATE, "the slot has chosen nothing yet"));
+        return pithi_stream_end(
+            w, s, pithi_fail(&w->error, PITH_ERR_STATE, "the slot has chosen nothing yet"));
     c->selected = chosen;
     s->slot[slot].sparse.reported = true;
-    return leave(w, s, PITH_OK);
+    return pithi_stream_end(w, s, PITH_OK);
 }
 
 static uint64_t held_of(const pith_stream *s, uint64_t slot) {
@@ -178,16 +163,18 @@ static pith_status hold(pith_work *w, pith_stream *s, uint64_t slot, const void 
 
 pith_status pith_sparse_hold(pith_work *w, pith_stream *s, uint64_t slot, const void *const *frames,
                              const size_t *lengths, size_t count, int how) {
-    PITHI_TRY(enter(w, s, slot));
+    PITHI_TRY(begin(w, s, slot));
     if (!count || !frames || !lengths)
-        return leave(w, s, pithi_fail(&w->error, PITH_ERR_ARG, "no frames whose sets are held"));
+        return pithi_stream_end(
+            w, s, pithi_fail(&w->error, PITH_ERR_ARG, "no frames whose sets are held"));
     if (how != PITH_SET_UNION && how != PITH_SET_INTERSECTION)
-        return leave(w, s, pithi_fail(&w->error, PITH_ERR_ARG, "neither union nor intersection"));
+        return pithi_stream_end(
+            w, s, pithi_fail(&w->error, PITH_ERR_ARG, "neither union nor intersection"));
     const uint64_t before = pithi_fp_enter();
     const pith_status status =
         hold(w, s, slot, frames, lengths, count, how == PITH_SET_INTERSECTION);
     pithi_fp_leave(before);
-    return leave(w, s, status);
+    return pithi_stream_end(w, s, status);
 }
 
 static pith_status hold_elements(pith_stream *s, uint64_t slot, const uint64_t *elements,
@@ -213,8 +200,8 @@ static pith_status hold_elements(pith_stream *s, uint64_t slot, const uint64_t *
 
 pith_status pith_sparse_hold_elements(pith_work *w, pith_stream *s, uint64_t slot,
                                       const uint64_t *elements, size_t count, uint64_t run) {
-    PITHI_TRY(enter(w, s, slot));
-    return leave(w, s, hold_elements(s, slot, elements, count, run, &w->error));
+    PITHI_TRY(begin(w, s, slot));
+    return pithi_stream_end(w, s, hold_elements(s, slot, elements, count, run, &w->error));
 }
 
 /* ---- Gather, scatter, clear ------------------------------------------------------------------*/
@@ -390,7 +377,7 @@ pith_status pith_sparse_scatter(pith_work *w, const pith_stream *s, uint64_t slo
 }
 
 pith_status pith_sparse_clear(pith_work *w, pith_stream *s, uint64_t slot) {
-    PITHI_TRY(enter(w, s, slot));
+    PITHI_TRY(begin(w, s, slot));
     const pith_status status = clear(s, slot, &w->error);
-    return leave(w, s, status);
+    return pithi_stream_end(w, s, status);
 }
