@@ -12,46 +12,26 @@
 
 /* Whether any item has exponent bits that are all ones. Branch-free, so that compilers use
  * vectors. */
-static bool any_16(const void *values, uint64_t count, uint16_t mask) {
-    const uint8_t *at = values;
-    unsigned found = 0;
-    for (uint64_t i = 0; i < count; i++, at += 2) {
-        uint16_t v;
-        memcpy(&v, at, sizeof v);
-        found |= (v & mask) == mask;
+#define ANY(bits)                                                                     \
+    static bool any_##bits(const void *values, uint64_t count, uint##bits##_t mask) { \
+        const uint8_t *at = values;                                                   \
+        unsigned found = 0;                                                           \
+        for (uint64_t i = 0; i < count; i++, at += bits / 8) {                        \
+            uint##bits##_t v;                                                         \
+            memcpy(&v, at, sizeof v);                                                 \
+            found |= (v & mask) == mask;                                              \
+        }                                                                             \
+        return found != 0;                                                            \
     }
-    return found != 0;
-}
-
-static bool any_32(const void *values, uint64_t count) {
-    const uint8_t *at = values;
-    const uint32_t mask = 0x7f800000u;
-    unsigned found = 0;
-    for (uint64_t i = 0; i < count; i++, at += 4) {
-        uint32_t v;
-        memcpy(&v, at, sizeof v);
-        found |= (v & mask) == mask;
-    }
-    return found != 0;
-}
-
-static bool any_64(const void *values, uint64_t count) {
-    const uint8_t *at = values;
-    const uint64_t mask = 0x7ff0000000000000u;
-    unsigned found = 0;
-    for (uint64_t i = 0; i < count; i++, at += 8) {
-        uint64_t v;
-        memcpy(&v, at, sizeof v);
-        found |= (v & mask) == mask;
-    }
-    return found != 0;
-}
+ANY(16)
+ANY(32)
+ANY(64)
 
 static bool any_nonfinite(const struct tensor *t, const void *values) {
     const uint64_t count = tensor_count(t);
     switch (t->dtype) {
-    case PITH_F32: return any_32(values, count);
-    case PITH_F64: return any_64(values, count);
+    case PITH_F32: return any_32(values, count, 0x7F800000u);
+    case PITH_F64: return any_64(values, count, UINT64_C(0x7FF0000000000000));
     case PITH_BF16: return any_16(values, count, 0x7f80);
     case PITH_F16: return any_16(values, count, 0x7c00);
     default: return false;
