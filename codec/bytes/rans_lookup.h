@@ -1,4 +1,4 @@
-/* rans_lookup.h - what vectors look up of rANS symbols: tables of bytes, and words by slot or symbol.
+/* rans_lookup.h - what vectors look up of rANS symbols: bytes, and words by slot or by symbol.
  * SPDX-License-Identifier: Apache-2.0
  *
  * In tables of bytes, numbers have their low bytes in the first row and their high ones in the
@@ -14,8 +14,8 @@
 
 enum { BUCKETS = 32, LOG2_WIDTH = 7 };
 
-/* As many buckets as 32 symbols have: `split` of each, the others for its first symbol, then for its
- * second. */
+/* As many buckets as 32 symbols have: `split` of each, the others for its first symbol, then for
+ * its second. */
 struct bucket_bytes {
     uint8_t split[BUCKETS], symbol[2 * BUCKETS];
     uint8_t frequency[2][2 * BUCKETS], bias[2][2 * BUCKETS];

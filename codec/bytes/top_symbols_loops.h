@@ -3,8 +3,8 @@
  *
  * The includer defines what top_symbols_tmpl.h takes of words of 16, 32 and 64 bits, with these
  * numbers as suffixes, and:
- *   NARROW_MOST, NARROW_ROWS   whole rows of 8, 16 or NARROW_MOST symbols are shifted together where
- *                 there are at least NARROW_ROWS of them
+ *   NARROW_MOST, NARROW_ROWS   whole rows of 8, 16 or NARROW_MOST symbols are shifted together
+ *                 where there are at least NARROW_ROWS of them
  *   size_t shift_narrow(const struct pithi_top_shift *, uint8_t *to, const uint8_t *symbols,
  *                       const uint8_t *row, size_t rows): shifts such rows; returns how many
  *   void shift_run(uint8_t *to, const uint8_t *symbols, size_t n, unsigned row,
