@@ -110,32 +110,17 @@ PITHI_DEVICE bool pithi_lossless_read_leave(const struct pithi_gpu_call *a,
     return true;
 }
 
-/* By the team's first thread: how often a part of n bytes was cut, and where what it consists of
- * goes: itself, maps, and what is not 0. leave: nothing that is looked at now depends on it. */
+/* By the team's first thread: opens a part of n bytes. leave: nothing that is looked at now depends
+ * on it. */
 PITHI_DEVICE void pithi_lossless_read_whole(const struct pithi_gpu_call *a,
                                             struct pithi_gpu_shared *s, uint64_t block,
                                             uint32_t part, uint32_t n, bool leave) {
-    uint32_t depth = 0;
-    uint8_t *to = pithi_lossless_part(s, part);
-    const uint8_t *kind = pithi_planes_take(s, 1);
-    s->rans.others[0] = to;
-    s->rans.bytes[0] = n;
     s->rans.waits = false;
-    for (to += n; kind && *kind == PITHI_PIECE_SPARSE; kind = pithi_planes_take(s, 1)) {
-        if (n < PITHI_PIECE_SPARSE_MIN) {
-            kind = NULL;
-            break;
-        }
-        n = (n + 7) / 8;
-        s->rans.others[++depth] = to;
-        s->rans.bytes[depth] = n;
-        to += n;
-    }
-    s->rans.depth = depth;
+    pithi_piece_open(s, pithi_lossless_part(s, part), n);
     s->rans.spare = pithi_coding_room(a, s->from.index, block);
-    s->rans.kind = kind ? *kind : 0;
-    if (!kind) s->rans.fault = 1;
-    if (!kind || depth || *kind != PITHI_CODES_RANS || s->rans.former || !leave) return;
+    if (s->rans.fault || s->rans.depth || s->rans.kind != PITHI_CODES_RANS || s->rans.former ||
+        !leave)
+        return;
     s->rans.waits = true;
     if (!pithi_lossless_read_leave(a, s, block, part, n)) s->rans.fault = 1;
 }

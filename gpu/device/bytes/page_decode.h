@@ -87,12 +87,10 @@ PITHI_DEVICE const uint8_t *pithi_planes_take(struct pithi_gpu_shared *s, uint32
     return at;
 }
 
-/* How often the plane was cut, and where its parts go: the plane, maps, and what is not 0. */
-PITHI_PHASE(pithi_plane_open, uint64_t block, uint32_t plane) {
-    const struct pithi_coded_page *const g = &s->rans.page;
-    if (t->tid) return;
-    uint8_t *to = pithi_coding_plane(a, g, s->from.index, block, plane);
-    uint32_t n = g->groups, depth = 0;
+/* By the team's first thread: how often n bytes for `to` were cut, and where what they consist of
+ * goes: themselves, maps, and what is not 0. Returns the place behind. */
+PITHI_DEVICE uint8_t *pithi_piece_open(struct pithi_gpu_shared *s, uint8_t *to, uint32_t n) {
+    uint32_t depth = 0;
     const uint8_t *kind = pithi_planes_take(s, 1);
     s->rans.others[0] = to;
     s->rans.bytes[0] = n;
@@ -107,9 +105,15 @@ PITHI_PHASE(pithi_plane_open, uint64_t block, uint32_t plane) {
         to += n;
     }
     s->rans.depth = depth;
-    s->rans.spare = to;
     s->rans.kind = kind ? *kind : 0;
     if (!kind) s->rans.fault = 1;
+    return to;
+}
+PITHI_PHASE(pithi_plane_open, uint64_t block, uint32_t plane) {
+    const struct pithi_coded_page *const g = &s->rans.page;
+    if (t->tid) return;
+    uint8_t *const to = pithi_coding_plane(a, g, s->from.index, block, plane);
+    s->rans.spare = pithi_piece_open(s, to, g->groups);
 }
 
 /* By the team's first thread: the string of n bytes behind a kind. */
