@@ -84,20 +84,23 @@ static __attribute__((noinline)) void run_team(pithi_runner_body *fn,
     free(s);
 }
 
-int pithi_gpu_launch(int device, enum pithi_gpu_kernel kernel, const struct pithi_gpu_call *call,
-                     uint64_t teams, void *cuda_stream) {
-    (void)device, (void)cuda_stream;
+static void run_teams(pithi_runner_body *fn, const struct pithi_gpu_call *call, uint64_t teams) {
     /* Threads take one size in all launches: sanitizers would map these bytes anew for every
      * one. */
     static struct pithi_gpu_thread t[PITHI_TEAM];
-    the_launches++;
     memset(t, 0xA5, sizeof t);
     for (uint32_t i = 0; i < PITHI_TEAM; i++) {
         t[i].tid = i;
         t[i].special = the_launches % 2; /* kernels have both texts, general and special */
     }
-    for (uint64_t i = 0; i < teams; i++)
-        run_team(pithi_runner_bodies[kernel], call, t, team_number(i, teams));
+    for (uint64_t i = 0; i < teams; i++) run_team(fn, call, t, team_number(i, teams));
+}
+
+int pithi_gpu_launch(int device, enum pithi_gpu_kernel kernel, const struct pithi_gpu_call *call,
+                     uint64_t teams, void *cuda_stream) {
+    (void)device, (void)cuda_stream;
+    the_launches++;
+    run_teams(pithi_runner_bodies[kernel], call, teams);
     return 0;
 }
 

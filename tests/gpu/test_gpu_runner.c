@@ -50,11 +50,12 @@ PITHI_BODY(sound) {
 PITHI_BODY(forgetful) { PITHI_RUN(publish, number); }
 
 static void outcome(pithi_runner_body *fn, int order, uint64_t seed, uint64_t out[PITHI_TEAM]) {
+    pithi_runner_body *const volatile body = fn; /* a compiler that knew it would inline it */
     struct pithi_gpu_call call;
     memset(&call, 0, sizeof call);
     call.to.items.lengths = out;
     pithi_runner_order(order, seed);
-    run_team(fn, &call, 0);
+    run_teams(body, &call, 1);
 }
 
 static bool differs(pithi_runner_body *fn, int order, uint64_t seed) {
