@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/endian.h"
-#include "predict/lorenzo.h"
+#include "predict/nonzero_value.h"
 
 /* ---- The map ---------------------------------------------------------------------------------*/
 
@@ -67,13 +67,7 @@ enum pithi_nonzero_form pithi_nonzero_plain(const int32_t *nonzero, size_t count
 }
 
 static int32_t number_of(bool positive, int32_t code) {
-    const uint32_t u = (uint32_t)code;
-    return (int32_t)(positive ? pithi_unzigzag(u - 1) : u - (code > 0));
-}
-
-static int32_t code_of(bool positive, int32_t number) {
-    const uint32_t u = (uint32_t)number;
-    return (int32_t)(positive ? pithi_zigzag(u) + 1 : u + (number >= 0));
+    return (int32_t)pithi_nonzero_number(positive, (uint32_t)code);
 }
 
 void pithi_nonzero_numbers(enum pithi_nonzero_form form, int32_t *nonzero, size_t count) {
@@ -83,7 +77,8 @@ void pithi_nonzero_numbers(enum pithi_nonzero_form form, int32_t *nonzero, size_
 
 void pithi_nonzero_codes(enum pithi_nonzero_form form, int32_t *numbers, size_t count) {
     const bool positive = form == PITHI_NONZERO_POSITIVE;
-    for (size_t i = 0; i < count; i++) numbers[i] = code_of(positive, numbers[i]);
+    for (size_t i = 0; i < count; i++)
+        numbers[i] = (int32_t)pithi_nonzero_code(positive, (uint32_t)numbers[i]);
 }
 
 /* Codes 1, 2, 3 are words 0, 1, 2 where none is below 0; else an even word is a number that is not
@@ -97,17 +92,10 @@ void pithi_nonzero_from_words(enum pithi_nonzero_form form, const uint32_t *rest
             nonzero[i] = (int32_t)(pithi_unzigzag(words[i]) + (~words[i] & 1));
 }
 
-static int64_t clamp(int64_t x, int64_t a, int64_t b) {
-    const int64_t low = a < b ? a : b, high = a < b ? b : a;
-    return x < low ? low : x > high ? high : x;
-}
-
-/* Returns what a code is expected to be: the neighbour to the left or above when the other one is 0
- * or outside, else what a plane through the three says, kept between those two. */
+/* Returns what a code is expected to be by those of its row and the one above. */
 static inline uint32_t expected(const int32_t *codes, size_t i, size_t x, size_t y, size_t width) {
     const int64_t left = x ? codes[i - 1] : 0, up = y ? codes[i - width] : 0;
-    if (!left || !up) return (uint32_t)(left + up);
-    return (uint32_t)clamp(left + up - codes[i - width - 1], left, up);
+    return pithi_nonzero_expected(left, up, left && up ? codes[i - width - 1] : 0);
 }
 
 static size_t rows_of(const uint32_t extent[PITHI_TILE_NDIM]) {

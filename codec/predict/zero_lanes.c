@@ -4,54 +4,23 @@
 
 #include <string.h>
 
-#include "bytes/rans_table.h"
 #include "codec.h"
 #include "common/endian.h"
-#include "common/log2.h"
 #include "common/pad.h"
 #include "common/popcount.h"
+#include "predict/zero_choice.h"
 
 enum { SLOTS = PITHI_RANS_SLOTS, LOG2_SLOTS = PITHI_RANS_LOG2_SLOTS };
-enum { CONTEXTS = PITHI_ZERO_CONTEXTS, AROUND = PITHI_ZERO_AROUND, LEVELS = 32 };
-/* Bits of a context in a map's bytes: six bits around, the place, the class; in memory the class
- * follows the bits around. */
-enum { PLACE_BIT = 6, CLASS_BIT = 8, ROUND_BITS = 6 };
-enum { HEAD = 3 };
-
-/* Close together where a chance makes much of a difference, at both ends. */
-static const uint16_t chance_at[LEVELS] = {
-    2,    5,    12,   24,   45,   78,   127,  197,  293,  419,  580,  778,  1013, 1281, 1576, 1889,
-    2207, 2520, 2815, 3083, 3318, 3516, 3677, 3803, 3899, 3969, 4018, 4051, 4072, 4084, 4091, 4094};
+enum { CONTEXTS = PITHI_ZERO_CONTEXTS, AROUND = PITHI_ZERO_AROUND, LEVELS = PITHI_ZERO_LEVELS };
+enum { CLASS_BIT = PITHI_ZERO_CLASS_BIT, HEAD = PITHI_ZERO_HEAD };
+/* In memory the class of a context follows the bits around. */
+enum { ROUND_BITS = 6 };
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
-static size_t ceil_div(size_t a, size_t b) { return a / b + (a % b != 0); }
-
 /* ---- Geometry --------------------------------------------------------------------------------*/
 
-/* Planes of height * width bits, `planes` in all; a lane has `share` of them one after the other,
- * `steps` bits. Planes other than the tile's stand for them where it has too few. */
-struct cut {
-    size_t count, width, height, planes, share, steps, lanes;
-};
-
-static struct cut cut_of(const uint32_t extent[PITHI_TILE_NDIM], unsigned log2_lanes) {
-    struct cut c = {.lanes = (size_t)1 << log2_lanes, .width = extent[3], .height = extent[2]};
-    const size_t planes = (size_t)extent[0] * extent[1], rows = planes * c.height;
-    c.count = rows * c.width;
-    if (planes < c.lanes && rows >= 2 * c.lanes) {
-        c.height = 2 * ceil_div(rows, 2 * c.lanes);
-    } else if (planes < c.lanes) {
-        c.width = 2 * ceil_div(c.count, 2 * c.lanes);
-        c.height = 1;
-    }
-    c.planes = ceil_div(c.count, c.height * c.width);
-    c.share = ceil_div(c.planes, c.lanes);
-    c.steps = c.share * c.height * c.width;
-    return c;
-}
-
 /* Returns how many lanes have a bit at this step; they are the first ones. */
-static unsigned active_at(const struct cut *c, size_t step) {
+static unsigned active_at(const struct pithi_zero_cut *c, size_t step) {
     return step < c->count ? (unsigned)((c->count - 1 - step) / c->steps + 1) : 0;
 }
 
@@ -124,7 +93,7 @@ static inline uint64_t bits_from(const uint8_t *map, size_t bytes, size_t i) {
     return pithi_get64(part) >> i % 8;
 }
 
-static void bits_of_map(const struct cut *c, const uint8_t *map, uint8_t *bits) {
+static void bits_of_map(const struct pithi_zero_cut *c, const uint8_t *map, uint8_t *bits) {
     enum { AT_ONCE = 56 };
     const size_t bytes = (c->count + 7) / 8;
     for (size_t t = 0; t < c->steps; t += AT_ONCE) {
@@ -139,7 +108,7 @@ static void bits_of_map(const struct cut *c, const uint8_t *map, uint8_t *bits) 
     }
 }
 
-static void map_of_bits(const struct cut *c, const uint8_t *bits, uint8_t *map) {
+static void map_of_bits(const struct pithi_zero_cut *c, const uint8_t *bits, uint8_t *map) {
     memset(map, 0, (c->count + 7) / 8);
     for (size_t t = 0; t < c->steps; t += 8) {
         uint8_t eight[PITHI_ZERO_LANES_MOST];
@@ -159,7 +128,8 @@ enum { USUAL = 16 }; /* lanes of all but small maps */
 /* ---- Contexts --------------------------------------------------------------------------------*/
 
 /* The class of the plane that each lane is in, above the bits around. */
-static void classes_at(const struct cut *c, const uint8_t *classes, size_t plane, uint8_t *to) {
+static void classes_at(const struct pithi_zero_cut *c, const uint8_t *classes, size_t plane,
+                       uint8_t *to) {
     for (size_t j = 0; j < c->lanes; j++) {
         const size_t p = j * c->share + plane;
         to[j] = p < c->planes ? (uint8_t)(classes[p] << ROUND_BITS) : 0;
@@ -201,16 +171,18 @@ static void row_around(const uint8_t *bits, size_t lanes, size_t width, size_t y
 /* Returns the number of a context in a map's bytes. */
 static unsigned number_of(unsigned place, unsigned around) {
     const unsigned bits = around & ((1u << ROUND_BITS) - 1), class = around >> ROUND_BITS;
-    return bits | place << PLACE_BIT | class << CLASS_BIT;
+    return pithi_zero_context(bits, place, place >> 1) | class << CLASS_BIT;
 }
 
 /* Makes tables by y mod 2. */
 static void chances_of(pithi_zero_chances to[2], const uint8_t level[CONTEXTS], unsigned mask) {
+    uint32_t chance[LEVELS];
+    for (unsigned l = 0; l < LEVELS; l++) chance[l] = pithi_zero_chance(l);
     for (unsigned place = 0; place < 4; place++)
         for (unsigned rest = 0; rest < AROUND / 2; rest++) {
             const unsigned number = number_of(place, 2 * rest);
-            to[place >> 1][place & 1][rest] = chance_at[level[number & mask]] |
-                                              (uint32_t)chance_at[level[(number | 1) & mask]] << 16;
+            to[place >> 1][place & 1][rest] =
+                chance[level[number & mask]] | chance[level[(number | 1) & mask]] << 16;
         }
 }
 
@@ -272,53 +244,6 @@ const uint8_t *pithi_zero_decode_c(const struct pithi_zero_run *r, uint32_t *sta
     return words;
 }
 
-/* ---- Levels in a map's bytes -----------------------------------------------------------------
- * The level of a context is told from that of the context without its highest bit: a bit 0 where
- * they are equal, else a 1 and their difference, in more bits the larger it is. */
-
-static unsigned before(unsigned context) {
-    return context ? context ^ 1u << (pithi_bit_length(context) - 1) : 0;
-}
-
-enum { FIRST_LEVEL = LEVELS / 2, CODE_LENGTH_MOST = 5 };
-
-static unsigned told_from(const uint8_t *level, unsigned context) {
-    return context ? level[before(context)] : FIRST_LEVEL;
-}
-
-/* Returns the difference of two levels as an unsigned number: 0, -1, 1, -2 .. are 0, 1, 2, 3 .. */
-static unsigned difference(unsigned level, unsigned from) {
-    return level < from ? 2 * (from - level) - 1 : 2 * (level - from);
-}
-
-/* Bits of a difference but for the first, and the unary part: 0 for 0. */
-static unsigned code_length(unsigned d) { return d ? pithi_bit_length(d + 1) - 1 : 0; }
-
-static void put_difference(struct pithi_rans_bits *b, unsigned d) {
-    const unsigned length = code_length(d);
-    if (!length) {
-        pithi_rans_put_bits(b, 0, 1);
-    } else {
-        pithi_rans_put_bits(b, (1u << length) - 1, length + 1);
-        pithi_rans_put_bits(b, (d + 1) & ((1u << length) - 1), length);
-    }
-}
-
-/* Returns the difference; LEVELS * 2 where there is no such code. */
-static unsigned take_difference(struct pithi_rans_bit_reader *b) {
-    unsigned length = 0;
-    while (pithi_rans_take_bits(b, 1))
-        if (++length > CODE_LENGTH_MOST) return 2 * LEVELS;
-    return length ? ((1u << length) | pithi_rans_take_bits(b, length)) - 1 : 0;
-}
-
-static bool take_level(struct pithi_rans_bit_reader *b, uint8_t *level, unsigned context) {
-    const unsigned from = told_from(level, context), d = take_difference(b);
-    const unsigned found = d & 1 ? from - (d + 1) / 2 : from + d / 2;
-    level[context] = (uint8_t)found;
-    return found < LEVELS;
-}
-
 /* ---- Choice: the class of each plane, the bits that contexts are made of ---------------------*/
 
 /* Returns how many of the `count` bits from bit i on are ones. */
@@ -333,52 +258,27 @@ static size_t ones_in(const uint8_t *map, size_t bytes, size_t i, size_t count) 
 }
 
 /* Puts planes into four classes, by their ones, of about as many planes each. */
-static void choose_classes(const struct cut *c, const uint8_t *map, uint8_t *classes) {
-    enum { BINS = 256, CLASSES = 4 };
+static void choose_classes(const struct pithi_zero_cut *c, const uint8_t *map, uint8_t *classes) {
+    enum { BINS = PITHI_ZERO_BINS };
     uint32_t planes[BINS] = {0};
     uint8_t class_of[BINS];
     const size_t area = c->height * c->width, bytes = (c->count + 7) / 8;
     for (size_t p = 0; p < c->planes; p++) {
         const size_t n = least(area, c->count - p * area);
-        classes[p] = (uint8_t)(ones_in(map, bytes, p * area, n) * (BINS - 1) / n);
+        classes[p] = pithi_zero_bin(ones_in(map, bytes, p * area, n), n);
         planes[classes[p]]++;
     }
-    for (size_t b = 0, below = 0; b < BINS; below += planes[b++]) {
-        const size_t middle = (2 * below + planes[b]) * CLASSES / (2 * c->planes);
-        class_of[b] = (uint8_t)least(middle, CLASSES - 1);
-    }
+    for (size_t b = 0, below = 0; b < BINS; below += planes[b++])
+        class_of[b] = pithi_zero_class(below, planes[b], c->planes);
     for (size_t p = 0; p < c->planes; p++) classes[p] = class_of[classes[p]];
 }
 
-/* Costs of a bit at each level, in 1/256 bit, and the best level for each share of ones, in
- * 4096ths. */
-struct costs {
-    uint32_t of[LEVELS][2];
-    uint8_t best[SLOTS + 1];
-};
-
-static void costs_of(struct costs *k) {
-    size_t end[LEVELS]; /* up to which share no higher level is better */
-    for (unsigned l = 0; l < LEVELS; l++)
-        k->of[l][1] = 256 * LOG2_SLOTS - pithi_log2_256(chance_at[l]);
+static void costs_of(struct pithi_zero_costs *k) {
+    for (unsigned l = 0; l < LEVELS; l++) k->of[l][1] = pithi_zero_one_cost(l);
     for (unsigned l = 0; l < LEVELS; l++) k->of[l][0] = k->of[LEVELS - 1 - l][1];
-    for (unsigned l = 0; l + 1 < LEVELS; l++) {
-        const uint32_t zeros = k->of[l + 1][0] - k->of[l][0], ones = k->of[l][1] - k->of[l + 1][1];
-        end[l] = SLOTS * zeros / (zeros + ones);
-    }
-    end[LEVELS - 1] = SLOTS;
     for (unsigned l = 0, share = 0; l < LEVELS; l++)
-        for (; share <= end[l]; share++) k->best[share] = (uint8_t)l;
-}
-
-static uint64_t cost_at(const struct costs *k, const uint32_t count[2], unsigned level) {
-    return (uint64_t)count[0] * k->of[level][0] + (uint64_t)count[1] * k->of[level][1];
-}
-
-static unsigned level_for(const struct costs *k, const uint32_t count[2]) {
-    const uint32_t all = count[0] + count[1]; /* a block has no more than 2^24 elements */
-    return k->best[all >> (32 - LOG2_SLOTS) ? (uint64_t)count[1] * SLOTS / all
-                                            : count[1] * SLOTS / all];
+        for (const unsigned end = pithi_zero_share_end(k, l); share <= end; share++)
+            k->best[share] = (uint8_t)l;
 }
 
 /* How often bits were 0 and 1, by context; of contexts that are made of the bits of a mask, without
@@ -408,56 +308,25 @@ static void merge(counts_of *to, unsigned mask, const counts_of *from, unsigned 
     memcpy(to, from, contexts_with(mask) * sizeof *to);
 }
 
-static size_t class_bits(const struct cut *c, unsigned mask) {
-    return c->planes * ((mask >> CLASS_BIT & 1) + (mask >> (CLASS_BIT + 1) & 1));
-}
-
 /* Returns about how many bits a map takes whose contexts are made of these bits, so many times. */
-static uint64_t bits_with(const struct costs *k, const struct cut *c, const counts_of *count,
-                          unsigned mask) {
-    enum { LEVEL_BITS = 3 * 256, SAME_BITS = 256 };
-    uint64_t sum = (uint64_t)class_bits(c, mask) << 8;
-    for (size_t n = 0; n < contexts_with(mask); n++)
-        sum += count[n][0] | count[n][1] ? cost_at(k, count[n], level_for(k, count[n])) + LEVEL_BITS
-                                         : SAME_BITS;
+static uint64_t bits_with(const struct pithi_zero_costs *k, const struct pithi_zero_cut *c,
+                          const counts_of *count, unsigned mask) {
+    uint64_t sum = (uint64_t)pithi_zero_class_bits(c->planes, mask) << 8;
+    for (size_t n = 0; n < contexts_with(mask); n++) sum += pithi_zero_context_cost(k, count[n]);
     return sum >> 8;
 }
 
-enum {
-    LEFT = 1,
-    UP = 2,
-    UP_RIGHT = 4,
-    UP_LEFT = 8,
-    FURTHER = 16,
-    ABOVE = 32,
-    PLACE = 0xC0,
-    HALVES = 0x200,
-    QUARTERS = 0x300,
-    NEAR = LEFT | UP | UP_RIGHT | UP_LEFT,
-    AROUND_ALL = NEAR | FURTHER | ABOVE
-};
-
-/* Small maps first: those that need many levels are for maps of many bits. The counts of a mask are
- * merged from those of another one, behind it, which has its bits. */
 static const struct {
-    uint16_t mask, least; /* least: 1/64 of the bits of the least map that it is tried for */
-    uint16_t from;        /* the number of the other one; the last has all bits */
+    uint16_t mask, least, from;
 } masks[] = {
-    {LEFT | FURTHER, 0, 3},
-    {NEAR, 0, 2},
-    {NEAR | PLACE, 16, 8},
-    {AROUND_ALL, 32, 5},
-    {NEAR | HALVES, 32, 7},
-    {AROUND_ALL | HALVES, 128, 9},
-    {AROUND_ALL | PLACE, 128, 10},
-    {NEAR | QUARTERS, 128, 8},
-    {NEAR | PLACE | QUARTERS, 128, 10},
-    {AROUND_ALL | QUARTERS, 256, 10},
-    {AROUND_ALL | PLACE | QUARTERS, 256, 0},
+#define MASK(mask, least, from) {mask, least, from},
+    PITHI_ZERO_MASKS(MASK)
+#undef MASK
 };
 enum { MASKS = sizeof masks / sizeof masks[0] };
 
-static void count_bits(counts_of count[CONTEXTS], const struct cut *c, const struct memory *m) {
+static void count_bits(counts_of count[CONTEXTS], const struct pithi_zero_cut *c,
+                       const struct memory *m) {
     /* Neighbours are often alike: with one counter for each context it would wait for itself. */
     enum { PARTS = 4 };
     uint32_t part[PARTS][4][2 * AROUND] = {{{0}}};
@@ -480,7 +349,7 @@ static void count_bits(counts_of count[CONTEXTS], const struct cut *c, const str
                 part[0][place][i] + part[1][place][i] + part[2][place][i] + part[3][place][i];
 }
 
-static void contexts_of(const struct cut *c, const struct memory *m) {
+static void contexts_of(const struct pithi_zero_cut *c, const struct memory *m) {
     uint8_t class_of[PITHI_ZERO_LANES_MOST];
     const size_t row = c->width * c->lanes;
     for (size_t r = 0; r < c->share * c->height; r++) {
@@ -492,9 +361,9 @@ static void contexts_of(const struct cut *c, const struct memory *m) {
 
 void pithi_zero_lanes_plan(struct pithi_zero_plan *plan, void *scratch, size_t max_count,
                            const uint8_t *map, const uint32_t extent[PITHI_TILE_NDIM]) {
-    const struct cut c = cut_of(extent, plan->log2_lanes);
+    const struct pithi_zero_cut c = pithi_zero_cut_of(extent, plan->log2_lanes);
     const struct memory m = memory_of(scratch, max_count);
-    struct costs costs;
+    struct pithi_zero_costs costs;
     uint64_t fewest = UINT64_MAX, without = UINT64_MAX;
     counts_of count[2 * CONTEXTS + CONTEXTS / 4]; /* masks together have fewer contexts */
     counts_of *of[MASKS] = {NULL};
@@ -511,7 +380,7 @@ void pithi_zero_lanes_plan(struct pithi_zero_plan *plan, void *scratch, size_t m
         if (i) of[i - 1] = of[i] + contexts_with(mask);
         if (masks[i].least > c.count / 64) continue;
         const uint64_t sum = bits_with(&costs, &c, of[i], mask);
-        if (sum < without && !(mask & PLACE)) without = sum;
+        if (sum < without && !(mask & PITHI_ZERO_PLACE)) without = sum;
         if (sum > fewest) continue;
         fewest = sum;
         chosen = i;
@@ -524,34 +393,15 @@ void pithi_zero_lanes_plan(struct pithi_zero_plan *plan, void *scratch, size_t m
 
 /* ---- Write -----------------------------------------------------------------------------------*/
 
-/* Returns the level for which its bits and the bits that tell it are fewest together. */
-static unsigned choose_level(const struct costs *k, const uint32_t count[2], unsigned from) {
-    if (!(count[0] | count[1])) return from;
-    const unsigned best = level_for(k, count),
-                   toward = best < from ? best + 1 : best - (best > from);
-    const unsigned tried[3] = {best, toward, from};
-    uint64_t fewest = UINT64_MAX;
-    unsigned level = best;
-    for (unsigned i = 0; i < 3; i++) {
-        const unsigned length = code_length(difference(tried[i], from));
-        const uint64_t sum = cost_at(k, count, tried[i]) + 256 * (2 * (uint64_t)length + 1);
-        if (sum >= fewest) continue;
-        fewest = sum;
-        level = tried[i];
-    }
-    return level;
-}
-
 /* Writes classes and levels, and returns what follows; NULL when that would be beyond `end`. */
-static uint8_t *put_levels(const struct pithi_zero_plan *plan, const struct cut *c,
+static uint8_t *put_levels(const struct pithi_zero_plan *plan, const struct pithi_zero_cut *c,
                            const uint8_t *classes, uint8_t level[CONTEXTS], uint8_t *at,
                            const uint8_t *end) {
     const unsigned mask = plan->mask;
-    const size_t code_most = 2 * CODE_LENGTH_MOST + 1;
-    const size_t most = (class_bits(c, mask) + contexts_with(mask) * code_most) / 8 + 1;
+    const size_t most = pithi_zero_levels_most(c->planes, mask, contexts_with(mask));
     const counts_of *count = plan->count;
     struct pithi_rans_bits b = {at, 0, 0};
-    struct costs costs;
+    struct pithi_zero_costs costs;
     if ((size_t)(end - at) < most) return NULL;
     for (size_t p = 0; p < c->planes; p++)
         for (unsigned i = 0; i < 2; i++)
@@ -559,17 +409,18 @@ static uint8_t *put_levels(const struct pithi_zero_plan *plan, const struct cut 
     costs_of(&costs);
     for (unsigned n = 0; n < CONTEXTS; n++) {
         if (n & ~mask) continue;
-        const unsigned from = told_from(level, n);
-        level[n] = (uint8_t)choose_level(&costs, *count++, from);
-        put_difference(&b, difference(level[n], from));
+        const unsigned from = pithi_zero_told_from(level, n);
+        level[n] = (uint8_t)pithi_zero_choose_level(&costs, *count++, from);
+        pithi_zero_put_difference(&b, pithi_zero_difference(level[n], from));
     }
     if (b.count) *b.at++ = (uint8_t)b.held;
     return b.at;
 }
 
 /* A run of steps in which the same lanes are active, from step t on and in its row. */
-static struct pithi_zero_run run_at(const struct cut *c, const pithi_zero_chances chances[2],
-                                    const struct memory *m, size_t t) {
+static struct pithi_zero_run run_at(const struct pithi_zero_cut *c,
+                                    const pithi_zero_chances chances[2], const struct memory *m,
+                                    size_t t) {
     const size_t x = t % c->width, y = t / c->width % c->height;
     struct pithi_zero_run r = {.chances = &chances[y & 1],
                                .around = m->around + t * c->lanes,
@@ -585,7 +436,7 @@ static struct pithi_zero_run run_at(const struct cut *c, const pithi_zero_chance
 size_t pithi_zero_lanes_put(const struct pithi_zero_plan *plan, const struct pithi_kernels *kernels,
                             void *scratch, size_t max_count, const uint32_t extent[PITHI_TILE_NDIM],
                             uint8_t *to, size_t cap) {
-    const struct cut c = cut_of(extent, plan->log2_lanes);
+    const struct pithi_zero_cut c = pithi_zero_cut_of(extent, plan->log2_lanes);
     const struct memory m = memory_of(scratch, max_count);
     pithi_zero_chances chances[2];
     uint8_t level[CONTEXTS];
@@ -616,7 +467,7 @@ size_t pithi_zero_lanes_put(const struct pithi_zero_plan *plan, const struct pit
 /* ---- Read ------------------------------------------------------------------------------------*/
 
 /* Reads classes and levels; returns what follows, NULL when they are damaged. */
-static const uint8_t *take_levels(const struct cut *c, unsigned mask, uint8_t *classes,
+static const uint8_t *take_levels(const struct pithi_zero_cut *c, unsigned mask, uint8_t *classes,
                                   uint8_t level[CONTEXTS], const uint8_t *at, const uint8_t *end) {
     struct pithi_rans_bit_reader b = {at, end, 0, 0, false};
     for (size_t p = 0; p < c->planes; p++) {
@@ -626,11 +477,11 @@ static const uint8_t *take_levels(const struct cut *c, unsigned mask, uint8_t *c
                 classes[p] = (uint8_t)(classes[p] | pithi_rans_take_bits(&b, 1) << i);
     }
     for (unsigned n = 0; n < CONTEXTS; n++)
-        if (!(n & ~mask) && !take_level(&b, level, n)) return NULL;
+        if (!(n & ~mask) && !pithi_zero_take_level(&b, level, n)) return NULL;
     return b.short_of || b.held ? NULL : b.at;
 }
 
-static const uint8_t *take_bits(const struct pithi_kernels *kernels, const struct cut *c,
+static const uint8_t *take_bits(const struct pithi_kernels *kernels, const struct pithi_zero_cut *c,
                                 const pithi_zero_chances chances[2], const struct memory *m,
                                 uint32_t *state, const uint8_t *words, const uint8_t *end) {
     uint8_t class_of[PITHI_ZERO_LANES_MOST];
@@ -657,7 +508,7 @@ bool pithi_zero_lanes_take(const struct pithi_kernels *kernels, void *scratch, s
     uint8_t level[CONTEXTS];
     uint32_t state[PITHI_ZERO_LANES_MOST];
     if (length < HEAD || from[0] > PITHI_ZERO_LOG2_LANES_MOST) return false;
-    const struct cut c = cut_of(extent, from[0]);
+    const struct pithi_zero_cut c = pithi_zero_cut_of(extent, from[0]);
     const unsigned mask = pithi_get16(from + 1);
     if (mask >= CONTEXTS) return false;
     const uint8_t *at = take_levels(&c, mask, m.classes, level, from + HEAD, end);

@@ -13,12 +13,11 @@
 #include <stdint.h>
 
 #include "common/inline.h"
-#include "predict/tile.h"
+#include "predict/zero_choice.h"
 
 struct pithi_kernels;
 
 enum {
-    PITHI_ZERO_LOG2_LANES_MOST = 5,
     PITHI_ZERO_LANES_MOST = 1 << PITHI_ZERO_LOG2_LANES_MOST,
     PITHI_ZERO_AROUND = 256 /* contexts without the place: six bits around, bit 0 left; the class */
 };
@@ -59,7 +58,6 @@ pithi_zero_decode_fn pithi_zero_decode_c;
 size_t pithi_zero_lanes_scratch(size_t max_count);
 
 /* What is chosen for a map before it is written. */
-enum { PITHI_ZERO_CONTEXTS = 1024 };
 struct pithi_zero_plan {
     unsigned log2_lanes, mask;
     size_t bytes; /* about how many it takes */

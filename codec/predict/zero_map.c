@@ -433,18 +433,12 @@ static bool sampled(const struct pithi_pen *pen, size_t count) {
     return map_bytes(count) > SMALL && pen->level < PITHI_ENTROPY_LEVEL_SEARCH;
 }
 
-/* Vectors are for 16 lanes; each lane takes three bytes more than what it carries. */
-static unsigned log2_lanes_for(size_t count) {
-    enum { FEW = 1024, MANY = 8192 };
-    return count < FEW ? 0 : count < MANY ? 2 : 4;
-}
-
 /* Writes the map in lanes, if it takes fewer than `limit` bytes, and returns them; else returns 0,
  * and fewer than `limit` bytes were written. */
 static size_t put_lanes(const struct pithi_pen *pen, const struct pithi_kernels *kernels,
                         const struct pithi_zero_plan *plan, size_t max_count,
                         const uint32_t extent[PITHI_TILE_NDIM], size_t limit) {
-    enum { HEAD = 1 + LENGTH_BYTES };
+    enum { HEAD = PITHI_ZERO_FORM };
     if (limit <= HEAD) return 0;
     const size_t length = pithi_zero_lanes_put(plan, kernels, pen->scratch, max_count, extent,
                                                pen->at + HEAD, limit - 1 - HEAD);
@@ -482,7 +476,7 @@ static size_t put_without_zstd(const struct pithi_pen *pen, const struct pithi_k
                                const uint32_t extent[PITHI_TILE_NDIM]) {
     const size_t count = elements(extent), length = put_piece(pen, max_count, map, count);
     if (!lanes) return length;
-    struct pithi_zero_plan plan = {.log2_lanes = log2_lanes_for(count)};
+    struct pithi_zero_plan plan = {.log2_lanes = pithi_zero_log2_lanes(count)};
     pithi_zero_lanes_plan(&plan, pen->scratch, max_count, map, extent);
     return put_shorter_lanes(pen, lanes, &plan, max_count, map, extent, length);
 }
@@ -495,7 +489,7 @@ static size_t put_coded(const struct pithi_pen *pen, const struct pithi_kernels 
                         const uint32_t extent[PITHI_TILE_NDIM], size_t ones) {
     const size_t count = elements(extent);
     const bool sample = sampled(pen, count);
-    struct pithi_zero_plan plan = {.log2_lanes = log2_lanes_for(count)};
+    struct pithi_zero_plan plan = {.log2_lanes = pithi_zero_log2_lanes(count)};
     if (lanes && !sample) pithi_zero_lanes_plan(&plan, pen->scratch, max_count, map, extent);
     const size_t about = sample ? estimate(map, extent, ones) : plan.bytes;
     const bool sure = lanes && !small(pen, count) && beats_piece(pen, map, extent, about);
