@@ -291,13 +291,31 @@ static void put_straight(const struct batch *b, struct straight *s) {
     s->count = 0;
 }
 
+/* The most bytes to fetch for a cache: of long rows, prefetchers in hardware find the rest. */
+enum { FETCHED = 4096 };
+
+/* Fetches what a cache is going to hold exact, and the place where that goes. */
+static void fetch_held(const struct batch *b, const pith_kv_tokens *to) {
+    const pith_kv *const c = to->cache;
+    uint64_t n = b->tokens;
+    const uint8_t *const held = pithi_cache_exact(c, c->held, &n), *const values = to->values;
+    const uint64_t bytes = least(n * pithi_row_bytes(&c->paged), FETCHED);
+    for (size_t k = 0; k < bytes; k += 64) {
+        __builtin_prefetch(values + k, 0, 2);
+        __builtin_prefetch(held + k, 1, 2);
+    }
+}
+
 static void append_one(const struct batch *b, size_t i, size_t end, struct pithi_worker *w) {
     struct append a;
     open_append(&a, b->to[i].cache, w);
     a.view = b->span;
     a.view.data = (uint8_t *)(uintptr_t)b->to[i].values;
     /* What the very next cache takes would come too late, with as few lines under way at a time. */
-    if (b->span.dense && i + 2 < end) a.prefetch = b->to[i + 2].values;
+    if (b->span.dense && i + 2 < end) {
+        a.prefetch = b->to[i + 2].values;
+        if (b->to[i + 2].cache->ring) fetch_held(b, &b->to[i + 2]);
+    }
     append(b->to[i].cache, &a, b->tokens);
 }
 
