@@ -359,8 +359,20 @@ static void keep_range(const struct pithi_block *b, uint64_t *map, size_t from, 
     take_out(map, within(place_of(b, s->end), from, until), until);
 }
 
+/* Whether what a threshold chooses among elements [from, until) is chosen in the end, and leaves
+ * nothing behind: then selection can leave 0 in the residual, which is in the cache there. */
+static bool sends_all(const struct pithi_block *b, size_t from, size_t until) {
+    const struct pithi_params *const p = b->params;
+    const struct pithi_selection *const s = b->sparse.selection;
+    const size_t tie = place_of(b, s->tie_end);
+    return p->value[EF] == 1 && p->value[VALUES] == F32 && !p->value[UNIT] && !b->sparse.call &&
+           !b->sparse.same && !b->sparse.given && !s->row && place_of(b, s->first) <= from &&
+           place_of(b, s->end) >= until && (tie <= from || tie >= until);
+}
+
 /* Chooses among elements [from, until) of a block: writes their map, and with feedback x to the new
- * residual. `from` is a multiple of 64 and of units; rows are chosen in a whole block. */
+ * residual, or 0 where x is sent. `from` is a multiple of 64 and of units; rows are chosen in a
+ * whole block. */
 static void choose_among(const struct pithi_block *b, const struct work *w, uint64_t *map,
                          size_t from, size_t until) {
     const struct pithi_selection *const s = b->sparse.selection;
@@ -379,7 +391,8 @@ static void choose_among(const struct pithi_block *b, const struct work *w, uint
         .threshold = ties ? s->threshold : s->threshold + 1,
         .set = map + from / 64,
         .after = before ? b->feedback.after + from : NULL,
-        .nontemporal = b->nontemporal};
+        .nontemporal = b->nontemporal,
+        .sent = sends_all(b, from, until)};
     b->kernels->select(&job);
     if (s->row) choose_rows(b, w, map);
     keep_range(b, map, from, until);
@@ -449,12 +462,12 @@ static void for_set(struct pithi_block *b, const struct work *w, const struct pi
 
 /* ---- Values ----------------------------------------------------------------------------------*/
 
-/* The values of a block's set: where their bytes begin, how many there are, and whether those of
- * the first chunk have been read. */
+/* The values of a block's set: where their bytes begin, how many there are, whether those of the
+ * first chunk have been read, and whether the residual has none of them already. */
 struct values {
     uint8_t *bytes;
     size_t count;
-    bool read;
+    bool read, left;
 };
 
 static struct pithi_group_job group_job(const struct pithi_block *b, const struct values *v,
@@ -533,6 +546,13 @@ static void decay_residual(struct pithi_block *b) {
         b->feedback.after[i] = residual_after(b, i, pithi_float(x_at(b, i)));
 }
 
+/* Whether selection left 0 for all that is sent, in each piece of the block. */
+static bool leaves_none(const struct pithi_block *b) {
+    for (size_t at = 0; at < b->count; at += PIECE)
+        if (!sends_all(b, at, (size_t)least(at + PIECE, b->count))) return false;
+    return true;
+}
+
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
 /* Codes the values of a chunk of the set and takes them out of the residual. */
@@ -543,6 +563,8 @@ static void send_chunk(struct pithi_block *b, const struct work *w, const uint32
         w->values[i] = pithi_float(x_at(b, list[i]));
     encode_values(b, v, at, count, w->values);
     if (!b->feedback.before || b->sparse.call) return;
+    for (size_t i = 0; b->sparse.momentum && i < count; i++) b->sparse.momentum_next[list[i]] = 0;
+    if (v->left) return;
     /* What is decoded here was counted when it was encoded. */
     const uint64_t poisoned = b->poisoned, saturated = b->saturated;
     decode_values(b, v, at, count, w->sent);
@@ -550,7 +572,6 @@ static void send_chunk(struct pithi_block *b, const struct work *w, const uint32
     b->saturated = saturated;
     for (size_t i = 0; i < count; i++)
         b->feedback.after[list[i]] = residual_after(b, list[i], w->values[i] - w->sent[i]);
-    for (size_t i = 0; b->sparse.momentum && i < count; i++) b->sparse.momentum_next[list[i]] = 0;
 }
 
 /* Whether sending every element of the block takes less than sending the set, and all may be
@@ -607,7 +628,8 @@ static pith_status encode(struct pithi_block *b) {
     put_head(b, &choice, set.count);
     uint8_t *const at = b->bytes + (choice.form == PITHI_INDEX_EMPTY ? HEAD_EMPTY : HEAD_BYTES);
     pithi_index_put(b->kernels, &choice, &set, at);
-    struct values values = {at + choice.bytes, set.count, read && set.count < b->count};
+    const bool all = set.count == b->count;
+    struct values values = {at + choice.bytes, set.count, read && !all, !all && leaves_none(b)};
     for_set(b, &w, &set, listed && set.count < b->count, send_chunk, &values);
     b->length = (size_t)(values.bytes - b->bytes) + (size_t)value_bytes(b->params, set.count);
     b->bounded.nonzero = set.count;
@@ -748,7 +770,7 @@ static const char *take_block(struct pithi_block *b) {
     /* Without the set only lengths can be checked, which pith_verify does. */
     if (!b->out || (b->sparse.same && !b->sparse.held)) return NULL;
     if (!b->sparse.add) memset(b->out, 0, b->count * pith_dtype_bytes(b->out_dtype));
-    struct coefficients c = {{b->bytes + at, set.count, false}, 0};
+    struct coefficients c = {{b->bytes + at, set.count, false, false}, 0};
     if (run(b->params) == 1 || b->sparse.coefficients) {
         for_set(b, &w, &set, listed, take_chunk, &c.values);
         return NULL;

@@ -18,7 +18,9 @@ size_t pithi_select_c(const struct pithi_select_job *job) {
         word |= (uint64_t)reached << i % 64;
         chosen += reached;
         if (job->after)
-            pithi_put32(job->after + i, pithi_nonfinite(x) ? pithi_get32(v->residual + i) : x);
+            pithi_put32(job->after + i, pithi_nonfinite(x)     ? pithi_get32(v->residual + i)
+                                        : job->sent && reached ? 0
+                                                               : x);
         if (i % 64 < 63 && i + 1 < v->count) continue;
         job->set[i / 64] = word;
         word = 0;

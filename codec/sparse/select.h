@@ -43,6 +43,7 @@ struct pithi_select_job {
      * nothing that is read. */
     float *after;
     bool nontemporal; /* `after` is large and will not be read soon */
+    bool sent;        /* after[i] = +0 where x is chosen and finite */
 };
 /* Returns how many elements are chosen. */
 typedef size_t pithi_select_fn(const struct pithi_select_job *job);

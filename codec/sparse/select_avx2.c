@@ -8,16 +8,22 @@ typedef struct {
     __m256d q[4];
 } d16;
 
+static inline __m256i reached256(__m256i x, __m256i least) {
+    return _mm256_cmpeq_epi32(_mm256_max_epu32(x, least), x);
+}
 static inline uint32_t reached8(__m256i x, __m256i least) {
-    const __m256i reached = _mm256_cmpeq_epi32(_mm256_max_epu32(x, least), x);
-    return (uint32_t)_mm256_movemask_ps(F(reached));
+    return (uint32_t)_mm256_movemask_ps(F(reached256(x, least)));
 }
 static inline uint32_t reached16(v16 x, v16 least) {
     return reached8(x.a, least.a) | reached8(x.b, least.b) << 8;
 }
-static inline v16 finite_or(v16 x, v16 other) {
-    return (v16){_mm256_blendv_epi8(other.a, x.a, finite256(x.a)),
-                 _mm256_blendv_epi8(other.b, x.b, finite256(x.b))};
+static inline v16 finite_pick(v16 x, v16 then, v16 other) {
+    return (v16){_mm256_blendv_epi8(other.a, then.a, finite256(x.a)),
+                 _mm256_blendv_epi8(other.b, then.b, finite256(x.b))};
+}
+static inline v16 below16(v16 x, v16 y, v16 least) {
+    return (v16){_mm256_andnot_si256(reached256(y.a, least.a), x.a),
+                 _mm256_andnot_si256(reached256(y.b, least.b), x.b)};
 }
 static inline d16 d_zero(void) {
     const __m256d zero = _mm256_setzero_pd();

@@ -9,8 +9,11 @@ typedef struct {
 } d16;
 
 static inline uint32_t reached16(v16 x, v16 least) { return _mm512_cmpge_epu32_mask(x, least); }
-static inline v16 finite_or(v16 x, v16 other) {
-    return _mm512_mask_mov_epi32(x, (__mmask16)v_nonfinite(x), other);
+static inline v16 finite_pick(v16 x, v16 then, v16 other) {
+    return _mm512_mask_mov_epi32(then, (__mmask16)v_nonfinite(x), other);
+}
+static inline v16 below16(v16 x, v16 y, v16 least) {
+    return _mm512_maskz_mov_epi32(_mm512_cmplt_epu32_mask(y, least), x);
 }
 static inline d16 d_zero(void) { return (d16){_mm512_setzero_pd(), _mm512_setzero_pd()}; }
 static inline d16 d_widen(v16 x) {

@@ -17,8 +17,13 @@ static inline uint32_t reached16(v16 x, v16 least) {
     const uint32_t high = vaddvq_u16(vandq_u16(vcombine_u16(reached[2], reached[3]), weight));
     return low | high << 8;
 }
-static inline v16 finite_or(v16 x, v16 other) {
-    for (int q = 0; q < 4; q++) x.val[q] = vbslq_u32(finite4(x.val[q]), x.val[q], other.val[q]);
+static inline v16 finite_pick(v16 x, v16 then, v16 other) {
+    for (int q = 0; q < 4; q++)
+        then.val[q] = vbslq_u32(finite4(x.val[q]), then.val[q], other.val[q]);
+    return then;
+}
+static inline v16 below16(v16 x, v16 y, v16 least) {
+    for (int q = 0; q < 4; q++) x.val[q] = vbicq_u32(x.val[q], vcgeq_u32(y.val[q], least.val[q]));
     return x;
 }
 static inline d16 d_zero(void) {

@@ -4,7 +4,10 @@
  * The including file has included lanes_<isa>.h and defined:
  *   reached16    a bit for each lane of its first argument that is at least that of the second;
  *                lanes are at most 2^31
- *   finite_or    lanes of its first argument or, where these are not finite, of the second
+ *   finite_pick  lanes of its second argument or, where those of the first are not finite, of the
+ *                third
+ *   below16      lanes of its first argument where those of the second are below the third's, which
+ *                are at most 2^31, and 0 elsewhere
  *   d16          a type of 16 lanes of f64; d_zero, d_add, d_mul, d_magnitude, and d_widen from
  *                lanes of f32
  *   d_sum        the sum of all lanes: halves are added, down to one, as in the scalar reference
@@ -60,6 +63,8 @@ static struct pithi_select_values rest_of(const struct pithi_select_values *from
     return rest;
 }
 
+ALWAYS v16 finite_or(v16 x, v16 other) { return finite_pick(x, x, other); }
+
 /* Lanes of a threshold: every magnitude is below 2^31. */
 ALWAYS v16 lanes_of_threshold(uint32_t threshold) {
     return v_set(threshold > PITHI_SELECT_NAN ? UINT32_C(1) << 31 : threshold);
@@ -70,6 +75,7 @@ ALWAYS v16 lanes_of_threshold(uint32_t threshold) {
 ALWAYS size_t select_as(const struct pithi_select_job *job, uint32_t dtype, bool feedback) {
     const struct pithi_select_values *const from = &job->from;
     const v16 least = lanes_of_threshold(job->threshold), magnitude = v_set(0x7FFFFFFFu);
+    const v16 left = job->sent ? least : v_set(UINT32_C(1) << 31);
     const size_t whole = from->count / WORD * WORD;
     uint8_t *const after = feedback ? (uint8_t *)job->after : NULL;
     const bool streamed = after && job->nontemporal && v_stream_fits(after);
@@ -81,13 +87,15 @@ ALWAYS size_t select_as(const struct pithi_select_job *job, uint32_t dtype, bool
         prefetch_word(from, dtype, feedback, i);
         for (size_t k = 0; k < WORD; k += UNIT) {
             const v16 x = x_of(from, dtype, feedback, i + k);
-            word |= (uint64_t)reached16(v_and(x, magnitude), least) << k;
+            const v16 m = v_and(x, magnitude);
+            word |= (uint64_t)reached16(m, least) << k;
             if (!after) continue;
             uint8_t *const to = after + 4 * (i + k);
+            const v16 next = finite_pick(x, below16(x, m, left), residual_of(from, i + k));
             if (streamed)
-                v_stream(&stream, to, finite_or(x, residual_of(from, i + k)));
+                v_stream(&stream, to, next);
             else
-                v_store(to, finite_or(x, residual_of(from, i + k)));
+                v_store(to, next);
         }
         job->set[i / WORD] = word;
         chosen += (size_t)__builtin_popcountll(word);

@@ -102,6 +102,7 @@ static void check_selection(const struct level *level, const struct sample *s) {
     struct pithi_select_job job = {.from = s->from, .threshold = any_threshold(s), .set = set};
     const bool stores = s->from.residual && check_below(4);
     job.nontemporal = check_below(2);
+    job.sent = check_below(2);
     begin(level, "select", s, job.threshold);
     if (stores) job.after = after;
     const size_t wanted = pithi_select_c(&job);
@@ -240,8 +241,12 @@ static double run_kernel(const struct pithi_kernels *k, const struct subject *s,
             a->value + width * i, s->dtype, piece,
             s->feedback ? (const float *)(const void *)(a->residual + 4 * i) : NULL};
         const struct pithi_select_job job = {
-            from, threshold, a->set + i / 64,
-            s->feedback ? (float *)(void *)(a->after + 4 * i) : NULL, true};
+            from,
+            threshold,
+            a->set + i / 64,
+            s->feedback ? (float *)(void *)(a->after + 4 * i) : NULL,
+            true,
+            true};
         /* A thousand bins, from the threshold up. */
         const struct pithi_histogram_job bins = {from, threshold, 0x7F800000u,
                                                  s->share < 1 ? 16 : 21, a->bins};

@@ -63,6 +63,12 @@ static void residuals(void **state) {
     job.threshold = 0x3FC00000u; /* 1.5 */
     CHECK(pithi_select_c(&job) == 5);
     CHECK(set == 0x3D);
+    /* What is sent leaves 0, but what is not finite the residual as it was. */
+    const float rest[] = {0.0f, 0.0f, FLT_MAX, -3.0f, INFINITY, 2.0f, 0.0f, -0.0f};
+    job.sent = true;
+    CHECK(pithi_select_c(&job) == 5);
+    CHECK(set == 0x3D);
+    CHECK(memcmp(got, rest, sizeof got) == 0);
     /* A sum is rounded to nearest even, and to subnormal numbers as well. */
     const float small[] = {0x1p-149f, 0x1p-126f, 1.0f, 1.0f};
     const float more[] = {0x1p-149f, -0x1p-149f, 0x1p-24f, 0x1.8p-23f};
