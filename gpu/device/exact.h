@@ -34,11 +34,7 @@ PITHI_LOCAL(pithi_exact_hash, uint64_t width) {
 
 PITHI_BODY(pithi_encode_exact) {
     const uint64_t width = pithi_width(a->to.plan.dtype);
-    PITHI_RUN(pithi_encode_open, number);
-    if (s->to.status != PITH_OK) {
-        PITHI_RUN(pithi_encode_refuse, number);
-        return;
-    }
+    if (!pithi_encode_begin(a, s, t, team, number)) return;
     PITHI_RUN(pithi_exact_keep, width);
     PITHI_RUN(pithi_exact_put, width);
     PITHI_STEP(pithi_exact_hash, width);
@@ -65,12 +61,7 @@ PITHI_PHASE(pithi_exact_renew, uint64_t width) {
 
 PITHI_BODY(pithi_decode_exact) {
     const uint32_t width = pithi_width(a->from.plan.dtype);
-    PITHI_RUN(pithi_decode_open, number);
-    PITHI_OPEN_FRAMES(false);
-    if (s->from.status != PITH_OK) {
-        PITHI_RUN(pithi_decode_refuse, number);
-        return;
-    }
+    if (!pithi_decode_begin(a, s, t, team, number)) return;
     if (s->from.tensor) PITHI_RUN(pithi_raw_get, width);
     PITHI_RUN(pithi_exact_renew, width);
     if (pithi_decode_counts(a)) PITHI_GATHER_HASHED(true, false, number);

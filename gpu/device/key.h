@@ -56,11 +56,7 @@ PITHI_PHASE(pithi_key_close, uint64_t number) {
 }
 
 PITHI_BODY(pithi_encode_key) {
-    PITHI_RUN(pithi_encode_open, number);
-    if (s->to.status != PITH_OK) {
-        PITHI_RUN(pithi_encode_refuse, number);
-        return;
-    }
+    if (!pithi_encode_begin(a, s, t, team, number)) return;
     for (uint64_t tile = s->to.begin; tile < s->to.end; tile += PITHI_TILE)
         PITHI_RUN(pithi_key_put, tile);
     pithi_encode_end(a, s, t, team, PITHI_OF_TENSOR);

@@ -24,14 +24,17 @@ PITHI_PHASE(pithi_pair_match, uint64_t number) {
     if (s->to.status == PITH_OK && s->bad != UINT32_MAX) s->to.status = pithi_pair_bad(a, s);
 }
 
-/* Part of a body: s->to.status says whether the item can be coded. */
-PITHI_DEVICE void pithi_pair_open(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
-                                  struct pithi_gpu_thread *t, struct pithi_team *team,
-                                  uint64_t number) {
+/* Part of a body: opens the item and its frames; returns whether it is coded. */
+PITHI_DEVICE bool pithi_pair_begin(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                   struct pithi_gpu_thread *t, struct pithi_team *team,
+                                   uint64_t number) {
     PITHI_RUN(pithi_encode_open, number);
     PITHI_RUN(pithi_decode_open, number);
     PITHI_OPEN_FRAMES(true);
     PITHI_RUN(pithi_pair_match, number);
+    if (s->to.status == PITH_OK) return true;
+    PITHI_RUN(pithi_encode_refuse, number);
+    return false;
 }
 
 /* Part of a body, after the blocks. */

@@ -56,11 +56,7 @@ PITHI_PHASE(pithi_raw_put, uint32_t width) {
 }
 
 PITHI_BODY(pithi_encode_raw) {
-    PITHI_RUN(pithi_encode_open, number);
-    if (s->to.status != PITH_OK) {
-        PITHI_RUN(pithi_encode_refuse, number);
-        return;
-    }
+    if (!pithi_encode_begin(a, s, t, team, number)) return;
     PITHI_RUN(pithi_raw_put, pithi_width(a->to.plan.dtype));
     pithi_encode_end(a, s, t, team, PITHI_OF_TENSOR);
     PITHI_RUN(pithi_encode_close, number);
@@ -76,12 +72,7 @@ PITHI_PHASE(pithi_raw_get, uint32_t width) {
 }
 
 PITHI_BODY(pithi_decode_raw) {
-    PITHI_RUN(pithi_decode_open, number);
-    PITHI_OPEN_FRAMES(false);
-    if (s->from.status != PITH_OK) {
-        PITHI_RUN(pithi_decode_refuse, number);
-        return;
-    }
+    if (!pithi_decode_begin(a, s, t, team, number)) return;
     PITHI_RUN(pithi_raw_get, pithi_width(a->from.plan.dtype));
     PITHI_RUN(pithi_decode_close, number);
 }
@@ -100,11 +91,7 @@ PITHI_LOCAL(pithi_raw_store, uint64_t tile) {
 
 /* The sum of the item's frames. */
 PITHI_BODY(pithi_recode_raw) {
-    pithi_pair_open(a, s, t, team, number);
-    if (s->to.status != PITH_OK) {
-        PITHI_RUN(pithi_encode_refuse, number);
-        return;
-    }
+    if (!pithi_pair_begin(a, s, t, team, number)) return;
     PITHI_STEP(pithi_tile_whole, false);
     for (uint64_t tile = s->to.begin; tile < s->to.end; tile += PITHI_TILE) {
         PITHI_SUM(tile, false, true);

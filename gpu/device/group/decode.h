@@ -226,6 +226,17 @@ PITHI_PHASE(pithi_decode_refuse, uint64_t number) {
     if (t->tid == 0 && s->from.first) pithi_item_answer(&a->from.items, &s->from, 0);
 }
 
+/* Part of a body: opens the item and its frame; returns whether it is decoded. */
+PITHI_DEVICE bool pithi_decode_begin(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                     struct pithi_gpu_thread *t, struct pithi_team *team,
+                                     uint64_t number) {
+    PITHI_RUN(pithi_decode_open, number);
+    PITHI_OPEN_FRAMES(false);
+    if (s->from.status == PITH_OK) return true;
+    PITHI_RUN(pithi_decode_refuse, number);
+    return false;
+}
+
 /* ---- The kernels -----------------------------------------------------------------------------*/
 
 /* Whether whole tiles move by the widest accesses. */
@@ -265,12 +276,7 @@ PITHI_DEVICE void pithi_decode_groups(const struct pithi_gpu_call *a, struct pit
 
 /* One frame an item. */
 PITHI_BODY(pithi_decode) {
-    PITHI_RUN(pithi_decode_open, number);
-    PITHI_OPEN_FRAMES(false);
-    if (s->from.status != PITH_OK) {
-        PITHI_RUN(pithi_decode_refuse, number);
-        return;
-    }
+    if (!pithi_decode_begin(a, s, t, team, number)) return;
     if (a->from.plan.base_dtype != PITH_NONE && s->from.kind) {
         PITHI_STEP(pithi_tile_whole, false);
         for (uint64_t tile = s->from.begin; tile < s->from.end; tile += PITHI_TILE)

@@ -384,6 +384,16 @@ PITHI_PHASE(pithi_encode_refuse, uint64_t number) {
     if (t->tid == 0 && s->to.first) pithi_item_answer(&a->to.items, &s->to, 1);
 }
 
+/* Part of a body: opens the item; returns whether it is encoded. */
+PITHI_DEVICE bool pithi_encode_begin(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                     struct pithi_gpu_thread *t, struct pithi_team *team,
+                                     uint64_t number) {
+    PITHI_RUN(pithi_encode_open, number);
+    if (s->to.status == PITH_OK) return true;
+    PITHI_RUN(pithi_encode_refuse, number);
+    return false;
+}
+
 /* ---- The kernel ------------------------------------------------------------------------------*/
 
 /* Part of a body: the scales of a segment's groups. */
@@ -469,11 +479,7 @@ PITHI_DEVICE void pithi_encode_end(const struct pithi_gpu_call *a, struct pithi_
 }
 
 PITHI_BODY(pithi_encode) {
-    PITHI_RUN(pithi_encode_open, number);
-    if (s->to.status != PITH_OK) {
-        PITHI_RUN(pithi_encode_refuse, number);
-        return;
-    }
+    if (!pithi_encode_begin(a, s, t, team, number)) return;
     pithi_encode_groups(a, s, t, team, PITHI_OF_TENSOR);
     PITHI_RUN(pithi_encode_padding, (uint64_t)1 << a->to.plan.block_log2);
     pithi_encode_end(a, s, t, team, PITHI_OF_TENSOR);

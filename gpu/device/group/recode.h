@@ -6,11 +6,7 @@
 #include "device/pair.h"
 
 PITHI_BODY(pithi_recode) {
-    pithi_pair_open(a, s, t, team, number);
-    if (s->to.status != PITH_OK) {
-        PITHI_RUN(pithi_encode_refuse, number);
-        return;
-    }
+    if (!pithi_pair_begin(a, s, t, team, number)) return;
     pithi_encode_groups(a, s, t, team, PITHI_OF_FRAMES);
     PITHI_RUN(pithi_encode_padding, (uint64_t)1 << a->to.plan.block_log2);
     pithi_pair_close(a, s, t, team, number);

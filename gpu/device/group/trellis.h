@@ -409,11 +409,7 @@ PITHI_DEVICE void pithi_trellis_groups(const struct pithi_gpu_call *a, struct pi
 /* ---- The kernels -----------------------------------------------------------------------------*/
 
 PITHI_BODY(pithi_trellis_encode) {
-    PITHI_RUN(pithi_encode_open, number);
-    if (s->to.status != PITH_OK) {
-        PITHI_RUN(pithi_encode_refuse, number);
-        return;
-    }
+    if (!pithi_encode_begin(a, s, t, team, number)) return;
     pithi_trellis_groups(a, s, t, team, PITHI_OF_TENSOR);
     PITHI_RUN(pithi_encode_padding, (uint64_t)1 << a->to.plan.block_log2);
     pithi_encode_end(a, s, t, team, PITHI_OF_TENSOR);
@@ -433,11 +429,7 @@ PITHI_BODY(pithi_trellis_reduce) {
 
 /* One side or both are of trellises. */
 PITHI_BODY(pithi_trellis_recode) {
-    pithi_pair_open(a, s, t, team, number);
-    if (s->to.status != PITH_OK) {
-        PITHI_RUN(pithi_encode_refuse, number);
-        return;
-    }
+    if (!pithi_pair_begin(a, s, t, team, number)) return;
     PITHI_RUN(pithi_trellis_levels, &a->from, 0);
     pithi_trellis_groups(a, s, t, team, PITHI_OF_FRAMES);
     PITHI_RUN(pithi_encode_padding, (uint64_t)1 << a->to.plan.block_log2);

@@ -294,12 +294,7 @@ PITHI_LOCAL(pithi_page_reread, uint64_t number) {
 }
 
 PITHI_BODY(pithi_paged_decode) {
-    PITHI_RUN(pithi_decode_open, number);
-    PITHI_OPEN_FRAMES(false);
-    if (s->from.status != PITH_OK) {
-        PITHI_RUN(pithi_decode_refuse, number);
-        return;
-    }
+    if (!pithi_decode_begin(a, s, t, team, number)) return;
     PITHI_RUN(pithi_page_read, number);
     if (s->paged.page.live && s->from.kind)
         pithi_page_decode_key(a, s, t, team);

@@ -369,11 +369,7 @@ PITHI_DEVICE void pithi_page_finish(const struct pithi_gpu_call *a, struct pithi
 PITHI_DEVICE void pithi_item_pages(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                    struct pithi_gpu_thread *t, struct pithi_team *team,
                                    uint64_t number, enum pithi_kept kept) {
-    PITHI_RUN(pithi_encode_open, number);
-    if (s->to.status != PITH_OK) {
-        PITHI_RUN(pithi_encode_refuse, number);
-        return;
-    }
+    if (!pithi_encode_begin(a, s, t, team, number)) return;
     PITHI_RUN(pithi_page_write, number);
     if (s->to.first) PITHI_RUN(pithi_write_header, &s->to);
     if (s->paged.page.live) {
@@ -393,11 +389,7 @@ PITHI_BODY(pithi_paged_encode_strips) {
 
 /* A key frame. */
 PITHI_BODY(pithi_paged_encode_key) {
-    PITHI_RUN(pithi_encode_open, number);
-    if (s->to.status != PITH_OK) {
-        PITHI_RUN(pithi_encode_refuse, number);
-        return;
-    }
+    if (!pithi_encode_begin(a, s, t, team, number)) return;
     PITHI_RUN(pithi_page_write, number);
     if (s->to.first) PITHI_RUN(pithi_write_header, &s->to);
     if (s->paged.page.live) {

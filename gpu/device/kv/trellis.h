@@ -356,11 +356,7 @@ PITHI_DEVICE void pithi_page_paths(const struct pithi_gpu_call *a, struct pithi_
 }
 
 PITHI_BODY(pithi_trellis_paged_encode) {
-    PITHI_RUN(pithi_encode_open, number);
-    if (s->to.status != PITH_OK) {
-        PITHI_RUN(pithi_encode_refuse, number);
-        return;
-    }
+    if (!pithi_encode_begin(a, s, t, team, number)) return;
     PITHI_RUN(pithi_page_write, number);
     if (s->to.first) PITHI_RUN(pithi_write_header, &s->to);
     if (s->paged.page.live) pithi_page_paths(a, s, t, team);
@@ -516,12 +512,7 @@ PITHI_DEVICE void pithi_page_path_decode(const struct pithi_gpu_call *a, struct 
 }
 
 PITHI_BODY(pithi_trellis_paged_decode) {
-    PITHI_RUN(pithi_decode_open, number);
-    PITHI_OPEN_FRAMES(false);
-    if (s->from.status != PITH_OK) {
-        PITHI_RUN(pithi_decode_refuse, number);
-        return;
-    }
+    if (!pithi_decode_begin(a, s, t, team, number)) return;
     PITHI_RUN(pithi_page_read, number);
     if (s->paged.page.live) pithi_page_path_decode(a, s, t, team);
     if (pithi_decode_counts(a)) PITHI_GATHER_HASHED(false, false, number);
