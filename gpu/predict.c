@@ -77,6 +77,14 @@ static void plan_blocks(struct launches *l) {
     of_parts(l, PITHI_GPU_bounded_widths);
     of_blocks(l, PITHI_GPU_bounded_plan);
 }
+/* What blocks come to that have strings: how they are cut, the strings, their lengths. */
+static void code_strings(struct launches *l, enum pithi_gpu_kernel cut,
+                         enum pithi_gpu_kernel measure) {
+    const uint64_t blocks = l->plan->table.most_blocks, strings = blocks * l->call->coding.strings;
+    of_strings(l, cut, blocks);
+    of_strings(l, PITHI_GPU_rans_encode, shares(strings, PITHI_RANS_WRITERS));
+    of_strings(l, measure, blocks);
+}
 static void plan_rows(struct launches *l) {
     of_parts(l, PITHI_GPU_rows_code);
     of_parts(l, PITHI_GPU_rows_meet);
@@ -85,17 +93,17 @@ static void plan_rows(struct launches *l) {
     of_parts(l, PITHI_GPU_rows_numbers);
     of_parts(l, PITHI_GPU_rows_widths);
     of_blocks(l, PITHI_GPU_rows_plan);
-    if (!l->plan->table.device.coded) return;
-    const uint64_t blocks = l->plan->table.most_blocks, strings = blocks * l->call->coding.strings;
-    of_strings(l, PITHI_GPU_embed_cut, blocks);
-    of_strings(l, PITHI_GPU_rans_encode, shares(strings, PITHI_RANS_WRITERS));
-    of_strings(l, PITHI_GPU_embed_measure, blocks);
+    if (l->plan->table.device.coded) code_strings(l, PITHI_GPU_embed_cut, PITHI_GPU_embed_measure);
+}
+static void plan_zeros(struct launches *l) {
+    of_blocks(l, PITHI_GPU_zeros_code);
+    if (l->plan->table.device.coded) code_strings(l, PITHI_GPU_act_cut, PITHI_GPU_act_measure);
 }
 /* What of the parts of frames is coded, before the rest is looked at. */
-static void read_rows(struct launches *l) {
+static void read_strings(struct launches *l) {
     const struct pithi_device_plan *const t = &l->plan->table;
     const uint64_t strings = t->most_blocks * pithi_lossless_parts(t);
-    of_strings(l, PITHI_GPU_embed_read, t->most_blocks);
+    of_strings(l, has_zeros(l->plan) ? PITHI_GPU_act_read : PITHI_GPU_embed_read, t->most_blocks);
     of_strings(l, PITHI_GPU_rans_decode, shares(strings, PITHI_RANS_READERS));
     of_strings(l, PITHI_GPU_embed_join, t->most_blocks);
 }
@@ -116,7 +124,7 @@ pith_status pithi_cuda_bounded_encode(const pith_cuda_plan *c, struct pithi_gpu_
     if (has_rows(c))
         plan_rows(&l);
     else if (has_zeros(c))
-        of_blocks(&l, PITHI_GPU_zeros_code);
+        plan_zeros(&l);
     else
         plan_blocks(&l);
     of_frames(&l, PITHI_GPU_bounded_place);
@@ -124,7 +132,9 @@ pith_status pithi_cuda_bounded_encode(const pith_cuda_plan *c, struct pithi_gpu_
         of_blocks(&l, PITHI_GPU_zeros_write);
     else
         of_parts(&l, has_rows(c) ? PITHI_GPU_rows_write : PITHI_GPU_bounded_write);
-    if (c->table.device.coded) of_strings(&l, PITHI_GPU_embed_write, c->table.most_blocks);
+    if (c->table.device.coded)
+        of_strings(&l, has_zeros(c) ? PITHI_GPU_act_write : PITHI_GPU_embed_write,
+                   c->table.most_blocks);
     if (c->table.checksums) of_blocks(&l, PITHI_GPU_bounded_sum);
     return l.status;
 }
@@ -147,7 +157,7 @@ pith_status pithi_cuda_bounded_decode(const pith_cuda_plan *c, struct pithi_gpu_
     struct launches l = {c, a, items->count, cuda_stream, error, PITH_OK};
     l.status = pithi_cuda_open_workspace(c, a, items, cuda_stream, error);
     of_frames(&l, PITHI_GPU_bounded_check);
-    if (c->table.device.coded) read_rows(&l);
+    if (c->table.device.coded) read_strings(&l);
     if (has_zeros(c))
         of_blocks(&l, PITHI_GPU_zeros_judge);
     else

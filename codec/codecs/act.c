@@ -353,10 +353,13 @@ static struct pithi_bound_setting bound_setting(const struct pithi_params *p) {
                                         .signed_zeros = p->value[ZEROS] != 0};
 }
 
-/* Kernels of devices code without entropy coding, and not in f64. */
+/* Kernels of devices make no strings of zstd, and do not code in f64. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
+    const bool fast = p->value[MODE] == FAST;
     d->kind = PITHI_DEVICE_zeros;
-    return p->value[MODE] == FAST && p->dtype != PITH_F64 && pithi_bound_describe(p, d);
+    d->coded = !fast;
+    return (fast || p->value[ENTROPY] == RANS) && p->dtype != PITH_F64 &&
+           pithi_bound_describe(p, d);
 }
 
 const struct pithi_codec pithi_codec_act = {
@@ -383,7 +386,7 @@ const struct pithi_codec pithi_codec_act = {
     .whole = &pithi_whole_bounded,
     .bound_setting = bound_setting,
     .describe = describe,
-    .described = "devices code act with mode=fast, and not in f64",
+    .described = "devices code act with mode=fast or entropy=rans, and not in f64",
     .described_keys = 1u << MODE | 1u << REVISION | 1u << EFFORT,
     .later_keys = 1u << ENTROPY,
 };

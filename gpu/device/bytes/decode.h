@@ -19,7 +19,7 @@ PITHI_DEVICE bool pithi_reader_find(const struct pithi_gpu_call *a, struct pithi
     it->frame = pithi_item_frame(&a->from.items, frame);
     if (it->status == PITH_OK && !it->frame) it->status = PITH_ERR_ARG;
     if (it->status == PITH_OK)
-        it->status = pithi_coded_rows(p) ? pithi_mark(a, frame)->status : a->work[frame].status;
+        it->status = pithi_coding_bounded(p) ? pithi_mark(a, frame)->status : a->work[frame].status;
     if (it->status != PITH_OK) return false;
     pithi_item_kind(p, it, it->frame);
     return pithi_item_coded(p, it);
@@ -94,7 +94,7 @@ PITHI_PHASE(pithi_reader_locate, uint64_t number) {
 
 PITHI_DEVICE void pithi_reader_damaged(const struct pithi_gpu_call *a,
                                        const struct pithi_gpu_shared *s) {
-    if (pithi_coded_rows(&a->from.plan))
+    if (pithi_coding_bounded(&a->from.plan))
         pithi_atomic_max32(&pithi_mark(a, s->from.index)->corrupt, 1);
     else
         pithi_atomic_max32(&a->work[s->from.index].failed, PITHI_FAILED_CORRUPT);
@@ -178,12 +178,12 @@ PITHI_DEVICE void pithi_reader_head(const struct pithi_gpu_call *a, struct pithi
 /* Where a block begins in the payload. */
 PITHI_DEVICE uint64_t pithi_reader_at(const struct pithi_gpu_call *a, uint64_t frame,
                                       uint64_t block) {
-    if (pithi_coded_rows(&a->from.plan))
+    if (pithi_coding_bounded(&a->from.plan))
         return pithi_entry(pithi_frame_workspace(a, &a->from, frame), block)->at;
     return pithi_coding_entry(a, frame, block)->at;
 }
-/* A part of a block of exact values or rows, of those of all blocks, whose string waits to be read;
- * blocks of rows that are not wanted have none. */
+/* A part of a block of exact values or with a bound, of those of all blocks, whose string waits to
+ * be read; blocks with a bound that are not wanted have none. */
 PITHI_DEVICE void pithi_reader_words(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                      uint64_t number, struct pithi_rans_string *r,
                                      struct pithi_rans_reader *w) {
@@ -222,7 +222,7 @@ PITHI_PHASE(pithi_reader_open, uint64_t first) {
     struct pithi_rans_reader *const w = &s->rans.reader[warp];
     r->live = r->runs = false;
     r->packed = 0;
-    if (pithi_coded_exact(p) || pithi_coded_rows(p)) {
+    if (pithi_coded_exact(p) || pithi_coding_bounded(p)) {
         pithi_reader_words(a, s, first + warp, r, w);
         return;
     }

@@ -1,20 +1,21 @@
-/* embed.h - blocks of rows whose map or words are coded: where their parts lie, and eight words at
- * a time.
+/* embed.h - blocks of codecs with a bound whose map or words are coded: where their parts lie, and
+ * eight words at a time.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Kernels of device/predict find and number rows, and make and read what is not coded. Symbols and
  * strings lie in the workspace as those of exact values do, behind the parts of frames that those
- * kernels have. */
+ * kernels have. Numbers of act are words as well: rows of one element, all of them distinct. */
 #ifndef PITHI_GPU_DEVICE_BYTES_EMBED_H
 #define PITHI_GPU_DEVICE_BYTES_EMBED_H
 
 #include "device/bytes/lossless.h"
 #include "device/predict/rows.h"
+#include "device/predict/zeros.h"
 
 PITHI_DEVICE struct pithi_embed_block *pithi_embed_record(const struct pithi_gpu_call *a,
                                                           uint64_t frame, uint64_t block) {
     uint8_t *const blocks = pithi_coding_of(a, frame) + a->coding.blocks;
-    return (struct pithi_embed_block *)(void *)blocks + block;
+    return (struct pithi_embed_block *)(void *)blocks + PITHI_ACT_FORMS * block;
 }
 /* Words of the distinct rows; groups of 16 of them. */
 PITHI_DEVICE uint32_t pithi_embed_words(const struct pithi_embed_shared *e) {
@@ -40,6 +41,19 @@ PITHI_DEVICE void pithi_embed_carry(struct pithi_gpu_shared *s, uint32_t strip) 
     s->rans.carry[(strip + 1) % 2] = s->rans.carry[strip % 2] + pithi_coded_all(s);
 }
 
+/* By the team's first thread: a block of act whose numbers are not known yet. */
+PITHI_DEVICE void pithi_act_open(const struct pithi_gpu_side *side, struct pithi_gpu_block *b,
+                                 struct pithi_gpu_rows *r, struct pithi_gpu_zeros *z) {
+    pithi_zeros_open(side, b, z);
+    r->row = 1;
+    r->rows = r->distinct = r->wide = r->coded = 0;
+    r->kind = PITHI_ROWMAP_NONE;
+    r->code = (uint32_t *)(void *)pithi_codes_of(side, b);
+    r->spare = z->number;
+    r->number = r->first = r->place = NULL;
+    r->centre = NULL;
+}
+
 /* By the team's first thread, of an item that is located: its block. Whether there is one. */
 PITHI_DEVICE bool pithi_embed_find(const struct pithi_gpu_call *a,
                                    const struct pithi_gpu_side *side,
@@ -48,7 +62,11 @@ PITHI_DEVICE bool pithi_embed_find(const struct pithi_gpu_call *a,
     struct pithi_embed_shared *const e = &s->rans.embed;
     pithi_block_open(a, side, it, number, &e->block);
     if (!e->block.live) return false;
-    pithi_rows_open(side, &e->block, &e->rows);
+    if (pithi_coded_zeros(&side->plan))
+        pithi_act_open(side, &e->block, &e->rows, &e->zeros);
+    else
+        pithi_rows_open(side, &e->block, &e->rows);
+    e->part = PITHI_EMBED_SYMBOLS;
     s->rans.words.parts = pithi_coding_symbols(a, it->index, e->block.number);
     s->rans.words.run = pithi_coding_run(&side->plan);
     s->rans.words.number = e->block.number;

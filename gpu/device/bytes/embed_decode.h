@@ -1,5 +1,5 @@
 /* embed_decode.h - coded maps and words of blocks of rows: to numbers of rows, and codes of the
- * distinct ones.
+ * distinct ones; coded words of act, to numbers.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A team reads the parts of its block one after the other. Symbols of words are left to a launch
@@ -32,6 +32,13 @@ PITHI_DEVICE bool pithi_embed_wanted(const struct pithi_gpu_call *a, struct pith
 PITHI_DEVICE bool pithi_embed_parse(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s) {
     struct pithi_embed_shared *const e = &s->rans.embed;
     struct pithi_gpu_rows *const r = &e->rows;
+    if (pithi_coded_zeros(&a->from.plan)) {
+        const uint32_t width = pithi_width(a->from.plan.dtype);
+        if (pithi_zeros_parse(&e->block, &e->zeros, width) != PITHI_SOUND) return false;
+        s->rans.at = e->block.body;
+        s->rans.left = e->block.body_bytes;
+        return true;
+    }
     if (!pithi_rows_parse_head(&e->block, r, pithi_width(a->from.plan.dtype))) return false;
     const uint32_t kind = e->block.bytes[0] & PITHI_ROWS_MAP;
     s->rans.at = e->block.body;
@@ -48,9 +55,10 @@ PITHI_PHASE(pithi_embed_read_open, uint64_t number) {
     if (t->tid) return;
     s->rans.live = pithi_embed_wanted(a, s, number);
     if (!e->block.live) return;
-    for (uint32_t part = 0; part < PITHI_EMBED_PARTS; part++)
+    for (uint32_t part = 0; part < pithi_lossless_parts(&a->from.plan); part++)
         pithi_coding_piece(a, s->from.index, e->block.number, part * (uint32_t)a->coding.levels)
             ->length = 0;
+    pithi_entry(e->block.workspace, e->block.number)->kind = 0; /* act: the map is not known */
     s->rans.plain = s->rans.foreign = false;
     s->rans.exact = true;
     s->rans.former = s->from.frame[PITHI_AT_REVISION] < 2;
@@ -228,13 +236,11 @@ PITHI_PHASE(pithi_embed_words_end, uint64_t block) {
     *pithi_embed_record(a, s->from.index, block) = e->coded;
 }
 
-/* Part of a body: of a block whose map is sound. */
-PITHI_DEVICE void pithi_embed_read_words(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+/* Part of a body: of coded words whose head is sound. */
+PITHI_DEVICE void pithi_embed_read_parts(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                          struct pithi_gpu_thread *t, struct pithi_team *team,
                                          uint64_t block) {
     const struct pithi_embed_block *const c = &s->rans.embed.coded;
-    PITHI_RUN(pithi_embed_words_open, block);
-    if (s->rans.fault || !(s->rans.embed.block.bytes[0] & PITHI_ROWS_CODED)) return;
     for (uint32_t part = PITHI_EMBED_SYMBOLS; part < PITHI_EMBED_PARTS; part++) {
         if (!(part == PITHI_EMBED_OTHERS ? c->others : c->symbols)) continue;
         PITHI_RUN(pithi_reader_clear, 0); /* all have looked */
@@ -244,6 +250,15 @@ PITHI_DEVICE void pithi_embed_read_words(const struct pithi_gpu_call *a, struct 
     }
     PITHI_RUN(pithi_reader_clear, 0);
     PITHI_RUN(pithi_embed_words_end, block);
+}
+
+/* The same of a block whose map is sound. */
+PITHI_DEVICE void pithi_embed_read_words(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                         struct pithi_gpu_thread *t, struct pithi_team *team,
+                                         uint64_t block) {
+    PITHI_RUN(pithi_embed_words_open, block);
+    if (s->rans.fault || !(s->rans.embed.block.bytes[0] & PITHI_ROWS_CODED)) return;
+    pithi_embed_read_parts(a, s, t, team, block);
 }
 
 PITHI_LOCAL(pithi_embed_read_close, uint64_t block) {
@@ -277,6 +292,10 @@ PITHI_PHASE(pithi_embed_join_open, uint64_t number) {
     s->rans.carry[0] = 0;
     s->rans.fault = 0;
     if (!s->rans.live) return;
+    if (pithi_coded_zeros(&a->from.plan)) {
+        e->rows.distinct = pithi_entry(e->block.workspace, e->block.number)->distinct;
+        return;
+    }
     pithi_rows_parse_head(&e->block, &e->rows, pithi_width(a->from.plan.dtype));
     e->rows.kind = e->block.bytes[0] & PITHI_ROWS_MAP;
     e->rows.coded = pithi_entry(e->block.workspace, e->block.number)->map;

@@ -1,5 +1,5 @@
 /* embed_encode.h - rows that were numbered to symbols of their map and of their words, and what
- * strings of these make of a block.
+ * strings of these make of a block; words of act too.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A team has a block, and decides as the CPU does: bytes/symbols_choice.h, codecs/embed.c. */
@@ -41,11 +41,15 @@ PITHI_DEVICE uint32_t pithi_embed_symbol(uint32_t word, uint32_t low) {
 /* ---- How words are cut -----------------------------------------------------------------------*/
 
 PITHI_PHASE(pithi_embed_open, uint64_t number) {
-    struct pithi_embed_shared *const e = &s->rans.embed;
-    if (t->tid < 33) e->lengths.of[t->tid] = 0;
     if (t->tid) return;
     pithi_item_locate(a, &a->to, number, &s->to);
     pithi_embed_made(a, s, number);
+}
+PITHI_PHASE(pithi_embed_words_clear, uint32_t unused) {
+    struct pithi_embed_shared *const e = &s->rans.embed;
+    (void)a, (void)unused;
+    if (t->tid < 33) e->lengths.of[t->tid] = 0;
+    if (t->tid) return;
     e->coded.map_at = e->coded.words_at = e->coded.open = 0;
     e->coded.symbols = e->coded.others = 0;
     e->escapes = e->next[0] = 0;
@@ -202,6 +206,7 @@ PITHI_PHASE(pithi_embed_words_close, uint32_t strips) {
 PITHI_DEVICE void pithi_embed_cut_words(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                         struct pithi_gpu_thread *t, struct pithi_team *team) {
     uint32_t strips = 0;
+    PITHI_RUN(pithi_embed_words_clear, 0);
     PITHI_RUN(pithi_embed_count, 0);
     PITHI_RUN(pithi_embed_lengths, 0);
     PITHI_RUN(pithi_embed_cost, 0);
@@ -341,6 +346,21 @@ PITHI_DEVICE uint64_t pithi_embed_place(const struct pithi_gpu_call *a, uint64_t
     return at;
 }
 
+/* Where coded words end, of which byte `at` is the first and that end before byte `end`: where more
+ * than that is needed beyond it. coded: what they are made of, their strings from part `part` on. */
+PITHI_DEVICE uint64_t pithi_embed_words_length(const struct pithi_gpu_call *a,
+                                               const struct pithi_gpu_shared *s, uint32_t part,
+                                               const struct pithi_embed_block *coded, uint64_t at,
+                                               uint64_t end) {
+    const uint64_t frame = s->to.index, block = s->rans.embed.block.number;
+    const bool thin = coded->form == PITHI_SYMBOLS_SPARSE;
+    at += PITHI_SYMBOLS_HEAD + 2 * (uint64_t)coded->low * pithi_embed_groups(&s->rans.embed) +
+          (thin ? PITHI_SYMBOLS_SPARSE_HEAD : 0);
+    at = pithi_embed_place(a, frame, block, part, at, end);
+    at = pithi_embed_place(a, frame, block, part + 1, at, end);
+    return at + 4 * (uint64_t)coded->escapes;
+}
+
 /* Where a block ends: PITHI_EMBED_FULL where it is stored as it is. entry and coded say then how
  * its map and its words are coded. */
 PITHI_DEVICE uint64_t pithi_embed_length(const struct pithi_gpu_call *a,
@@ -370,11 +390,7 @@ PITHI_DEVICE uint64_t pithi_embed_length(const struct pithi_gpu_call *a,
     at += (uint64_t)r->wide * r->row;
     coded->words_at = (uint32_t)at;
     const uint64_t packed = at + entry->packed;
-    const bool thin = coded->form == PITHI_SYMBOLS_SPARSE;
-    at += PITHI_SYMBOLS_HEAD + pithi_embed_low_bytes(e) + (thin ? PITHI_SYMBOLS_SPARSE_HEAD : 0);
-    at = pithi_embed_place(a, frame, b->number, PITHI_EMBED_SYMBOLS, at, most);
-    at = pithi_embed_place(a, frame, b->number, PITHI_EMBED_OTHERS, at, most);
-    at += 4 * (uint64_t)coded->escapes;
+    at = pithi_embed_words_length(a, s, PITHI_EMBED_SYMBOLS, coded, at, most);
     if (at <= most && at <= packed) {
         entry->method = PITHI_EB_CODED;
         return at;
@@ -455,7 +471,7 @@ PITHI_PHASE(pithi_embed_low_put, uint64_t block) {
 }
 PITHI_LOCAL(pithi_embed_strings_put, uint64_t block) {
     const uint32_t levels = (uint32_t)a->coding.levels;
-    pithi_lossless_copy_strings(a, s, t, block, PITHI_EMBED_SYMBOLS * levels, 2 * levels,
+    pithi_lossless_copy_strings(a, s, t, block, s->rans.embed.part * levels, 2 * levels,
                                 s->rans.embed.block.bytes);
 }
 
@@ -490,14 +506,11 @@ PITHI_PHASE(pithi_embed_escapes_put, uint32_t first) {
     }
 }
 
-/* A team a block. */
-PITHI_BODY(pithi_embed_write) {
+/* Part of a body: coded words, of which e->coded is known. */
+PITHI_DEVICE void pithi_embed_words_write(const struct pithi_gpu_call *a,
+                                          struct pithi_gpu_shared *s, struct pithi_gpu_thread *t,
+                                          struct pithi_team *team, uint64_t block) {
     const struct pithi_embed_shared *const e = &s->rans.embed;
-    PITHI_RUN(pithi_embed_write_open, number);
-    if (!e->block.live || e->block.plain) return;
-    const uint64_t block = e->block.number;
-    if (e->rows.kind == PITHI_ROWMAP_CODED) PITHI_STEP(pithi_embed_map_put, block);
-    if (e->block.method != PITHI_EB_CODED) return;
     PITHI_RUN(pithi_embed_low_put, block);
     PITHI_STEP(pithi_embed_strings_put, block);
     for (uint32_t first = 0; e->coded.escapes && first < pithi_embed_words(e); first += PITHI_ROW) {
@@ -506,6 +519,16 @@ PITHI_BODY(pithi_embed_write) {
         PITHI_RUN(pithi_coded_publish, first);
         PITHI_RUN(pithi_embed_escapes_put, first);
     }
+}
+
+/* A team a block. */
+PITHI_BODY(pithi_embed_write) {
+    const struct pithi_embed_shared *const e = &s->rans.embed;
+    PITHI_RUN(pithi_embed_write_open, number);
+    if (!e->block.live || e->block.plain) return;
+    const uint64_t block = e->block.number;
+    if (e->rows.kind == PITHI_ROWMAP_CODED) PITHI_STEP(pithi_embed_map_put, block);
+    if (e->block.method == PITHI_EB_CODED) pithi_embed_words_write(a, s, t, team, block);
 }
 
 #endif

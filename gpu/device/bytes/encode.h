@@ -44,8 +44,8 @@ PITHI_PHASE(pithi_writer_locate, uint64_t number) {
     (void)number;
     if (t->tid) return;
     pithi_item_locate(a, &a->to, number, &s->to);
-    /* Frames of rows are answered when they have their places. */
-    if (s->to.status == PITH_OK && !pithi_coded_rows(&a->to.plan))
+    /* Frames with a bound are answered when they have their places. */
+    if (s->to.status == PITH_OK && !pithi_coding_bounded(&a->to.plan))
         s->to.status = a->to.items.status[s->to.index];
     s->rans.batches = s->rans.steps = s->rans.taking = 0;
 }
@@ -56,7 +56,7 @@ PITHI_DEVICE uint64_t pithi_writer_block(const struct pithi_gpu_call *a, uint64_
     return tried / a->coding.tried * a->coding.forms + a->coding.form + tried % a->coding.tried;
 }
 
-/* A string of exact values or rows, of those that are tried of all blocks. */
+/* A string of exact values or of a block with a bound, of those that are tried of all blocks. */
 PITHI_DEVICE void pithi_writer_words(const struct pithi_gpu_call *a,
                                      const struct pithi_gpu_item *it, uint64_t number,
                                      struct pithi_rans_string *r) {
@@ -108,7 +108,7 @@ PITHI_PHASE(pithi_writer_open, uint64_t first) {
     r->live = it->status == PITH_OK;
     r->runs = r->piece = false;
     r->planned = 0;
-    if (r->live && (pithi_coded_exact(p) || pithi_coded_rows(p))) {
+    if (r->live && (pithi_coded_exact(p) || pithi_coding_bounded(p))) {
         pithi_writer_words(a, it, first + warp, r);
         return;
     }

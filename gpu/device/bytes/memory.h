@@ -10,6 +10,7 @@
 #include "bytes/top_offset.h"
 #include "bytes/word_value.h"
 #include "device/predict/memory.h"
+#include "predict/zero_choice.h"
 
 /* A warp has a string. Warps that write need more memory than those that read, so that the others
  * of their team rest. */
@@ -148,8 +149,9 @@ struct pithi_lossless_offsets {
         uint32_t count[4][256];
     };
 };
-/* What is coded of a block of rows: its map, its words, or both; see doc/FORMAT.md, Coded words.
- * sound: decode: there are words to be made. */
+/* What is coded of a block of rows: its map, its words, or both; see doc/FORMAT.md, Coded words. A
+ * block of act has two of them, of both forms of its numbers. sound: decode: there are words to be
+ * made. */
 struct pithi_embed_block {
     uint32_t map_at, open; /* where a coded map is in the block; bytes of its open bits */
     uint32_t words_at;     /* where coded words are; decode: their low bits */
@@ -158,16 +160,38 @@ struct pithi_embed_block {
     uint32_t escapes_at;      /* decode */
     uint32_t sound;
 };
-/* A block of rows. last: of each thread the place behind the last of its symbols that is not 0, or
+/* A block of rows, or of act, whose numbers are rows of one element. part: the first of its words.
+ * last: of each thread the place behind the last of its symbols that is not 0, or
  * 0; next: that of all strips before, of the strip that is looked at, and the next. */
 struct pithi_embed_shared {
     struct pithi_gpu_block block;
     struct pithi_gpu_rows rows;
+    struct pithi_gpu_zeros zeros;
     struct pithi_embed_block coded;
+    uint32_t part;
     struct pithi_symbol_lengths lengths;
     uint64_t cost[PITHI_SYMBOLS_LOW_MOST + 1];
     const uint8_t *open; /* decode: open bits of the map */
     uint32_t escapes, next[2], last[PITHI_TEAM];
+};
+/* A map in lanes: see act_lanes.h. */
+struct pithi_gpu_lanes {
+    struct pithi_zero_cut cut;
+    uint32_t mask;
+    uint16_t chance[PITHI_ZERO_CONTEXTS];
+    uint8_t level[PITHI_ZERO_CONTEXTS];
+    const uint8_t *classes; /* decode: their bits; encode: a byte for each plane */
+    uint8_t *states;        /* of the lanes, and the words behind them */
+    uint32_t words;         /* decode: how many; encode: how many there may be */
+    uint32_t room, head;    /* encode: bytes it may take, 0 for none; of them before the words */
+    /* Encode: how often bits were 0 and 1, by all contexts and those of a mask; what each of these
+     * takes; the mask that takes least so far. */
+    struct pithi_zero_costs costs;
+    uint32_t count[PITHI_ZERO_CONTEXTS][2], merged[PITHI_ZERO_CONTEXTS][2];
+    uint32_t planes[PITHI_ZERO_BINS];
+    uint64_t cost, fewest;
+    uint32_t piece, limit, length; /* encode: bytes of the map as a piece, what it must take less
+                                    * than in lanes, what it takes there; 0: it is not written */
 };
 struct pithi_lossless_sample {
     uint32_t top[1 << PITHI_TOPS_LOG2], second[256];
@@ -202,6 +226,7 @@ struct pithi_rans_shared {
             union {
                 struct pithi_lossless_sample sample;
                 struct pithi_lossless_offsets offsets;
+                struct pithi_gpu_lanes lanes;
                 struct pithi_rans_reader reader[PITHI_RANS_READERS];
             };
         };
@@ -253,13 +278,22 @@ PITHI_INLINE uint64_t pithi_coding_run(const struct pithi_device_plan *t) {
     return t->device.kind == PITHI_DEVICE_rows ? most + t->device.row : most;
 }
 /* Parts of a block of rows: symbols of the map; those of words, or gaps between them; those that
- * are not 0. */
+ * are not 0. Of act, whose map is bytes: the last two once more, of the other form of numbers. */
 enum { PITHI_EMBED_MAP, PITHI_EMBED_SYMBOLS, PITHI_EMBED_OTHERS, PITHI_EMBED_PARTS };
-/* The most bytes of a block at a fixed rate; of rows those of their parts. */
+enum { PITHI_ACT_FORMS = 2, PITHI_ACT_PARTS = PITHI_EMBED_PARTS + 2 };
+PITHI_INLINE bool pithi_coding_bounded(const struct pithi_device_plan *t) {
+    return t->device.kind == PITHI_DEVICE_rows || t->device.kind == PITHI_DEVICE_zeros;
+}
+/* Strings have parts of blocks: so many. */
+PITHI_INLINE uint32_t pithi_coding_bounded_parts(const struct pithi_device_plan *t) {
+    return t->device.kind == PITHI_DEVICE_rows ? (uint32_t)PITHI_EMBED_PARTS
+                                               : (uint32_t)PITHI_ACT_PARTS;
+}
+/* The most bytes of a block at a fixed rate; of codecs with a bound those of their parts. */
 PITHI_INLINE uint64_t pithi_coding_block(const struct pithi_device_plan *t) {
     if (t->device.kind == PITHI_DEVICE_pages) return t->most_page_bytes;
     if (t->device.kind == PITHI_DEVICE_raw) return pithi_coding_run(t) * pithi_width(t->dtype);
-    if (t->device.kind == PITHI_DEVICE_rows) return pithi_coding_run(t) * PITHI_EMBED_PARTS;
+    if (pithi_coding_bounded(t)) return pithi_coding_run(t) * pithi_coding_bounded_parts(t);
     return pithi_group_block_bytes(&t->device.set, pithi_coding_run(t));
 }
 
@@ -277,8 +311,8 @@ enum { PITHI_PIECE_SPARSE_MIN = 64 };
 
 /* Matrices have offsets of rows and columns behind the others. */
 PITHI_INLINE uint32_t pithi_lossless_parts(const struct pithi_device_plan *t) {
-    return t->device.kind == PITHI_DEVICE_rows ? (uint32_t)PITHI_EMBED_PARTS
-                                               : pithi_width(t->dtype) + (t->device.row ? 3u : 1u);
+    return pithi_coding_bounded(t) ? pithi_coding_bounded_parts(t)
+                                   : pithi_width(t->dtype) + (t->device.row ? 3u : 1u);
 }
 /* Strings of a part of n bytes: one, and one for each time that it can be cut into a map and what
  * is not 0. */
@@ -297,6 +331,8 @@ PITHI_INLINE uint64_t pithi_lossless_part_bytes(uint64_t n) {
 PITHI_INLINE uint64_t pithi_lossless_tail_bytes(uint64_t n) {
     return pithi_coding_pad(n + n / 8 + 64);
 }
+/* act: numbers of the other form, or bits of a map that is read; then classes of planes. */
+PITHI_INLINE uint64_t pithi_act_tail_bytes(uint64_t n) { return pithi_coding_pad(5 * n + 64); }
 
 /* The forms that are tried of a block. */
 PITHI_INLINE uint32_t pithi_lossless_forms(const struct pithi_device_plan *t) {
@@ -306,18 +342,22 @@ PITHI_INLINE uint32_t pithi_lossless_forms(const struct pithi_device_plan *t) {
 PITHI_INLINE uint64_t pithi_lossless_sample_run(uint64_t run) {
     return run < PITHI_VALUES_LEAST ? 0 : PITHI_VALUES_SAMPLE;
 }
-/* Symbols, and room for strings, of a form of so many words. Rows have no tail. */
+/* What lies behind the parts; rows have nothing there. */
+PITHI_INLINE uint64_t pithi_coding_tail_bytes(const struct pithi_device_plan *t, uint64_t run) {
+    if (t->device.kind == PITHI_DEVICE_rows) return 0;
+    return t->device.kind == PITHI_DEVICE_zeros ? pithi_act_tail_bytes(run)
+                                                : pithi_lossless_tail_bytes(run);
+}
+/* Symbols, and room for strings, of a form of so many words. */
 PITHI_INLINE uint64_t pithi_lossless_symbols_bytes(const struct pithi_device_plan *t,
                                                    uint64_t run) {
-    const bool tail = t->device.kind != PITHI_DEVICE_rows;
     return pithi_lossless_parts(t) * pithi_lossless_part_bytes(run) +
-           (tail ? pithi_lossless_tail_bytes(run) : 0);
+           pithi_coding_tail_bytes(t, run);
 }
 PITHI_INLINE uint64_t pithi_lossless_room_bytes(const struct pithi_device_plan *t, uint64_t strings,
                                                 uint64_t run) {
-    const bool rows = t->device.kind == PITHI_DEVICE_rows;
-    const uint64_t width =
-        rows ? (uint64_t)PITHI_EMBED_PARTS : pithi_width(t->dtype) + (t->device.row != 0);
+    const uint64_t width = pithi_coding_bounded(t) ? pithi_coding_bounded_parts(t)
+                                                   : pithi_width(t->dtype) + (t->device.row != 0);
     return pithi_coding_pad(run * width) + strings * pithi_coding_string_bytes(1);
 }
 
@@ -328,10 +368,10 @@ PITHI_INLINE struct pithi_gpu_coding pithi_coding_layout(const struct pithi_devi
     const uint64_t tables = t->longest_header + 16 * (blocks + 2);
     const bool paged = t->device.kind == PITHI_DEVICE_pages;
     const bool exact = t->device.kind == PITHI_DEVICE_raw;
-    const bool rows = t->device.kind == PITHI_DEVICE_rows;
-    const uint64_t record = exact  ? sizeof(struct pithi_lossless_block)
-                            : rows ? sizeof(struct pithi_embed_block)
-                                   : 0;
+    const bool bounded = pithi_coding_bounded(t);
+    const uint64_t record = exact     ? sizeof(struct pithi_lossless_block)
+                            : bounded ? PITHI_ACT_FORMS * sizeof(struct pithi_embed_block)
+                                      : 0;
     struct pithi_gpu_coding c;
     c.memory = NULL;
     c.frames = NULL;
@@ -350,7 +390,7 @@ PITHI_INLINE struct pithi_gpu_coding pithi_coding_layout(const struct pithi_devi
         c.spare_each = planes * PITHI_PIECE_STRINGS * pithi_coding_string_bytes(groups) +
                        pithi_coding_pad(block + t->most_heads * (PITHI_RANS_ROOM + 256));
     }
-    if (exact || rows) {
+    if (exact || bounded) {
         const uint64_t run = pithi_coding_run(t);
         c.levels = pithi_lossless_levels(run);
         c.strings = pithi_lossless_parts(t) * c.levels;
@@ -367,7 +407,7 @@ PITHI_INLINE struct pithi_gpu_coding pithi_coding_layout(const struct pithi_devi
     c.pieces = c.blocks + pithi_coding_pad(blocks * c.forms * record);
     c.staged =
         c.pieces + pithi_coding_pad(blocks * c.forms * c.strings * sizeof(struct pithi_rans_piece));
-    c.before = c.staged + pithi_coding_pad(rows ? 0 : tables + blocks * block);
+    c.before = c.staged + pithi_coding_pad(bounded ? 0 : tables + blocks * block);
     c.symbols = c.before + pithi_coding_pad(c.forms > 1 ? blocks * block : 0);
     c.spare = c.symbols + blocks * c.symbols_each;
     c.each = c.spare + blocks * c.spare_each;

@@ -45,12 +45,12 @@ PITHI_DEVICE bool pithi_coded_paged(const struct pithi_device_plan *p) {
 PITHI_DEVICE bool pithi_coded_exact(const struct pithi_device_plan *p) {
     return p->device.kind == PITHI_DEVICE_raw;
 }
-PITHI_DEVICE bool pithi_coded_rows(const struct pithi_device_plan *p) {
-    return p->device.kind == PITHI_DEVICE_rows;
+PITHI_DEVICE bool pithi_coded_zeros(const struct pithi_device_plan *p) {
+    return p->device.kind == PITHI_DEVICE_zeros;
 }
 /* Whether a block has several strings. */
 PITHI_DEVICE bool pithi_coded_parted(const struct pithi_device_plan *p) {
-    return pithi_coded_paged(p) || pithi_coded_exact(p) || pithi_coded_rows(p);
+    return pithi_coded_paged(p) || pithi_coded_exact(p) || pithi_coding_bounded(p);
 }
 
 /* Elements of a block of exact values. */

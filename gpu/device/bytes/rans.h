@@ -3,6 +3,8 @@
 #ifndef PITHI_GPU_DEVICE_BYTES_RANS_H
 #define PITHI_GPU_DEVICE_BYTES_RANS_H
 
+#include "device/bytes/act_decode.h"
+#include "device/bytes/act_encode.h"
 #include "device/bytes/embed_decode.h"
 #include "device/bytes/embed_encode.h"
 #include "device/bytes/lossless_decode.h"

@@ -46,8 +46,8 @@ struct pithi_gpu_rows {
     uint32_t coded;               /* bytes of a map that is coded */
     bool mapped;                  /* decode: the map is to be read */
     /* In the workspace: codes of all rows; decode: of the distinct ones, encode: centres; the
-     * number among the distinct of every row; encode: the first row of each number, and the table
-     * by which they are found, two places a row. */
+     * number among the distinct of every row; encode: the first row of each number, NULL where all
+     * rows are distinct and in order, and the table by which they are found, two places a row. */
     uint32_t *code, *spare, *number, *first, *place;
     uint8_t *map, *numbers, *centre; /* parts of the block */
     uint32_t largest;                /* of the centres */

@@ -67,7 +67,7 @@ PITHI_DEVICE uint32_t pithi_rows_number(const struct pithi_gpu_rows *r, uint32_t
 }
 /* Encode: code j of distinct row d. */
 PITHI_DEVICE uint32_t pithi_distinct_code(const struct pithi_gpu_rows *r, size_t d, uint32_t j) {
-    return r->code[r->first[d] * r->row + j];
+    return r->code[(r->first ? r->first[d] : d) * r->row + j];
 }
 /* Decode: centre j, read where it lies. */
 PITHI_DEVICE uint32_t pithi_centre_get(const struct pithi_gpu_rows *r, uint32_t j) {

@@ -3,11 +3,13 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A team has a block. A map that is sparse is told by one of its bytes that are not 0, and so on:
- * the workspace has these bitmaps one behind the other, the map being the first. */
+ * the workspace has these bitmaps one behind the other, the map being the first. Where the plan's
+ * mode codes, launches before have read the map, and numbers that are coded words. */
 #ifndef PITHI_GPU_DEVICE_PREDICT_ZEROS_H
 #define PITHI_GPU_DEVICE_PREDICT_ZEROS_H
 
 #include "device/predict/decode.h"
+#include "predict/nonzero_value.h"
 
 /* The head of a block, forms of numbers and of maps (doc/FORMAT.md). */
 enum { PITHI_ZEROS_HEAD = 1, PITHI_ZEROS_FORM = 0x03, PITHI_ZEROS_CODED = 0x04 };
@@ -221,22 +223,47 @@ PITHI_PHASE(pithi_zeros_body, uint32_t unused) {
     struct pithi_gpu_block *const b = &s->strip.block;
     struct pithi_gpu_zeros *const z = &s->strip.zeros;
     struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
-    (void)a, (void)unused;
+    (void)unused;
     if (t->tid) return;
     pithi_zeros_used(b, z, z->ones[PITHI_ZEROS_DEPTH - 1]);
     entry->map = z->bytes;
     entry->distinct = z->used;
     b->body += z->bytes;
     b->body_bytes -= z->bytes;
+    const bool coded = z->form & PITHI_ZEROS_CODED;
     if (!pithi_zeros_tail(z->map, b->count) || (!z->used && b->body_bytes)) {
         s->strip.fault = PITHI_DAMAGED;
-    } else if (z->used && z->form > PITHI_ZEROS_POSITIVE) {
+    } else if (z->used && z->form > PITHI_ZEROS_POSITIVE && !a->from.plan.device.coded) {
         s->strip.fault = PITHI_UNKNOWN;
-    } else if (z->used) {
+    } else if (z->used && !coded) {
         b->method = PITHI_EB_PACKED;
         if (!pithi_strip_legal(b)) s->strip.fault = PITHI_DAMAGED;
     }
-    z->go[PITHI_ZEROS_DEPTH + 1] = z->used && s->strip.fault == PITHI_SOUND;
+    z->go[PITHI_ZEROS_DEPTH + 1] = z->used && !coded && s->strip.fault == PITHI_SOUND;
+}
+
+/* What launches before have found of the map. */
+PITHI_PHASE(pithi_zeros_known_map, uint32_t unused) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    struct pithi_gpu_zeros *const z = &s->strip.zeros;
+    const struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
+    (void)a, (void)unused;
+    if (t->tid) return;
+    z->go[PITHI_ZEROS_DEPTH] = b->legible && entry->kind;
+    if (!z->go[PITHI_ZEROS_DEPTH]) return;
+    z->bytes = entry->map;
+    z->ones[PITHI_ZEROS_DEPTH - 1] = entry->distinct;
+}
+/* Part of a body: the map, and how many ones it has; whether it is there. */
+PITHI_DEVICE bool pithi_zeros_find_map(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                       struct pithi_gpu_thread *t, struct pithi_team *team) {
+    if (a->from.plan.device.coded) {
+        PITHI_RUN(pithi_zeros_known_map, 0);
+        return s->strip.zeros.go[PITHI_ZEROS_DEPTH];
+    }
+    if (!s->strip.block.legible || !pithi_zeros_read(a, s, t, team)) return false;
+    PITHI_RUN(pithi_zeros_sum, 0);
+    return true;
 }
 
 PITHI_BODY(pithi_zeros_judge) {
@@ -244,8 +271,7 @@ PITHI_BODY(pithi_zeros_judge) {
     if (!s->strip.block.live) return;
     pithi_block_judge(a, s, t, team, number);
     if (!s->strip.touched) return;
-    if (s->strip.block.legible && pithi_zeros_read(a, s, t, team)) {
-        PITHI_RUN(pithi_zeros_sum, 0);
+    if (pithi_zeros_find_map(a, s, t, team)) {
         PITHI_RUN(pithi_zeros_body, 0);
         if (s->strip.zeros.go[PITHI_ZEROS_DEPTH + 1]) pithi_words_judge(a, s, t, team);
     }
@@ -263,19 +289,28 @@ PITHI_PHASE(pithi_zeros_find, uint64_t number) {
     b->body += entry->map;
     b->body_bytes -= entry->map;
     pithi_zeros_used(b, z, entry->distinct);
+    if (z->form & PITHI_ZEROS_CODED) b->named = 0;
 }
 
-/* Codes of the strip's groups, unpacked before: codes 1, 2, 3, 4 are 0, -1, 1, -2 where none is
- * below 0; else a number that is not below 0 is one less. */
+/* The code of a number, but of form MEDIAN, where neighbours are not known yet. */
+PITHI_DEVICE uint32_t pithi_zeros_code_of(const struct pithi_gpu_zeros *z, uint32_t n) {
+    const uint32_t form = z->form & PITHI_ZEROS_FORM;
+    return form == PITHI_ZEROS_MEDIAN ? n : pithi_nonzero_code(form == PITHI_ZEROS_POSITIVE, n);
+}
+/* Codes of the strip's groups, unpacked before. */
 PITHI_PHASE(pithi_zeros_codes, uint32_t strip) {
     const struct pithi_gpu_zeros *const z = &s->strip.zeros;
     const uint32_t first = (strip * PITHI_TEAM + t->tid) * PITHI_GROUP;
     (void)a;
-    for (uint32_t k = 0; k < PITHI_GROUP && first + k < z->used; k++) {
-        const uint32_t n = s->strip.word[k][t->tid];
-        z->number[first + k] =
-            z->form == PITHI_ZEROS_POSITIVE ? pithi_zigzag(n) + 1 : n + !(n >> 31);
-    }
+    for (uint32_t k = 0; k < PITHI_GROUP && first + k < z->used; k++)
+        z->number[first + k] = pithi_zeros_code_of(z, s->strip.word[k][t->tid]);
+}
+/* The same of numbers that were coded words. */
+PITHI_PHASE(pithi_zeros_codes_coded, uint32_t used) {
+    const struct pithi_gpu_zeros *const z = &s->strip.zeros;
+    (void)a;
+    for (uint32_t i = t->tid; i < used; i += PITHI_TEAM)
+        z->number[i] = pithi_zeros_code_of(z, z->number[i]);
 }
 
 PITHI_LOCAL(pithi_zeros_ones, uint32_t strip) {
@@ -285,7 +320,8 @@ PITHI_LOCAL(pithi_zeros_ones, uint32_t strip) {
     t->predict.total = g < b->groups ? pithi_ones32(pithi_map_bits(b, s->strip.zeros.map, g)) : 0;
 }
 
-PITHI_PHASE(pithi_zeros_values, uint32_t strip) {
+/* Values of a strip; or its codes, of form MEDIAN less what is expected of them. */
+PITHI_PHASE(pithi_zeros_values, uint32_t strip, bool expected) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const struct pithi_gpu_zeros *const z = &s->strip.zeros;
     const uint32_t g = strip * PITHI_TEAM + t->tid;
@@ -294,12 +330,60 @@ PITHI_PHASE(pithi_zeros_values, uint32_t strip) {
     const uint32_t bits = pithi_map_bits(b, z->map, g);
     for (uint32_t k = 0; k < pithi_group_count(b, g); k++) {
         const uint32_t i = g * PITHI_GROUP + k, code = bits >> k & 1 ? z->number[rank++] : 0;
-        pithi_value_make(a, &s->from, b, i, b->before + i, pithi_own_value(&b->quant, code));
+        if (expected)
+            pithi_put_aligned32(pithi_codes_of(&a->from, b) + 4 * (uint64_t)i, code);
+        else
+            pithi_value_make(a, &s->from, b, i, b->before + i, pithi_own_value(&b->quant, code));
     }
+}
+
+/* Codes of form MEDIAN, some of a row at a time: a thread has a row, and the one before it the row
+ * above, which is as many codes ahead. Rows from number `first` on. */
+enum { PITHI_ZEROS_AHEAD = 32 };
+PITHI_PHASE(pithi_zeros_expect, uint32_t first, uint32_t step) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    const uint8_t *const map = s->strip.zeros.map;
+    const uint32_t width = pithi_tile_extent(&b->tile, 3), row = first + t->tid;
+    const uint64_t begin = (uint64_t)(step - t->tid) * PITHI_ZEROS_AHEAD;
+    if (row >= b->count / width || step < t->tid || begin >= width) return;
+    const bool above = row % pithi_tile_extent(&b->tile, 2) != 0;
+    uint8_t *const codes = pithi_codes_of(&a->from, b) + 4 * (uint64_t)row * width;
+    const uint8_t *const up = codes - 4 * (uint64_t)width;
+    const uint32_t end =
+        width - begin < PITHI_ZEROS_AHEAD ? width : (uint32_t)begin + PITHI_ZEROS_AHEAD;
+    uint32_t left = 0, corner = 0;
+    if (begin) left = pithi_get_aligned32(codes + 4 * (begin - 1));
+    if (begin && above) corner = pithi_get_aligned32(up + 4 * (begin - 1));
+    for (uint32_t x = (uint32_t)begin; x < end; x++) {
+        const uint32_t i = row * width + x;
+        const uint32_t over = above ? pithi_get_aligned32(up + 4 * (uint64_t)x) : 0;
+        uint32_t code = 0;
+        if (map[i / 8] >> i % 8 & 1) {
+            code = pithi_get_aligned32(codes + 4 * (uint64_t)x) +
+                   pithi_nonzero_expected((int32_t)left, (int32_t)over, (int32_t)corner);
+            pithi_put_aligned32(codes + 4 * (uint64_t)x, code);
+        }
+        left = code;
+        corner = over;
+    }
+}
+/* Part of a body. */
+PITHI_DEVICE void pithi_zeros_median(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                     struct pithi_gpu_thread *t, struct pithi_team *team,
+                                     uint64_t number) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    const uint32_t width = pithi_tile_extent(&b->tile, 3), rows = b->count / width;
+    for (uint32_t first = 0; first < rows; first += PITHI_TEAM) {
+        const uint32_t after = rows - first < PITHI_TEAM ? rows - first : (uint32_t)PITHI_TEAM;
+        const uint32_t steps = (width + PITHI_ZEROS_AHEAD - 1) / PITHI_ZEROS_AHEAD + after - 1;
+        for (uint32_t step = 0; step < steps; step++) PITHI_RUN(pithi_zeros_expect, first, step);
+    }
+    PITHI_RUN(pithi_codes_read, number);
 }
 
 PITHI_BODY(pithi_zeros_decode) {
     const struct pithi_gpu_block *const b = &s->strip.block;
+    const struct pithi_gpu_zeros *const z = &s->strip.zeros;
     PITHI_RUN(pithi_zeros_find, number);
     if (!pithi_block_wanted(a, s, t, team, number, true)) return;
     if (b->plain) {
@@ -313,12 +397,15 @@ PITHI_BODY(pithi_zeros_decode) {
             PITHI_RUN(pithi_zeros_codes, strip);
         }
     }
+    if (z->form & PITHI_ZEROS_CODED) PITHI_RUN(pithi_zeros_codes_coded, z->used);
+    const bool median = (z->form & PITHI_ZEROS_FORM) == PITHI_ZEROS_MEDIAN;
     PITHI_RUN(pithi_zeros_begin, 0);
     for (uint32_t strip = 0; strip < pithi_zeros_strips(b->groups); strip++) {
         PITHI_STEP(pithi_zeros_ones, strip);
         PITHI_SCAN(0);
-        PITHI_RUN(pithi_zeros_values, strip);
+        PITHI_RUN(pithi_zeros_values, strip, median);
     }
+    if (median) pithi_zeros_median(a, s, t, team, number);
     pithi_exact_read(a, s, t, team, number);
 }
 

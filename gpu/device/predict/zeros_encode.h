@@ -1,8 +1,10 @@
-/* zeros_encode.h - values to frames of codec act, mode fast.
+/* zeros_encode.h - values to frames of codec act.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Two launches besides those of encode.h for frames as a whole, a team a block: one makes codes,
- * the map, its bytes and the numbers in the workspace; one writes the block. */
+ * the map, its bytes and the numbers in the workspace; one writes the block. Where the plan's mode
+ * codes, launches between and behind them (device/bytes/act_encode.h) make the map's bytes and coded
+ * words of it. */
 #ifndef PITHI_GPU_DEVICE_PREDICT_ZEROS_ENCODE_H
 #define PITHI_GPU_DEVICE_PREDICT_ZEROS_ENCODE_H
 
@@ -51,9 +53,7 @@ PITHI_PHASE(pithi_zeros_numbers, uint32_t strip) {
     if (g >= b->groups) return;
     for (uint32_t k = 0; k < pithi_group_count(b, g); k++) {
         const uint32_t u = pithi_get_aligned32(codes + 4 * ((uint64_t)g * PITHI_GROUP + k));
-        if (u)
-            z->number[rank++] =
-                z->form == PITHI_ZEROS_POSITIVE ? pithi_unzigzag(u - 1) : u - !(u >> 31);
+        if (u) z->number[rank++] = pithi_nonzero_number(z->form == PITHI_ZEROS_POSITIVE, u);
     }
 }
 
@@ -213,7 +213,11 @@ PITHI_PHASE(pithi_zeros_close, uint64_t number) {
     const uint64_t raw = (uint64_t)b->count * width;
     uint64_t length = PITHI_ZEROS_HEAD + PITHI_EXACT_COUNT + pithi_exact_which_bytes(b, misses) +
                       (uint64_t)misses * width + z->bytes;
-    if (z->used) length += PITHI_PACK_WIDTHS + pithi_names_bytes(b) + pithi_plan_table(s, entry);
+    entry->packed = 0;
+    if (z->used)
+        entry->packed =
+            (uint32_t)(PITHI_PACK_WIDTHS + pithi_names_bytes(b) + pithi_plan_table(s, entry));
+    length += entry->packed;
     entry->method = PITHI_EB_PACKED;
     entry->order = (uint8_t)(z->used ? z->form : PITHI_ZEROS_SIGNED);
     entry->misses = misses;
@@ -244,7 +248,7 @@ PITHI_BODY(pithi_zeros_code) {
     PITHI_RUN(pithi_zeros_widths, b->named);
     PITHI_RUN(pithi_device_plan_begin, 0);
     for (uint32_t k = 1; k < PITHI_PACK_WIDTHS; k++) PITHI_RUN(pithi_device_plan_extend, k);
-    pithi_zeros_piece(a, s, t, team);
+    if (!a->to.plan.device.coded) pithi_zeros_piece(a, s, t, team);
     PITHI_RUN(pithi_zeros_close, number);
 }
 
@@ -261,10 +265,11 @@ PITHI_PHASE(pithi_zeros_place, uint64_t number) {
     const struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
     uint8_t *const words = b->bytes + (b->body - b->bytes) + entry->map;
     pithi_zeros_used(b, z, entry->distinct);
-    z->bytes = entry->map;
+    if (b->method != PITHI_EB_PACKED) b->named = 0;
+    z->bytes = a->to.plan.device.coded ? 0 : entry->map;
     b->bytes[0] = entry->order;
     b->body = words;
-    for (uint32_t k = 0; z->used && k < PITHI_PACK_WIDTHS; k++) words[k] = s->strip.table[k];
+    for (uint32_t k = 0; b->named && k < PITHI_PACK_WIDTHS; k++) words[k] = s->strip.table[k];
 }
 
 PITHI_PHASE(pithi_zeros_map_write, uint32_t bytes) {
