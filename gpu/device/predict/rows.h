@@ -71,9 +71,9 @@ PITHI_DEVICE uint32_t pithi_distinct_code(const struct pithi_gpu_rows *r, size_t
 }
 /* Decode: centre j, read where it lies. */
 PITHI_DEVICE uint32_t pithi_centre_get(const struct pithi_gpu_rows *r, uint32_t j) {
+    if (!r->wide) return 0;
     const uint8_t *const at = r->centre + (uint64_t)j * r->wide;
     uint32_t x = 0;
-    if (!r->wide) return 0;
     for (uint32_t k = 0; k < r->wide; k++) x |= (uint32_t)at[k] << 8 * k;
     return pithi_rows_centre_of(x, r->wide);
 }
