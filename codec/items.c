@@ -269,10 +269,7 @@ static pith_status call(pith_work *w, const struct operation *operation, pith_it
 
 static pith_status check_slot(pith_work *w, const pith_stream *s, uint64_t slot) {
     if (!s) return pithi_fail(&w->error, PITH_ERR_ARG, "the stream is NULL");
-    if (slot < s->plan->slots) return PITH_OK;
-    return pithi_fail_numbers(&w->error, PITH_ERR_ARG,
-                              "the stream has # slots, there is none with number #", s->plan->slots,
-                              slot);
+    return pithi_stream_check_slot(s, slot, &w->error);
 }
 
 /* Marks the slot as one that the call changes, until unmark_slot. */
