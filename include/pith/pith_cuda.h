@@ -37,17 +37,17 @@
  * Codecs: raw; lossless with entropy=rans and without key_every=N, but for sums; wdiff without
  * entropy=zstd and key_every=N (the host does not know the step; see PITH_KEY_FRAME); grad; eb with
  * mode=fast and abs, rel or pwrel, act with those or entropy=rans, and embed with mode=fast or
- * entropy=rans and decay=none, all of f32, bf16 and f16, but for sums, and without bounds that a stream sets; kv
- * without entropy=zstd, but for sums, and with entropy=rans without codebook and outliers and of up
- * to 256 heads; topk with control=prop, exact, every, micro, micro-symmetric or nonzero and without
- * transform, of slots of less than 2^32 elements of which none is exempt; reduce_encode of its
- * frames makes its frames alone. Frames of entropy=rans are not summed, nor are sums encoded to
- * them.
+ * entropy=rans and decay=none, all of f32, bf16 and f16, but for sums, and without bounds that a
+ * stream sets; kv without entropy=zstd, but for sums, and with entropy=rans without codebook and
+ * outliers and of up to 256 heads; topk with control=prop, exact, every, micro, micro-symmetric or
+ * nonzero and without transform, of slots of less than 2^32 elements of which none is exempt;
+ * reduce_encode of its frames makes its frames alone. Frames of entropy=rans are not summed, nor
+ * are sums encoded to them.
  * pith_cuda_plan_sizes answers PITH_ERR_UNSUPPORTED for others.
  * Frames of eb, embed and act whose blocks need another mode, and those of lossless, embed and act
- * that have strings of zstd, or maps bit by bit, have the status PITH_ERR_UNSUPPORTED; that of frames whose blocks are
- * damaged as well is PITH_ERR_CORRUPT, where devices have looked. What the header of eb, embed
- * and act says was asked for must be what the plan asks for, the mode excepted.
+ * that have strings of zstd, or maps bit by bit, have the status PITH_ERR_UNSUPPORTED; that of
+ * frames whose blocks are damaged as well is PITH_ERR_CORRUPT, where devices have looked. What the
+ * header of eb, embed and act says was asked for must be what the plan asks for, the mode excepted.
  *
  * topk finds the threshold of every step on the device: what a controller remembers is in the
  * stream, and no call waits for a count. Frames have their lengths in items->lengths; a capacity of
@@ -210,8 +210,8 @@ typedef struct pith_cuda_items {
     uint64_t *lengths;
     int32_t *status; /* one per frame; never NULL */
     /* sizes.workspace_bytes for every frame (sums: count * per_item of them) of calls that read
-     * frames, and of encode with eb, embed, act, topk and entropy=rans; NULL when that is 0. Behind it
-     * sizes.sum_bytes for every item of pith_cuda_reduce to bf16 or f16, of what is read by
+     * frames, and of encode with eb, embed, act, topk and entropy=rans; NULL when that is 0. Behind
+     * it sizes.sum_bytes for every item of pith_cuda_reduce to bf16 or f16, of what is read by
      * pith_cuda_reduce_encode of topk, and of pith_cuda_encode with PITH_SAME_SET or
      * PITH_HELD_SET. */
     void *workspace;

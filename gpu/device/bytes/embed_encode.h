@@ -347,7 +347,8 @@ PITHI_DEVICE uint64_t pithi_embed_place(const struct pithi_gpu_call *a, uint64_t
 }
 
 /* Where coded words end, of which byte `at` is the first and that end before byte `end`: where more
- * than that is needed beyond it. coded: what they are made of, their strings from part `part` on. */
+ * than that is needed beyond it. coded: what they are made of, their strings from part `part`
+ * on. */
 PITHI_DEVICE uint64_t pithi_embed_words_length(const struct pithi_gpu_call *a,
                                                const struct pithi_gpu_shared *s, uint32_t part,
                                                const struct pithi_embed_block *coded, uint64_t at,

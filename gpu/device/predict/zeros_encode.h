@@ -3,8 +3,8 @@
  *
  * Two launches besides those of encode.h for frames as a whole, a team a block: one makes codes,
  * the map, its bytes and the numbers in the workspace; one writes the block. Where the plan's mode
- * codes, launches between and behind them (device/bytes/act_encode.h) make the map's bytes and coded
- * words of it. */
+ * codes, launches between and behind them (device/bytes/act_encode.h) make the map's bytes and
+ * coded words of it. */
 #ifndef PITHI_GPU_DEVICE_PREDICT_ZEROS_ENCODE_H
 #define PITHI_GPU_DEVICE_PREDICT_ZEROS_ENCODE_H
 
