@@ -54,8 +54,9 @@ PITHI_INLINE double pithi_prop_trend(uint32_t word) {
 
 /* Returns the marks after a step that selected `ratio` times k elements. Counts that are now above,
  * now below k say that a step changes the next count by more than it should, or that counts are
- * noise: steps are damped. Counts that stay on one side say that the threshold lags. A count within
- * 5 % of k, half of the band, says nothing. */
+ * noise: steps are damped. Two counts on one side undo two such, since they say that the threshold
+ * lags: where counts of three steps take turns, as with ranges that rotate among three ranks, steps
+ * keep their length. A count within 5 % of k, half of the band, says nothing. */
 PITHI_INLINE uint32_t pithi_prop_mark(double ratio, uint32_t marks) {
     if (ratio >= 0.95 && ratio <= 1.05) return marks;
     const uint32_t below = ratio < 1;
@@ -63,7 +64,7 @@ PITHI_INLINE uint32_t pithi_prop_mark(double ratio, uint32_t marks) {
     if (marks && (marks - 1) % 2 != below)
         degree += degree < PITHI_PROP_DEGREES;
     else
-        degree -= degree > 0;
+        degree -= degree < 2 ? degree : 2;
     return 1 + 2 * degree + below;
 }
 

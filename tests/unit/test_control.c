@@ -203,8 +203,8 @@ static void test_prop_follows_a_trend(void **state) {
     }
 }
 
-/* A tenth of a step is left out for each count that swings, up to 40 times; counts on one side undo
- * that, and those near k leave it. */
+/* A tenth of a step is left out for each count that swings, up to 40 times; each count on one side
+ * undoes two of them, and those near k none. */
 static void test_prop_damps_swings(void **state) {
     (void)state;
     uint32_t word = 0;
@@ -219,7 +219,13 @@ static void test_prop_damps_swings(void **state) {
     word = damped;
     for (int i = 0; i < 50; i++) {
         const double step = pithi_control_prop(0.5, &word) - 1;
-        CHECK(fabs(step / down / pow(0.9, i < 40 ? 39 - i : 0) - 1) < 1e-12);
+        CHECK(fabs(step / down / pow(0.9, i < 20 ? 38 - 2 * i : 0) - 1) < 1e-12);
+    }
+    /* Counts that take turns by three do not damp for long. */
+    word = 0;
+    for (int i = 0; i < 60; i++) {
+        pithi_control_prop(i % 3 ? 2 : 0.5, &word);
+        CHECK((pithi_prop_marks(word) - 1) / 2 <= 2);
     }
     /* Of what the trend takes the square of the share is left. */
     word = 0;

@@ -43,7 +43,7 @@ static void test_feedback(void **state) {
 /* Of 245 elements a count leaves the band in one step of seven whatever the threshold. */
 static void test_feedback_of_few(void **state) {
     (void)state;
-    hold("ef=full", 245, 1, 0.03);
+    hold("ef=full", 245, 1, 0.1);
 }
 
 int main(int argc, char **argv) {
