@@ -78,7 +78,9 @@ static inline uint64_t pithi_control_save(const struct pithi_control_state *stat
     pithi_put64(bytes, state->selected);
     pithi_put32(bytes + 8, state->threshold);
     pithi_put32(bytes + 12, state->extra);
-    return state->steps;
+    /* Steps of a stream that hostile bytes began go no further than the bits that they have. */
+    const uint64_t most = PITHI_CONTROL_REPORTED - 1;
+    return state->steps < most ? state->steps : most;
 }
 static inline struct pithi_control_state pithi_control_load(uint64_t word, const uint8_t *bytes) {
     const struct pithi_control_state state = {word & ~PITHI_CONTROL_REPORTED, pithi_get64(bytes),

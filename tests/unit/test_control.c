@@ -628,6 +628,21 @@ static void test_states_that_no_controller_saves(void **state) {
     }
 }
 
+/* The bit that says what was selected by whom is no step, however many there were. */
+static void test_saved_steps_are_loaded(void **state) {
+    (void)state;
+    static const uint64_t steps[] = {0, 1, UINT64_MAX / 2 - 1, UINT64_MAX / 2, UINT64_MAX / 2 + 1};
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        const struct pithi_control_state s = {steps[i], steps[i] != 0, 0, 0};
+        uint8_t bytes[PITHI_CONTROL_BYTES];
+        const uint64_t word = pithi_control_save(&s, bytes);
+        const struct pithi_control_state loaded = pithi_control_load(word, bytes);
+        CHECK(word < PITHI_CONTROL_REPORTED);
+        CHECK(loaded.steps == (i < 4 ? steps[i] : steps[3]));
+        CHECK(pithi_control_legal(&loaded));
+    }
+}
+
 static void test_failures_change_nothing(void **state) {
     (void)state;
     struct array a = normals(3000, 0.02);
@@ -798,6 +813,7 @@ int main(void) {
         cmocka_unit_test(test_zeros_and_infinities_lead_no_rule_astray),
         cmocka_unit_test(test_ends_of_the_range_are_left),
         cmocka_unit_test(test_states_that_no_controller_saves),
+        cmocka_unit_test(test_saved_steps_are_loaded),
         cmocka_unit_test(test_failures_change_nothing),
         cmocka_unit_test(test_prop_holds_k_in_training),
         cmocka_unit_test(test_micro_drifts_as_its_code_has_it),
