@@ -73,13 +73,17 @@ typedef struct pith_kv_tokens {
  * [n, heads, dim] and strides; its data is not used. */
 PITH_NODISCARD PITH_API pith_status pith_kv_append_batch(pith_work *work, const pith_view *like,
                                                          const pith_kv_tokens *to, size_t count);
-/* Tokens held; those of them that are finished; those that can still be appended. */
+/* Tokens held. */
 PITH_API uint64_t pith_kv_count(const pith_kv *cache);
+/* Tokens held that are finished: coded, and not to change any more. */
 PITH_API uint64_t pith_kv_finished(const pith_kv *cache);
+/* Tokens that can still be appended in the memory that the cache was given. */
 PITH_API uint64_t pith_kv_room(const pith_kv *cache);
 /* Tokens [first, first + count), heads [head, head + heads) into a view [count, heads, dim] of
  * dtype f32, bf16 or f16: decoded, or exact ones rounded to the view's dtype. Work is in proportion
- * to what is read, after a search for the first page. The view must not overlap the cache. */
+ * to what is read, after a search for the first page. The view must not overlap the cache.
+ * PITH_ERR_ARG: tokens or heads that the cache has not; PITH_ERR_DTYPE, PITH_ERR_SHAPE: the
+ * view. */
 PITH_NODISCARD PITH_API pith_status pith_kv_read(pith_work *work, const pith_kv *cache,
                                                  uint64_t first, uint64_t count, uint32_t head,
                                                  uint32_t heads, const pith_view *view);

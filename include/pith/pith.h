@@ -378,8 +378,10 @@ typedef struct pith_sizes {
     uint64_t slots;
     uint32_t fixed; /* 1: every frame has exactly pith_plan_frame_bytes of its slot */
 } pith_sizes;
+/* The sizes of a plan, in bytes. PITH_ERR_ARG: an argument is NULL, or out->size is not set. */
 PITH_API pith_status pith_plan_sizes(const pith_plan *plan, pith_sizes *out);
-/* First element and element count of a slot. PITH_ERR_ARG past the last. */
+/* First element and element count of a slot. PITH_ERR_ARG past the last, and where an argument is
+ * NULL. */
 PITH_API pith_status pith_plan_slot(const pith_plan *plan, uint64_t slot, uint64_t *first,
                                     uint64_t *count);
 /* Bytes of the slot's frame (exact when sizes.fixed, else an upper bound that always suffices),
@@ -387,10 +389,11 @@ PITH_API pith_status pith_plan_slot(const pith_plan *plan, uint64_t slot, uint64
 PITH_API uint64_t pith_plan_frame_bytes(const pith_plan *plan, uint64_t slot, int key);
 /* 1 when the encoder makes step `step` a key frame by the spec's own rule (key_every=N). */
 PITH_API int pith_plan_is_key(const pith_plan *plan, uint64_t step);
-/* The canonical spec of the plan, as pith_spec_check writes it. */
+/* The canonical spec of the plan, as pith_spec_check writes it, which PITH_SPEC_MAX bytes hold.
+ * PITH_ERR_SPACE: cap bytes do not; PITH_ERR_ARG: an argument is NULL. */
 PITH_NODISCARD PITH_API pith_status pith_plan_spec(const pith_plan *plan, char *text, size_t cap);
 /* The layout the plan was made for, without slot_counts (pith_plan_slot tells them) and exempt
- * ranges. */
+ * ranges. PITH_ERR_ARG: an argument is NULL, or out->size is not set. */
 PITH_NODISCARD PITH_API pith_status pith_plan_layout(const pith_plan *plan, pith_layout *out);
 /* A number that is equal for two plans where each takes the other's frames, on every machine: ranks
  * compare it once, at setup, instead of meeting PITH_ERR_MISMATCH in their first step. What only
@@ -459,6 +462,7 @@ PITH_NODISCARD PITH_API pith_status pith_stream_init(const pith_plan *plan, void
                                                      size_t bytes,
                                                      const pith_stream_options *options,
                                                      pith_stream **stream, pith_error *error);
+/* The plan that the stream was made for. */
 PITH_API const pith_plan *pith_stream_plan(const pith_stream *stream);
 /* Take away the mark of a call that never returned, since its thread was killed. Only where no call
  * is using the stream any more. Slots that the call was working on answer PITH_ERR_STATE, where
@@ -472,28 +476,36 @@ PITH_NODISCARD PITH_API pith_status pith_stream_reset(pith_work *work, pith_stre
  * pith_stream_load. Counters stay. PITH_ERR_STATE for a stream with a base. */
 PITH_NODISCARD PITH_API pith_status pith_stream_rollback(pith_work *work, pith_stream *stream,
                                                          uint64_t step);
-/* The step of the slot's next frame. */
+/* Set the step of the slot's next frame; pith_stream_rollback takes no earlier one back any more.
+ * PITH_ERR_ARG: there is no such slot. */
 PITH_NODISCARD PITH_API pith_status pith_stream_set_step(pith_work *work, pith_stream *stream,
                                                          uint64_t slot, uint64_t step);
+/* The step of the slot's next frame; 0 where there is no such slot. */
 PITH_API uint64_t pith_stream_step(const pith_stream *stream, uint64_t slot);
-/* Seed, rng_stream, rank and ranks from now on, as in the options, whose step is not used. */
+/* Seed, rng_stream, rank and ranks from now on, as in the options, whose step is not used.
+ * PITH_ERR_ARG: options is NULL, or no rank of so many. */
 PITH_NODISCARD PITH_API pith_status pith_stream_set_random(pith_work *work, pith_stream *stream,
                                                            const pith_stream_options *options);
 /* PITH_LAYOUT_EXTERNAL_BASE: use the caller's memory, dense, of the layout's whole element count
  * in the base dtype (a framework's live parameters), as the base. It is read, its hash taken,
  * and from then on written by encode and decode. It must stay alive and unchanged by others
- * between calls: encode looks at a sample (PITH_LAYOUT_CHECK_BASE), pith_stream_verify at all. */
+ * between calls: encode looks at a sample (PITH_LAYOUT_CHECK_BASE), pith_stream_verify at all.
+ * PITH_ERR_STATE: the layout has not that flag; PITH_ERR_ARG: base is NULL. */
 PITH_NODISCARD PITH_API pith_status pith_stream_bind_base(pith_work *work, pith_stream *stream,
                                                           void *base, uint64_t step);
 /* Set the base of all slots from a view of the whole tensor (converted to the base dtype by round
- * to nearest even) and the next step. */
+ * to nearest even) and the next step. PITH_ERR_STATE: the stream has no base, or none is bound;
+ * PITH_ERR_DTYPE, PITH_ERR_SHAPE: the view's dtype or count is another. */
 PITH_NODISCARD PITH_API pith_status pith_stream_set_base(pith_work *work, pith_stream *stream,
                                                          const pith_view *view, uint64_t step);
 /* Copy the base of one slot (view count = the slot's) or of all (view count = whole count) out,
- * converted to the view's float dtype by round to nearest even. */
+ * converted to the view's float dtype by round to nearest even. PITH_ERR_STATE: there is no base,
+ * or a failed call left it half written; PITH_ERR_ARG: there is no such slot; PITH_ERR_DTYPE,
+ * PITH_ERR_SHAPE: as for pith_stream_set_base. */
 PITH_NODISCARD PITH_API pith_status pith_stream_get_base(pith_work *work, const pith_stream *stream,
                                                          uint64_t slot, const pith_view *view);
-/* Hash of a slot's base (doc/FORMAT.md, section 2.4): equal on every replica. */
+/* Hash of a slot's base (doc/FORMAT.md, section 2.4): equal on every replica; 0 where there is no
+ * such slot or no hash. */
 PITH_API uint64_t pith_stream_base_hash(const pith_stream *stream, uint64_t slot);
 /* Re-read the base and compare hashes: PITH_ERR_BASE when memory changed, PITH_ERR_UNSUPPORTED
  * with base_hash=off, PITH_ERR_STATE without a base. */
@@ -512,11 +524,15 @@ PITH_NODISCARD PITH_API pith_status pith_stream_get_residual(pith_work *work,
                                                              uint64_t first, const pith_view *view);
 PITH_NODISCARD PITH_API pith_status pith_stream_set_residual(pith_work *work, pith_stream *stream,
                                                              uint64_t first, const pith_view *view);
-/* Serialise everything, base included, into sizes.save_bytes bytes, the same on every machine. */
+/* Serialise everything, base included, into sizes.save_bytes bytes, the same on every machine.
+ * PITH_ERR_SPACE: cap is less; PITH_ERR_STATE: no base is bound, or a failed call left it half
+ * written. */
 PITH_NODISCARD PITH_API pith_status pith_stream_save(pith_work *work, const pith_stream *stream,
                                                      void *dst, size_t cap, size_t *written);
 /* Inverse of save, into an initialised stream (external base: bound) of a plan of the same spec and
- * layout. Any bytes are safe. On failure the stream is as before. */
+ * layout. Any bytes are safe. On failure the stream is as before. PITH_ERR_MISMATCH: saved by
+ * another plan; PITH_ERR_MAGIC, _TRUNCATED, _CORRUPT, _CHECKSUM: the bytes are not what was saved;
+ * PITH_ERR_STATE: no base is bound. */
 PITH_NODISCARD PITH_API pith_status pith_stream_load(pith_work *work, pith_stream *stream,
                                                      const void *src, size_t bytes);
 
@@ -532,6 +548,8 @@ typedef struct pith_stats {
     uint64_t nonzero; /* act: values that do not decode to 0; embed: those of rows coded in full; of
                            encodes; not saved */
 } pith_stats;
+/* The counts of all slots together, since the stream was made or reset; those that are saved, since
+ * before it was. PITH_ERR_ARG: an argument is NULL, or out->size is not set. */
 PITH_API pith_status pith_stream_stats(const pith_stream *stream, pith_stats *out);
 
 /* ---- Items: encode and decode ---------------------------------------------------------------

@@ -66,7 +66,8 @@ PITH_NODISCARD PITH_API pith_status pith_sparse_set_request(pith_work *work, pit
                                                             const pith_sparse_request *request);
 /* How many elements all ranks chose together in the slot's last step: controllers that steer the
  * number of a whole group (micro, exdyna, prop) go on from this instead of the slot's own number,
- * which is then compared with the spec's k. */
+ * which is then compared with the spec's k. PITH_ERR_STATE: the slot has encoded nothing yet;
+ * PITH_ERR_ARG: there is no such slot. */
 PITH_NODISCARD PITH_API pith_status pith_sparse_report(pith_work *work, pith_stream *stream,
                                                        uint64_t slot, uint64_t chosen);
 
@@ -85,6 +86,7 @@ typedef struct pith_sparse_state {
                             elements are */
     uint32_t holds;      /* 1: it holds a set */
 } pith_sparse_state;
+/* PITH_ERR_ARG: there is no such slot, an argument is NULL, or out->size is not set. */
 PITH_API pith_status pith_sparse_get_state(const pith_stream *stream, uint64_t slot,
                                            pith_sparse_state *out);
 
