@@ -68,9 +68,9 @@ PITHI_PHASE(pithi_lanes_begin, uint32_t unused) {
     (void)a, (void)unused;
     t->rans.words = t->rans.rest = t->rans.symbol = t->rans.vote = 0;
     t->rans.x[0] = PITHI_RANS_LOW;
-    if (t->tid >= l->cut.lanes) return;
-    t->rans.x[0] = pithi_get32(l->states + 4 * t->tid);
-    if (t->rans.x[0] < PITHI_RANS_LOW) pithi_atomic_max32(&s->rans.fault, 1);
+    if (t->tid < l->cut.lanes) t->rans.x[0] = pithi_get32(l->states + 4 * t->tid);
+    /* The team's fault is still being read: other warps may be behind. */
+    t->rans.fault = t->rans.x[0] < PITHI_RANS_LOW;
 }
 PITHI_LOCAL(pithi_lanes_plane, uint64_t plane) {
     const struct pithi_gpu_lanes *const l = &s->rans.lanes;
@@ -123,8 +123,8 @@ PITHI_PHASE(pithi_lanes_end, uint32_t unused) {
     const struct pithi_gpu_lanes *const l = &s->rans.lanes;
     (void)a, (void)unused;
     if (t->tid >= PITHI_WARP) return;
-    if (t->rans.words != l->words || (t->tid < l->cut.lanes && t->rans.x[0] != PITHI_RANS_LOW))
-        pithi_atomic_max32(&s->rans.fault, 1);
+    const bool left = t->tid < l->cut.lanes && t->rans.x[0] != PITHI_RANS_LOW;
+    if (t->rans.fault || left || t->rans.words != l->words) pithi_atomic_max32(&s->rans.fault, 1);
 }
 PITHI_PHASE(pithi_lanes_map, uint32_t bytes) {
     const struct pithi_embed_shared *const e = &s->rans.embed;
@@ -290,7 +290,9 @@ PITHI_PHASE(pithi_lanes_judge, uint32_t mask) {
 }
 
 /* Mask i of those that are tried, and the least map, 16 bits up. */
-enum { PITHI_LANES_MASKS = 11 };
+#define ONE(mask, least, from) +1
+enum { PITHI_LANES_MASKS = 0 PITHI_ZERO_MASKS(ONE) };
+#undef ONE
 PITHI_DEVICE uint32_t pithi_lanes_mask(uint32_t i) {
     uint32_t number = 0;
 #define MASK(mask, least, from) \
