@@ -164,6 +164,25 @@ void trip_check_all(struct trip *t, uint64_t number) {
     trip_check_other(t, trip_reals[number / 2 % 3], number % 2);
 }
 
+void trip_check_tight(const char *spec, uint32_t spread, uint32_t zeros) {
+    enum { BLOCK = 256, BLOCKS = 165 };
+    const pith_layout layout = flat_layout(PITH_BF16, PITH_NONE, BLOCK * BLOCKS);
+    struct trip t;
+    uint64_t seed = 5;
+    context("%s", spec);
+    trip_open(&t, spec, &layout, 0);
+    for (uint32_t i = 0; i < BLOCK * BLOCKS; i++) {
+        const uint32_t number = (uint32_t)(gen_next(&seed) % (spread + 2 * (i / BLOCK)));
+        const uint32_t sign = (uint32_t)(gen_next(&seed) & 0x800F0000u);
+        const bool is_zero = zeros && gen_next(&seed) % zeros == 0;
+        store_float(t.value, PITH_BF16, i, is_zero ? 0 : (0x3F800000u + (number << 20)) | sign);
+    }
+    trip_encode(&t);
+    trip_check_encode(&t);
+    trip_check_decode(&t);
+    trip_close(&t);
+}
+
 void trip_check_frame_of(struct trip *t, const char *spec, pith_status wanted) {
     const pith_view value = view_of(t, t->value), out = view_of(t, t->decoded);
     struct stream other;

@@ -41,6 +41,10 @@ void trip_check_other(struct trip *t, uint32_t dtype, bool add);
 void trip_check_part(struct trip *t, uint64_t number);
 /* All of these; the number chooses the range and the dtype. */
 void trip_check_all(struct trip *t, uint64_t number);
+/* Blocks of 256 that take about as much as their values, and a few bytes more or less: the CPU does
+ * not begin a string that may not fit. Of `spread` numbers in the first block, two more in each
+ * that follows; one in `zeros` is 0, none where that is 0. */
+void trip_check_tight(const char *spec, uint32_t spread, uint32_t zeros);
 /* A frame that another spec makes of the values: read, or refused with nothing written. */
 void trip_check_frame_of(struct trip *t, const char *spec, pith_status wanted);
 /* A frame that is longer than its capacity is not begun. */
