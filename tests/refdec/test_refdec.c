@@ -30,15 +30,15 @@ static uint32_t below(uint32_t n) {
 
 static uint8_t *load(const char *folder, const char *name, const char *suffix, size_t *length) {
     char path[4096];
-    uint8_t *bytes = calloc(1, 1 << 22);
     snprintf(path, sizeof path, "%s/%s%s", folder, name, suffix);
     FILE *file = fopen(path, "rb");
     *length = 0;
-    if (!file || !bytes) {
-        free(bytes);
-        return NULL;
-    }
-    *length = fread(bytes, 1, 1 << 22, file);
+    if (!file) return NULL;
+    fseek(file, 0, SEEK_END);
+    const long end = ftell(file);
+    uint8_t *bytes = end < 0 ? NULL : malloc((size_t)end + 1);
+    rewind(file);
+    if (bytes) *length = fread(bytes, 1, (size_t)end, file);
     fclose(file);
     return bytes;
 }
