@@ -1,7 +1,8 @@
-/* gradient_tables.c - prints the tables of gradients of doc/RESULTS.md: gradients DIRECTORY, of
- * tests/data.
+/* gradient_tables.c - prints the tables of gradients of doc/RESULTS.md: gradients DIRECTORY
+ * [ELEMENTS], of tests/data, and of so many simulated elements (131072).
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "gradients.h"
 
@@ -17,6 +18,12 @@ static const struct place places[] = {
 };
 enum { PLACES = sizeof places / sizeof places[0] };
 
+/* simulated: elements of a simulated rank, in all of its steps. */
+struct input {
+    const char *directory;
+    size_t simulated;
+};
+
 /* Says why there is no row of the table where there is none. */
 static int fail(const char *what, const char *why) {
     fprintf(stderr, "gradients: %s: %s\n", what, why);
@@ -31,10 +38,12 @@ static int load(struct gradients *g, const char *directory, const char *file) {
     }
 }
 
-static int open_place(struct gradients *g, const char *directory, const struct place *p,
-                      size_t rows, size_t count) {
-    if (p->file) return load(g, directory, p->file);
-    return gradients_simulate(g, rows, count) ? fail(p->what, "out of memory") : 0;
+/* Rows of the place in each of these steps. */
+static int open_place(struct gradients *g, const struct input *in, const struct place *p,
+                      size_t steps) {
+    const size_t rows = steps * p->per_node * p->nodes;
+    if (p->file) return load(g, in->directory, p->file);
+    return gradients_simulate(g, rows, in->simulated / steps) ? fail(p->what, "out of memory") : 0;
 }
 
 /* ---- One step --------------------------------------------------------------------------------*/
@@ -53,10 +62,10 @@ static const struct {
 enum { VARIANTS = sizeof variants / sizeof variants[0] };
 enum { STOCHASTIC = 1, NEAREST = 3, SEARCHED, PATHS };
 
-static int print_sums(const char *directory, const struct place *p) {
+static int print_sums(const struct input *in, const struct place *p) {
     struct gradients g;
     double nmse[VARIANTS], one = -1;
-    if (open_place(&g, directory, p, p->per_node * p->nodes, 1 << 17)) return 1;
+    if (open_place(&g, in, p, 1)) return 1;
     int failed = 0;
     for (int i = 0; !failed && i < VARIANTS; i++) {
         const struct gradients_levels l = {p->per_node, p->nodes, variants[i].intra,
@@ -86,10 +95,10 @@ static const char *const feedbacks[][2] = {
 };
 enum { FEEDBACKS = sizeof feedbacks / sizeof feedbacks[0], STEPS = 16 };
 
-static int print_feedback(const char *directory, const struct place *p) {
+static int print_feedback(const struct input *in, const struct place *p) {
     struct gradients g;
     double nmse[FEEDBACKS];
-    if (open_place(&g, directory, p, STEPS * p->per_node * p->nodes, 1 << 13)) return 1;
+    if (open_place(&g, in, p, STEPS)) return 1;
     int failed = 0;
     for (int i = 0; !failed && i < FEEDBACKS; i++) {
         const struct gradients_levels l = {p->per_node, p->nodes, feedbacks[i][0], feedbacks[i][1],
@@ -136,10 +145,12 @@ static int print_frames(const char *what, const struct gradients *g) {
     return 0;
 }
 
-static int print_frame_table(const char *directory) {
+static int print_frame_table(const struct input *in) {
     struct gradients simulated, late;
-    int failed = open_place(&simulated, directory, &places[0], 1, 1 << 17);
-    failed |= load(&late, directory, "grads_late");
+    int failed = gradients_simulate(&simulated, 1, in->simulated)
+                     ? fail(places[0].what, "out of memory")
+                     : 0;
+    failed |= load(&late, in->directory, "grads_late");
     printf("\n| values | bits |");
     for (int i = 0; i < COLUMNS; i++) printf(" `%s` |", columns[i]);
     printf("\n|---|---|");
@@ -153,16 +164,17 @@ static int print_frame_table(const char *directory) {
 
 int main(int argc, char **argv) {
     int failed = 0;
-    if (argc != 2) return 2;
+    if (argc != 2 && argc != 3) return 2;
+    const struct input in = {argv[1], argc == 3 ? strtoul(argv[2], NULL, 10) : 1 << 17};
     printf("| ranks |");
     for (int i = 0; i < VARIANTS; i++) printf(" %s |", variants[i].title);
     printf(
         " one level, 4 bits, stochastic | nearest / stochastic | mse / nearest "
         "| trellis / mse |\n|---|---|---|---|---|---|---|---|---|---|---|\n");
-    for (int i = 0; i < PLACES; i++) failed |= print_sums(argv[1], &places[i]);
+    for (int i = 0; i < PLACES; i++) failed |= print_sums(&in, &places[i]);
     printf(
         "\n| ranks | 4 bits | `ef=full` | ratio | `ef=ema:0.5` | 2 bits | `ef=full` | ratio "
         "| `ef=ema:0.5` |\n|---|---|---|---|---|---|---|---|---|\n");
-    for (int i = 0; i < PLACES; i++) failed |= print_feedback(argv[1], &places[i]);
-    return failed | print_frame_table(argv[1]);
+    for (int i = 0; i < PLACES; i++) failed |= print_feedback(&in, &places[i]);
+    return failed | print_frame_table(&in);
 }

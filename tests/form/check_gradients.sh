@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 program=$(realpath "$1")
+simulated=4096
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 
@@ -34,7 +35,7 @@ whole_rows() {
 # Rows of `early` are those of the file that is made badly.
 fails() {
     local status=0
-    "$program" "$place" >"$place/out" 2>"$place/err" || status=$?
+    "$program" "$place" "$simulated" >"$place/out" 2>"$place/err" || status=$?
     [ "$status" = 1 ] || { echo "$1: exit status $status"; cat "$place/err"; exit 1; }
     grep -q "^gradients: grads_early: $2\$" "$place/err" ||
         { echo "$1: says"; cat "$place/err"; exit 1; }
@@ -51,7 +52,7 @@ done
 rm "$place/grads_early.safetensors"
 fails 'no file' 'cannot be read'
 make_ranks grads_early 600
-"$program" "$place" >"$place/out"
+"$program" "$place" "$simulated" >"$place/out"
 whole_rows 'good data'
 [ "$(grep -c '^| early' "$place/out")" = 4 ] || { echo 'good data: not all rows'; exit 1; }
 echo 'bench/gradients reports data that it cannot use'
