@@ -68,10 +68,9 @@ static void write_mask(const struct pithi_frame *f, uint64_t fixed, uint8_t *mas
 }
 
 /* Fills in what a frame of a codec that sends sets may have. */
-static void write_limits(const struct pithi_frame *f, struct pithi_device_plan_slot *to) {
+static void write_sets(const struct pithi_frame *f, uint64_t blocks, struct pithi_sets_slot *to) {
     const struct pithi_codec *const codec = f->params.codec;
-    const uint64_t last = to->blocks ? pithi_block_count(f, to->blocks - 1) : 0;
-    if (!codec->sparse_setting) return;
+    const uint64_t last = blocks ? pithi_block_count(f, blocks - 1) : 0;
     const struct pithi_sparse_setting setting = codec->sparse_setting(&f->params, f->count);
     const uint64_t row = f->ndim ? f->shape[f->ndim - 1] : 1;
     to->chosen = setting.control.k;
@@ -81,10 +80,10 @@ static void write_limits(const struct pithi_frame *f, struct pithi_device_plan_s
     to->block_most = codec->block_bytes(&f->params, f->params.block);
     to->last_most = codec->block_bytes(&f->params, last);
     to->read_most = f->payload.data + to->last_most;
-    if (to->blocks) to->read_most += (to->blocks - 1) * to->block_most;
+    if (blocks) to->read_most += (blocks - 1) * to->block_most;
 }
 
-static void write_form(const pith_plan *p, uint64_t slot, bool key, struct writer *w,
+static void write_form(const pith_plan *p, uint32_t kind, uint64_t slot, bool key, struct writer *w,
                        struct pithi_device_plan_slot *to) {
     struct pithi_frame f;
     pithi_plan_frame(p, slot, key, &f);
@@ -97,10 +96,9 @@ static void write_form(const pith_plan *p, uint64_t slot, bool key, struct write
     to->exempt_values = payload->exempt_values;
     to->exempt_bytes = f.exempt_bytes;
     to->tiling = f.tiling;
-    to->heads = f.params.heads;
-    to->dim = f.params.dim;
-    to->outliers = f.params.outliers;
-    write_limits(&f, to);
+    if (kind == PITHI_DEVICE_pages)
+        to->pages = (struct pithi_pages_slot){f.params.heads, f.params.dim, f.params.outliers, 0};
+    if (kind == PITHI_DEVICE_sets) write_sets(&f, to->blocks, &to->sets);
     to->form[key] = (struct pithi_device_plan_form){.header = w->used,
                                                     .header_bytes = f.header_bytes,
                                                     .checks = payload->checks,
@@ -143,31 +141,31 @@ static void write_ranges(const pith_plan *p, uint8_t *to) {
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* Takes account of the pages of a slot, of which no more tokens count than there are. */
-static void measure_pages(const struct pithi_device_plan_slot *slot,
-                          struct pithi_device_plan *table) {
+static void measure_pages(const struct pithi_device_plan_slot *slot, struct pithi_pages *pages) {
     const struct pithi_tiling *const t = &slot->tiling;
     const uint64_t tokens = t->shape[2] < t->extent[2] ? t->shape[2] : t->extent[2];
     if (!t->runs || !slot->blocks) return;
-    table->most_page_bytes =
-        larger(table->most_page_bytes,
-               t->grid[2] > 1 ? slot->form[0].block_bytes : slot->form[0].run_bytes);
-    table->most_page = larger(table->most_page, tokens * t->shape[3]);
-    table->most_heads = larger(table->most_heads, slot->heads);
+    pages->most_bytes = larger(
+        pages->most_bytes, t->grid[2] > 1 ? slot->form[0].block_bytes : slot->form[0].run_bytes);
+    pages->most_elements = larger(pages->most_elements, tokens * t->shape[3]);
+    pages->most_heads = larger(pages->most_heads, slot->pages.heads);
 }
 
 static void write_slots(const pith_plan *p, struct writer *w, struct pithi_device_plan *table) {
+    struct pithi_device *const device = &table->device;
     struct pithi_device_plan_slot last = {0};
     for (uint64_t i = 0; i < p->slots; i++) {
         if (!same_headers(p, i))
             for (int key = 0; key <= (pithi_has_base(p) ? 1 : 0); key++)
-                write_form(p, i, key, w, &last);
+                write_form(p, device->kind, i, key, w, &last);
         last.first = pithi_slot_first(p, i);
         last.exempt_from = pithi_exempt_at(&p->exempt, last.first);
         last.exempt_digest = digest(p, last.first, last.count);
         if (last.count > table->most) table->most = last.count;
         if (last.blocks > table->most_blocks) table->most_blocks = last.blocks;
-        if (last.chosen_most > table->most_chosen) table->most_chosen = last.chosen_most;
-        measure_pages(&last, table);
+        if (device->kind == PITHI_DEVICE_sets)
+            device->sets.most_chosen = larger(device->sets.most_chosen, last.sets.chosen_most);
+        if (device->kind == PITHI_DEVICE_pages) measure_pages(&last, &device->pages);
         for (int key = 0; key < 2; key++)
             if (last.form[key].header_bytes > table->longest_header)
                 table->longest_header = last.form[key].header_bytes;
@@ -222,7 +220,7 @@ static bool list_free_keys(const struct pithi_params *q, struct pithi_free_keys 
 /* Fills in what the codec says of itself; false when kernels cannot code with the setting. */
 static bool describe(const struct pithi_params *q, struct pithi_device *d) {
     *d = (struct pithi_device){.base_hash = q->base_dtype && q->memory.base_hash,
-                               .domain = q->codec->domain && q->codec->domain->sum,
+                               .groups.domain = q->codec->domain && q->codec->domain->sum,
                                .decay = q->memory.feedback};
     if (!q->codec->describe || !q->codec->describe(q, d)) return false;
     d->free_keys.legal = 1;

@@ -141,7 +141,7 @@ void pithi_cuda_divide_tiles(struct pithi_gpu_call *a, const pith_cuda_plan *c, 
 void pithi_cuda_divide_runs(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
                             uint64_t elements) {
     const struct pithi_device_plan *t = &c->table;
-    const uint64_t group = t->device.set.group, block = (uint64_t)1 << t->block_log2;
+    const uint64_t group = t->device.groups.set.group, block = (uint64_t)1 << t->block_log2;
     divide(a, c, items, elements, t->checksums && block > group ? block : group);
 }
 
@@ -226,7 +226,7 @@ static pith_status check_first(const pith_cuda_plan *c, struct pithi_gpu_call *a
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
 static bool has_paths(const pith_cuda_plan *c) {
-    return c->table.device.set.codebook == PITHI_CODEBOOK_TRELLIS;
+    return c->table.device.groups.set.codebook == PITHI_CODEBOOK_TRELLIS;
 }
 
 /* Whether values with a base are coded exactly, those of key frames too. */
@@ -416,7 +416,8 @@ static pith_status open_made(const pith_cuda_plan *c, const pith_cuda_stream *st
         pithi_cuda_is_bounded(out) || pithi_cuda_is_paged(out))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED,
                           "the sum is encoded by a plan of dtype f32, no base");
-    if (out->table.device.sets.momentum != 0 || out->table.device.sets.rows)
+    const struct pithi_sets *const sets = &out->table.device.sets;
+    if (pithi_cuda_is_sparse(out) && (sets->momentum != 0 || sets->rows))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED,
                           "a sum has no momentum, nor is it chosen by row");
     if (items->count != made->count || out->device != c->device)

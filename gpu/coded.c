@@ -53,9 +53,9 @@ static struct translation translation_of(const pith_cuda_plan *c) {
     const struct pithi_device_plan *const t = &c->table;
     switch (t->device.kind) {
     case PITHI_DEVICE_pages:
-        return (struct translation){t->most_heads,          PITHI_GPU_rans_spread,
-                                    PITHI_GPU_rans_measure, PITHI_GPU_rans_page,
-                                    PITHI_GPU_rans_planes,  PITHI_GPU_rans_join};
+        return (struct translation){t->device.pages.most_heads, PITHI_GPU_rans_spread,
+                                    PITHI_GPU_rans_measure,     PITHI_GPU_rans_page,
+                                    PITHI_GPU_rans_planes,      PITHI_GPU_rans_join};
     case PITHI_DEVICE_raw:
         return (struct translation){pithi_lossless_parts(t),    PITHI_GPU_lossless_cut,
                                     PITHI_GPU_lossless_measure, PITHI_GPU_lossless_write,

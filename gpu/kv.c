@@ -21,8 +21,8 @@ static uint64_t page_elements(const pith_cuda_plan *c) {
 /* Whether units of a page do not begin at whole lanes of the base's hash, as pithi_page_apart. */
 static bool apart(const pith_cuda_plan *c) {
     const struct pithi_device_plan_slot *const slot = pithi_cuda_first_slot(c);
-    return c->table.slots == 1 && c->table.device.base_hash && slot->dim % PITHI_UNIT &&
-           slot->dim != slot->count;
+    return c->table.slots == 1 && c->table.device.base_hash && slot->pages.dim % PITHI_UNIT &&
+           slot->pages.dim != slot->count;
 }
 
 static uint64_t parts_of(uint64_t n, uint64_t part) { return (n + part - 1) / part; }
@@ -30,12 +30,12 @@ static uint64_t parts_of(uint64_t n, uint64_t part) { return (n + part - 1) / pa
 /* Returns the tiles of a page, as pithi_page_share counts them where groups fill their threads. */
 static uint64_t page_tiles(const pith_cuda_plan *c) {
     const struct pithi_device_plan_slot *const slot = pithi_cuda_first_slot(c);
-    const uint64_t elements = page_elements(c), row = (uint64_t)slot->heads * slot->dim;
+    const uint64_t elements = page_elements(c), row = (uint64_t)slot->pages.heads * slot->pages.dim;
     if (!c->table.device.pages.channel || !row) return parts_of(elements, PITHI_TILE);
-    const uint64_t units = slot->heads * parts_of(slot->dim, PITHI_UNIT);
+    const uint64_t units = slot->pages.heads * parts_of(slot->pages.dim, PITHI_UNIT);
     if (pithi_pages_strips(&c->table))
         return parts_of(elements / row, PITHI_STRIP_TOKENS) * parts_of(units, PITHI_STRIP_LANES);
-    return parts_of(elements / row, c->table.device.set.group) *
+    return parts_of(elements / row, c->table.device.groups.set.group) *
            parts_of(units, pithi_pages_lanes(&c->table));
 }
 

@@ -4,9 +4,9 @@
 
 static pith_status check_shape(const pith_cuda_plan *c, const pith_view *like, pith_error *error) {
     const struct pithi_device_plan_slot *const slot = pithi_cuda_first_slot(c);
-    if (like->ndim < 2 || like->ndim > 3 || (like->ndim == 2 && slot->heads != 1) ||
-        (like->ndim == 3 && like->shape[1] != slot->heads) ||
-        like->shape[like->ndim - 1] != slot->dim)
+    if (like->ndim < 2 || like->ndim > 3 || (like->ndim == 2 && slot->pages.heads != 1) ||
+        (like->ndim == 3 && like->shape[1] != slot->pages.heads) ||
+        like->shape[like->ndim - 1] != slot->pages.dim)
         return pithi_fail(error, PITH_ERR_SHAPE, "the view's shape is not [tokens, heads, dim]");
     if (like->shape[0] != c->table.device.pages.tokens)
         return pithi_fail(error, PITH_ERR_SHAPE, "the view is not of a page of tokens");
@@ -51,7 +51,7 @@ static pith_status check_pages(const pith_cuda_plan *c, const pith_view *like, c
 }
 
 static bool has_paths(const pith_cuda_plan *c) {
-    return c && c->table.device.set.codebook == PITHI_CODEBOOK_TRELLIS;
+    return c && c->table.device.groups.set.codebook == PITHI_CODEBOOK_TRELLIS;
 }
 
 static pith_status run_pages(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel, bool output,
@@ -78,8 +78,9 @@ static pith_status run_pages(const pith_cuda_plan *c, enum pithi_gpu_kernel kern
 pith_status pith_cuda_kv_encode_pages(const pith_cuda_plan *cuda, const pith_view *like,
                                       const pith_kv_pair *pairs, uint64_t count, int32_t *status,
                                       void *cuda_stream, pith_error *error) {
-    const bool kept = cuda && pithi_pages_keep(&cuda->table);
-    const bool strips = cuda && pithi_pages_strips(&cuda->table);
+    const bool pages = cuda && pithi_cuda_is_paged(cuda); /* else run_pages fails */
+    const bool kept = pages && pithi_pages_keep(&cuda->table);
+    const bool strips = pages && pithi_pages_strips(&cuda->table);
     const enum pithi_gpu_kernel kernel = strips ? PITHI_GPU_pairs_encode_strips
                                          : kept ? PITHI_GPU_pairs_encode_kept
                                                 : PITHI_GPU_pairs_encode;

@@ -333,12 +333,13 @@ static struct pithi_memory remember(const struct pithi_params *p) {
 static uint8_t frame_revision(const struct pithi_params *p) { return p->value[CODEBOOK] ? 2 : 1; }
 
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
+    struct pithi_groups *const g = &d->groups;
     d->kind = PITHI_DEVICE_groups;
-    d->set = setting(p);
-    d->rotation = rotation(p);
-    d->antithetic = p->value[ROUND] == ANTITHETIC;
-    if (d->set.codebook) pithi_trellis_init(&d->trellis, d->set.bits);
-    if (d->set.search) memcpy(d->factors, pithi_search_factors(&d->set), sizeof d->factors);
+    g->set = setting(p);
+    g->rotation = rotation(p);
+    g->antithetic = p->value[ROUND] == ANTITHETIC;
+    if (g->set.codebook) pithi_trellis_init(&g->trellis, g->set.bits);
+    if (g->set.search) memcpy(g->factors, pithi_search_factors(&g->set), sizeof g->factors);
     return true;
 }
 

@@ -488,17 +488,17 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     struct pithi_kv k;
     pithi_kv_init(&k, p, NULL, p->heads, p->dim);
     d->kind = PITHI_DEVICE_pages;
-    d->set = k.set;
-    d->set.group = p->value[PITHI_KV_GROUP]; /* short heads are cut by the kernels */
+    d->groups.set = k.set;
+    d->groups.set.group = p->value[PITHI_KV_GROUP]; /* short heads are cut by the kernels */
     d->pages = (struct pithi_pages){.tokens = p->value[PITHI_KV_PAGE],
                                     .channel = k.channel,
                                     .rotated = k.order != 0,
                                     .outliers = p->value[PITHI_KV_OUTLIERS] != 0};
     d->coded = k.rans;
-    if (d->set.codebook == PITHI_CODEBOOK_TRELLIS)
-        pithi_trellis_init(&d->trellis, d->set.bits);
-    else if (d->set.codebook)
-        pithi_codebook_init(&d->pages.book, &d->set);
+    if (d->groups.set.codebook == PITHI_CODEBOOK_TRELLIS)
+        pithi_trellis_init(&d->groups.trellis, d->groups.set.bits);
+    else if (d->groups.set.codebook)
+        pithi_codebook_init(&d->pages.book, &d->groups.set);
     const bool plain = !p->value[PITHI_KV_CODEBOOK] && !p->value[PITHI_KV_OUTLIERS];
     return !p->value[PITHI_KV_ENTROPY] || (k.rans && plain && k.heads <= PITHI_CODED_HEADS);
 }

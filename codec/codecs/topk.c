@@ -853,7 +853,7 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
                            1u << PITHI_CONTROL_EVERY | 1u << PITHI_CONTROL_MICRO |
                            1u << PITHI_CONTROL_MICRO_SYMMETRIC | 1u << PITHI_CONTROL_NONZERO;
     d->kind = PITHI_DEVICE_sets;
-    d->set = int8;
+    d->groups.set = int8;
     d->sets = (struct pithi_sets){.values = dtype[p->value[VALUES]],
                                   .control = p->value[CONTROL],
                                   .every = p->value[EVERY],

@@ -347,9 +347,9 @@ static uint8_t frame_revision(const struct pithi_params *p) {
  * so which steps are key frames. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     d->kind = PITHI_DEVICE_groups;
-    d->set = setting(p);
+    d->groups.set = setting(p);
     d->coded = p->value[ENTROPY] == RANS;
-    if (d->set.codebook) pithi_trellis_init(&d->trellis, d->set.bits);
+    if (d->groups.set.codebook) pithi_trellis_init(&d->groups.trellis, d->groups.set.bits);
     return p->value[ENTROPY] != ZSTD && !p->value[KEY_EVERY];
 }
 

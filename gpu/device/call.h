@@ -78,7 +78,8 @@ PITHI_INLINE uint64_t pithi_stream_memory_at(const struct pithi_device_plan *t) 
 
 /* Elements of a copy of the residual, and of the momentum behind it. */
 PITHI_INLINE uint64_t pithi_stream_copy(const struct pithi_device_plan *t) {
-    return t->device.sets.momentum != 0 ? 2 * t->count : t->count;
+    const bool momentum = t->device.kind == PITHI_DEVICE_sets && t->device.sets.momentum != 0;
+    return momentum ? 2 * t->count : t->count;
 }
 
 /* Codecs that send sets: where what is remembered of slots begins, behind the residuals, and where
@@ -104,7 +105,7 @@ PITHI_INLINE uint64_t pithi_stream_maps_bytes(const struct pithi_device_plan *t)
  * Else teams count straight into the stream, and a slot may come any number of times. Decodes
  * depend on the slot where there is a base. */
 PITHI_INLINE bool pithi_encode_depends(const struct pithi_device_plan *p) {
-    return p->base_dtype != PITH_NONE || p->device.decay || p->device.set.stochastic ||
+    return p->base_dtype != PITH_NONE || p->device.decay || p->device.groups.set.stochastic ||
            p->device.kind == PITHI_DEVICE_sets;
 }
 

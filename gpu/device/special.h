@@ -81,31 +81,31 @@ PITHI_INLINE uint8_t pithi_known_scales(const struct pithi_known *k) {
 
 /* EACH(field of the plan p, its value). reads: of the side that is read, where how frames are made
  * does not matter. */
-#define PITHI_KNOWN_FIELDS(EACH, k)                                                        \
-    EACH(dtype, (k)->dtype)                                                                \
-    EACH(base_dtype, (k)->base_dtype)                                                      \
-    EACH(block_log2, pithi_known_pages(k) ? p->block_log2 : 14)                            \
-    EACH(ranges, 0)                                                                        \
-    EACH(checksums, false)                                                                 \
-    EACH(device.kind, pithi_known_pages(k) ? PITHI_DEVICE_pages : PITHI_DEVICE_groups)     \
-    EACH(device.set.group, (k)->group)                                                     \
-    EACH(device.set.bits, (uint8_t)(k)->bits)                                              \
-    EACH(device.set.scale_dtype, pithi_known_scales(k))                                    \
-    EACH(device.set.asymmetric, pithi_known_pages(k) && !pithi_known_sought(k))            \
-    EACH(device.set.stochastic, reads ? p->device.set.stochastic : (k)->random)            \
-    EACH(device.set.search, reads ? p->device.set.search : false)                          \
-    EACH(device.set.shrink, reads ? p->device.set.shrink : pithi_known_sought(k))          \
-    EACH(device.set.short_zero,                                                            \
-         reads ? p->device.set.short_zero : (k)->form == PITHI_KNOWN_TURNED)               \
-    EACH(device.set.codebook, (k)->form == PITHI_KNOWN_PATHS ? PITHI_CODEBOOK_TRELLIS : 0) \
-    EACH(device.rotation.order, (k)->order)                                                \
-    EACH(device.rotation.signs, 0)                                                         \
-    EACH(device.pages.channel, (k)->form == PITHI_KNOWN_COLUMNS)                           \
-    EACH(device.pages.rotated, (k)->form == PITHI_KNOWN_TURNED)                            \
-    EACH(device.pages.outliers, false)                                                     \
-    EACH(device.domain, pithi_known_grad(k))                                               \
-    EACH(device.decay, reads ? p->device.decay : 0)                                        \
-    EACH(device.antithetic, reads ? p->device.antithetic : false)
+#define PITHI_KNOWN_FIELDS(EACH, k)                                                               \
+    EACH(dtype, (k)->dtype)                                                                       \
+    EACH(base_dtype, (k)->base_dtype)                                                             \
+    EACH(block_log2, pithi_known_pages(k) ? p->block_log2 : 14)                                   \
+    EACH(ranges, 0)                                                                               \
+    EACH(checksums, false)                                                                        \
+    EACH(device.kind, pithi_known_pages(k) ? PITHI_DEVICE_pages : PITHI_DEVICE_groups)            \
+    EACH(device.groups.set.group, (k)->group)                                                     \
+    EACH(device.groups.set.bits, (uint8_t)(k)->bits)                                              \
+    EACH(device.groups.set.scale_dtype, pithi_known_scales(k))                                    \
+    EACH(device.groups.set.asymmetric, pithi_known_pages(k) && !pithi_known_sought(k))            \
+    EACH(device.groups.set.stochastic, reads ? p->device.groups.set.stochastic : (k)->random)     \
+    EACH(device.groups.set.search, reads ? p->device.groups.set.search : false)                   \
+    EACH(device.groups.set.shrink, reads ? p->device.groups.set.shrink : pithi_known_sought(k))   \
+    EACH(device.groups.set.short_zero,                                                            \
+         reads ? p->device.groups.set.short_zero : (k)->form == PITHI_KNOWN_TURNED)               \
+    EACH(device.groups.set.codebook, (k)->form == PITHI_KNOWN_PATHS ? PITHI_CODEBOOK_TRELLIS : 0) \
+    EACH(device.groups.rotation.order, (k)->order)                                                \
+    EACH(device.groups.rotation.signs, 0)                                                         \
+    EACH(device.pages.channel, (k)->form == PITHI_KNOWN_COLUMNS)                                  \
+    EACH(device.pages.rotated, (k)->form == PITHI_KNOWN_TURNED)                                   \
+    EACH(device.pages.outliers, false)                                                            \
+    EACH(device.groups.domain, pithi_known_grad(k))                                               \
+    EACH(device.decay, reads ? p->device.decay : 0)                                               \
+    EACH(device.groups.antithetic, reads ? p->device.groups.antithetic : false)
 
 /* Whether it holds of this side of the call. A tensor has the plan's dtype, if there is one. */
 PITHI_INLINE bool pithi_known_fits(const struct pithi_known *k, const struct pithi_gpu_call *a,

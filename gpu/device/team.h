@@ -69,10 +69,10 @@ static inline size_t pithi_shared_bytes(const struct pithi_gpu_call *a) {
     if (a->coding.live) return all + sizeof(struct pithi_rans_shared);
     if (a->workspace) return all + sizeof(struct pithi_gpu_strip);
     if (a->paging.parts) return all + pithi_paged_bytes(to);
-    if (to->device.set.codebook == PITHI_CODEBOOK_TRELLIS)
+    if (to->device.groups.set.codebook == PITHI_CODEBOOK_TRELLIS)
         return all + sizeof(struct pithi_trellis_shared);
-    return all + (to->device.set.search ? sizeof(struct pithi_group_shared)
-                                        : offsetof(struct pithi_group_shared, values));
+    return all + (to->device.groups.set.search ? sizeof(struct pithi_group_shared)
+                                               : offsetof(struct pithi_group_shared, values));
 }
 
 #define PITHI_PHASE(name, ...)                                                         \
@@ -130,7 +130,7 @@ PITHI_DEVICE struct pithi_random pithi_item_random(const struct pithi_gpu_call *
     r.seed = random->seed;
     r.step = it->slot_state->step;
     r.rng_stream = random->rng_stream;
-    r.shift = (uint16_t)(a->to.plan.device.antithetic ? random->shift : 0);
+    r.shift = (uint16_t)(a->to.plan.device.groups.antithetic ? random->shift : 0);
     return r;
 }
 

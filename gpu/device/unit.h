@@ -302,13 +302,13 @@ PITHI_DEVICE struct pithi_gpu_spot pithi_spot(const struct pithi_device_plan *p,
 /* Offsets in the payload of the scale of the spot's group, and of its codes. */
 PITHI_DEVICE uint64_t pithi_spot_scale(const struct pithi_device_plan *p,
                                        const struct pithi_gpu_spot *s) {
-    return s->at + (uint64_t)(s->inside / p->device.set.group) *
-                       pithi_scale_width(p->device.set.scale_dtype);
+    return s->at + (uint64_t)(s->inside / p->device.groups.set.group) *
+                       pithi_scale_width(p->device.groups.set.scale_dtype);
 }
 PITHI_DEVICE uint64_t pithi_spot_codes(const struct pithi_device_plan *p,
                                        const struct pithi_gpu_spot *s) {
-    return s->at + pithi_group_codes_at(&p->device.set, s->count) +
-           (uint64_t)s->inside * p->device.set.bits / 8;
+    return s->at + pithi_group_codes_at(&p->device.groups.set, s->count) +
+           (uint64_t)s->inside * p->device.groups.set.bits / 8;
 }
 
 /* How many of the eight elements from e on are before end. */

@@ -156,9 +156,9 @@ PITHI_DEVICE void pithi_reader_head(const struct pithi_gpu_call *a, struct pithi
                                     struct pithi_rans_reader *w) {
     const struct pithi_gpu_item *const it = &s->from;
     if (!it->slot->blocks) return;
-    const uint64_t block = number / a->from.plan.most_heads;
-    const uint32_t head = (uint32_t)(number % a->from.plan.most_heads);
-    if (block >= it->slot->blocks || head >= it->slot->heads) return;
+    const uint64_t block = number / a->from.plan.device.pages.most_heads;
+    const uint32_t head = (uint32_t)(number % a->from.plan.device.pages.most_heads);
+    if (block >= it->slot->blocks || head >= it->slot->pages.heads) return;
     const struct pithi_coded_page g = pithi_coded_page(&a->from.plan, it, block);
     const struct pithi_rans_entry *const entry = pithi_coding_entry(a, it->index, block);
     const struct pithi_rans_piece *const piece =
@@ -169,7 +169,7 @@ PITHI_DEVICE void pithi_reader_head(const struct pithi_gpu_call *a, struct pithi
     r->length = piece->length;
     r->n = g.tokens * g.dim;
     r->bits = 8;
-    r->range = a->from.plan.device.set.bits;
+    r->range = a->from.plan.device.groups.set.bits;
     r->packed = g.tokens * g.string;
     pithi_reader_string(a, s, r, w);
     r->live = r->live && r->runs;
@@ -246,7 +246,7 @@ PITHI_PHASE(pithi_reader_open, uint64_t first) {
     r->coded = it->payload + entry->at + b.scales;
     r->length = length - b.scales;
     r->n = b.count;
-    r->bits = r->range = p->device.set.bits;
+    r->bits = r->range = p->device.groups.set.bits;
     r->packed = b.codes;
     r->head = 0;
     if (plain) return;

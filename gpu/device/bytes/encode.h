@@ -121,7 +121,7 @@ PITHI_PHASE(pithi_writer_open, uint64_t first) {
     const struct pithi_coded_block b = pithi_coded_block(p, it, first + warp);
     r->codes = pithi_staged_payload(a, it) + b.at + b.scales;
     r->n = b.count;
-    r->bits = r->range = p->device.set.bits;
+    r->bits = r->range = p->device.groups.set.bits;
     r->packed = b.codes;
     r->length = b.codes - 1;
     r->coded =

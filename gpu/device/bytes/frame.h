@@ -36,8 +36,8 @@ PITHI_DEVICE struct pithi_coded_block pithi_coded_block(const struct pithi_devic
     const struct pithi_gpu_spot spot = pithi_spot(p, it->form, it->slot->count, b.first);
     b.at = spot.at;
     b.count = spot.count;
-    b.scales = (uint32_t)pithi_group_codes_at(&p->device.set, spot.count);
-    b.codes = (uint32_t)pithi_group_code_bytes(&p->device.set, spot.count);
+    b.scales = (uint32_t)pithi_group_codes_at(&p->device.groups.set, spot.count);
+    b.codes = (uint32_t)pithi_group_code_bytes(&p->device.groups.set, spot.count);
     return b;
 }
 

@@ -291,10 +291,10 @@ PITHI_INLINE uint32_t pithi_coding_bounded_parts(const struct pithi_device_plan 
 }
 /* The most bytes of a block at a fixed rate; of codecs with a bound those of their parts. */
 PITHI_INLINE uint64_t pithi_coding_block(const struct pithi_device_plan *t) {
-    if (t->device.kind == PITHI_DEVICE_pages) return t->most_page_bytes;
+    if (t->device.kind == PITHI_DEVICE_pages) return t->device.pages.most_bytes;
     if (t->device.kind == PITHI_DEVICE_raw) return pithi_coding_run(t) * pithi_width(t->dtype);
     if (pithi_coding_bounded(t)) return pithi_coding_run(t) * pithi_coding_bounded_parts(t);
-    return pithi_group_block_bytes(&t->device.set, pithi_coding_run(t));
+    return pithi_group_block_bytes(&t->device.groups.set, pithi_coding_run(t));
 }
 
 /* ---- Parts: of exact values symbols, and planes of bytes -------------------------------------*/
@@ -382,13 +382,15 @@ PITHI_INLINE struct pithi_gpu_coding pithi_coding_layout(const struct pithi_devi
     c.symbols_each = 0;
     c.spare_each = pithi_coding_string_bytes(block);
     if (paged) {
-        const uint32_t width = (uint32_t)pithi_scale_width(t->device.set.scale_dtype);
-        const uint32_t planes = width * (t->device.set.asymmetric ? 2u : 1u);
+        const uint32_t width = (uint32_t)pithi_scale_width(t->device.groups.set.scale_dtype);
+        const uint32_t planes = width * (t->device.groups.set.asymmetric ? 2u : 1u);
         const uint64_t groups = block / planes;
-        c.strings = planes * PITHI_PIECE_STRINGS + t->most_heads;
-        c.symbols_each = planes * pithi_coding_plane_bytes(groups) + pithi_coding_pad(t->most_page);
-        c.spare_each = planes * PITHI_PIECE_STRINGS * pithi_coding_string_bytes(groups) +
-                       pithi_coding_pad(block + t->most_heads * (PITHI_RANS_ROOM + 256));
+        c.strings = planes * PITHI_PIECE_STRINGS + t->device.pages.most_heads;
+        c.symbols_each = planes * pithi_coding_plane_bytes(groups) +
+                         pithi_coding_pad(t->device.pages.most_elements);
+        c.spare_each =
+            planes * PITHI_PIECE_STRINGS * pithi_coding_string_bytes(groups) +
+            pithi_coding_pad(block + t->device.pages.most_heads * (PITHI_RANS_ROOM + 256));
     }
     if (exact || bounded) {
         const uint64_t run = pithi_coding_run(t);

@@ -18,13 +18,13 @@ PITHI_DEVICE struct pithi_coded_page pithi_coded_page(const struct pithi_device_
                                                       const struct pithi_gpu_item *it,
                                                       uint64_t number) {
     const struct pithi_tiling *const t = &it->slot->tiling;
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     const uint64_t run = number / t->grid[2], page = number % t->grid[2];
     const uint64_t left = t->shape[2] - page * t->extent[2];
     struct pithi_coded_page g;
     g.tokens = left < t->extent[2] ? (uint32_t)left : t->extent[2];
-    g.heads = it->slot->heads;
-    g.dim = it->slot->dim;
+    g.heads = it->slot->pages.heads;
+    g.dim = it->slot->pages.dim;
     g.count = g.tokens * g.heads * g.dim;
     g.first = (run * t->shape[2] + page * t->extent[2]) * t->shape[3];
     g.at = it->form->data + run * it->form->run_bytes + page * it->form->block_bytes;

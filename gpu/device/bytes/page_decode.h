@@ -305,7 +305,7 @@ PITHI_PHASE(pithi_join_codes, uint64_t block) {
     const struct pithi_gpu_item *const it = &s->from;
     const uint8_t *const bytes = it->payload + pithi_coding_entry(a, it->index, block)->at;
     uint8_t *const codes = pithi_staged_payload(a, it) + g->at + g->codes;
-    const uint32_t bits = a->from.plan.device.set.bits, mask = (1u << bits) - 1;
+    const uint32_t bits = a->from.plan.device.groups.set.bits, mask = (1u << bits) - 1;
     const uint32_t along = (g->dim + PITHI_UNIT - 1) / PITHI_UNIT;
     for (uint32_t i = t->tid; i < g->tokens * g->heads * along; i += PITHI_TEAM) {
         const uint32_t before = i / along, unit = i % along;

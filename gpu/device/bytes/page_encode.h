@@ -23,7 +23,7 @@ PITHI_PHASE(pithi_spread_open, uint64_t number) {
 PITHI_PHASE(pithi_spread_codes, uint64_t block) {
     const struct pithi_coded_page *const g = &s->rans.page;
     const uint8_t *const codes = pithi_staged_payload(a, &s->to) + g->at + g->codes;
-    const uint32_t bits = a->to.plan.device.set.bits, mask = (1u << bits) - 1;
+    const uint32_t bits = a->to.plan.device.groups.set.bits, mask = (1u << bits) - 1;
     const uint32_t along = (g->dim + PITHI_UNIT - 1) / PITHI_UNIT;
     for (uint32_t i = t->tid; i < g->tokens * g->heads * along; i += PITHI_TEAM) {
         const uint32_t before = i / along, unit = i % along;
@@ -129,7 +129,7 @@ PITHI_PHASE(pithi_spread_heads, uint64_t block) {
                              g->tokens * g->dim);
         struct pithi_rans_piece *const piece = pithi_coding_piece(a, s->to.index, block, string);
         piece->packed = g->tokens * g->string;
-        piece->bits = a->to.plan.device.set.bits;
+        piece->bits = a->to.plan.device.groups.set.bits;
         piece->codes = true;
     }
 }
@@ -175,7 +175,7 @@ PITHI_BODY(pithi_rans_spread) {
 PITHI_PHASE(pithi_measure_bound, uint64_t block) {
     const struct pithi_coded_page *const g = &s->rans.page;
     const struct pithi_device_plan *const p = &a->to.plan;
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     const uint8_t *const page = pithi_staged_payload(a, &s->to) + g->at;
     uint64_t largest = 0;
     (void)block;

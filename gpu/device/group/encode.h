@@ -67,7 +67,7 @@ PITHI_LOCAL(pithi_encode_load, uint64_t tile) {
 }
 
 PITHI_LOCAL(pithi_rotate_inner, uint64_t tile) {
-    const struct pithi_rotation *const r = &a->to.plan.device.rotation;
+    const struct pithi_rotation *const r = &a->to.plan.device.groups.rotation;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         if (r->signs) pithi_unit_signs(r->signs, e, t->x[u]);
@@ -76,7 +76,7 @@ PITHI_LOCAL(pithi_rotate_inner, uint64_t tile) {
 }
 PITHI_LOCAL(pithi_rotate_across, uint64_t tile, uint32_t half) {
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++)
-        pithi_unit_across(t, a->to.plan.device.rotation.order, s->to.slot->count,
+        pithi_unit_across(t, a->to.plan.device.groups.rotation.order, s->to.slot->count,
                           pithi_unit_at(t, tile, u), half, t->x[u], t->y[u]);
 }
 
@@ -100,10 +100,10 @@ PITHI_LOCAL(pithi_encode_residual, uint64_t tile) {
 
 /* Whether sums may stay in the domain they are formed in. */
 PITHI_DEVICE bool pithi_alike(const struct pithi_gpu_call *a) {
-    const struct pithi_rotation *const x = &a->from.plan.device.rotation, *const y =
-                                                                              &a->to.plan.device
-                                                                                   .rotation;
-    return a->from.plan.device.domain && a->from.plan.device.domain == a->to.plan.device.domain &&
+    const struct pithi_rotation *const x = &a->from.plan.device.groups.rotation,
+                                       *const y = &a->to.plan.device.groups.rotation;
+    return a->from.plan.device.groups.domain &&
+           a->from.plan.device.groups.domain == a->to.plan.device.groups.domain &&
            x->order == y->order && x->signs == y->signs;
 }
 
@@ -122,22 +122,22 @@ PITHI_LOCAL(pithi_recode_exempt, uint64_t tile, bool stay) {
 }
 
 /* Part of a body: t->x := what the groups of the tile are made of. */
-#define PITHI_ENCODE_FILL(of, tile, again)                                               \
-    do {                                                                                 \
-        const bool stay_ = (of) == PITHI_OF_FRAMES && pithi_alike(a);                    \
-        if ((of) == PITHI_OF_TENSOR) {                                                   \
-            PITHI_STEP(pithi_encode_load, tile);                                         \
-        } else {                                                                         \
-            PITHI_SUM(tile, again, true);                                                \
-            if (!stay_) PITHI_UNROTATE(tile);                                            \
-            if (a->scale != 1.0f) PITHI_STEP(pithi_scale_sum, tile);                     \
-            if (a->to.plan.ranges) PITHI_STEP(pithi_recode_exempt, tile, stay_);         \
-        }                                                                                \
-        if (a->to.plan.device.rotation.order && !stay_) {                                \
-            PITHI_STEP(pithi_rotate_inner, tile);                                        \
-            PITHI_ROTATE_ACROSS(&a->to.plan.device.rotation, pithi_rotate_across, tile); \
-        }                                                                                \
-        if (a->to.plan.device.decay) PITHI_STEP(pithi_encode_residual, tile);            \
+#define PITHI_ENCODE_FILL(of, tile, again)                                                      \
+    do {                                                                                        \
+        const bool stay_ = (of) == PITHI_OF_FRAMES && pithi_alike(a);                           \
+        if ((of) == PITHI_OF_TENSOR) {                                                          \
+            PITHI_STEP(pithi_encode_load, tile);                                                \
+        } else {                                                                                \
+            PITHI_SUM(tile, again, true);                                                       \
+            if (!stay_) PITHI_UNROTATE(tile);                                                   \
+            if (a->scale != 1.0f) PITHI_STEP(pithi_scale_sum, tile);                            \
+            if (a->to.plan.ranges) PITHI_STEP(pithi_recode_exempt, tile, stay_);                \
+        }                                                                                       \
+        if (a->to.plan.device.groups.rotation.order && !stay_) {                                \
+            PITHI_STEP(pithi_rotate_inner, tile);                                               \
+            PITHI_ROTATE_ACROSS(&a->to.plan.device.groups.rotation, pithi_rotate_across, tile); \
+        }                                                                                       \
+        if (a->to.plan.device.decay) PITHI_STEP(pithi_encode_residual, tile);                   \
     } while (0)
 
 /* ---- Codes -----------------------------------------------------------------------------------*/
@@ -216,7 +216,7 @@ PITHI_DEVICE void pithi_encode_draw(const struct pithi_group_setting *set,
 PITHI_DEVICE void pithi_encode_quantize(const struct pithi_device_plan *p,
                                         const struct pithi_random *random, uint64_t e,
                                         float reciprocal, const float x[8], float codes[8]) {
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     if (set->stochastic) {
         pithi_encode_draw(set, random, e, reciprocal, x, codes);
         return;
@@ -228,20 +228,21 @@ PITHI_DEVICE void pithi_encode_quantize(const struct pithi_device_plan *p,
 PITHI_PHASE(pithi_encode_codes, uint64_t segment, uint64_t tile) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_item *const it = &s->to;
-    const uint32_t bits = p->device.set.bits;
+    const uint32_t bits = p->device.groups.set.bits;
     struct pithi_random random = {0, 0, 0, 0};
-    if (p->device.set.stochastic) random = pithi_item_random(a, it);
+    if (p->device.groups.set.stochastic) random = pithi_item_random(a, it);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         const uint32_t n = pithi_tile_left(t, e, it->slot->count);
         if (!n) continue;
-        const uint32_t g = (uint32_t)(e - segment) / p->device.set.group;
+        const uint32_t g = (uint32_t)(e - segment) / p->device.groups.set.group;
         const float reciprocal = s->group.reciprocal[g];
         float codes[PITHI_UNIT];
         pithi_unit_end(n, t->x[u]);
         pithi_encode_quantize(p, &random, e, reciprocal, t->x[u], codes);
         const uint64_t word =
-            reciprocal == 0 ? 0 : pithi_unit_pack(codes, bits, pithi_unit_half(&p->device.set));
+            reciprocal == 0 ? 0
+                            : pithi_unit_pack(codes, bits, pithi_unit_half(&p->device.groups.set));
         const struct pithi_gpu_spot spot = pithi_spot(p, it->form, it->slot->count, e);
         uint8_t *const to = pithi_tile_place(t, it->payload + pithi_spot_codes(p, &spot), bits);
         pithi_unit_put_codes(to, bits, n, word);
@@ -257,21 +258,22 @@ PITHI_PHASE(pithi_encode_codes, uint64_t segment, uint64_t tile) {
 /* Of a whole tile. */
 PITHI_LOCAL(pithi_whole_codes, uint64_t tile) {
     const struct pithi_device_plan *const p = &a->to.plan;
-    const uint32_t bits = p->device.set.bits;
+    const uint32_t bits = p->device.groups.set.bits;
     struct pithi_random random = {0, 0, 0, 0};
-    if (p->device.set.stochastic) random = pithi_item_random(a, &s->to);
+    if (p->device.groups.set.stochastic) random = pithi_item_random(a, &s->to);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const float reciprocal = pithi_whole_step(t, u, 0);
         float codes[PITHI_UNIT];
-        if (p->device.set.stochastic) {
-            pithi_encode_draw(&p->device.set, &random, pithi_unit_at(t, tile, u), reciprocal,
+        if (p->device.groups.set.stochastic) {
+            pithi_encode_draw(&p->device.groups.set, &random, pithi_unit_at(t, tile, u), reciprocal,
                               t->x[u], codes);
         } else {
             PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) codes[k] =
                 pithi_whole_lifted(t->x[u][k], reciprocal);
         }
         const uint64_t word =
-            reciprocal == 0 ? 0 : pithi_unit_pack(codes, bits, pithi_unit_half(&p->device.set));
+            reciprocal == 0 ? 0
+                            : pithi_unit_pack(codes, bits, pithi_unit_half(&p->device.groups.set));
         pithi_unit_put_codes(
             pithi_tile_place(t, t->group.to_codes + u * (PITHI_ROW / 8 * bits), bits), bits,
             PITHI_UNIT, word);
@@ -294,12 +296,12 @@ PITHI_PHASE(pithi_encode_padding, uint64_t size) {
     uint64_t e = (it->begin + size - 1) / size * size + (uint64_t)t->tid * size;
     for (; e < it->end; e += PITHI_TEAM * size) {
         const struct pithi_gpu_spot spot = pithi_spot(p, it->form, it->slot->count, e);
-        const uint64_t codes = pithi_group_codes_at(&p->device.set, spot.count);
-        pithi_clear(it->payload + spot.at, pithi_group_scale_bytes(&p->device.set, spot.count),
-                    codes);
+        const uint64_t codes = pithi_group_codes_at(&p->device.groups.set, spot.count);
         pithi_clear(it->payload + spot.at,
-                    codes + pithi_group_code_bytes(&p->device.set, spot.count),
-                    pithi_group_block_bytes(&p->device.set, spot.count));
+                    pithi_group_scale_bytes(&p->device.groups.set, spot.count), codes);
+        pithi_clear(it->payload + spot.at,
+                    codes + pithi_group_code_bytes(&p->device.groups.set, spot.count),
+                    pithi_group_block_bytes(&p->device.groups.set, spot.count));
     }
 }
 
@@ -399,7 +401,7 @@ PITHI_DEVICE bool pithi_encode_begin(const struct pithi_gpu_call *a, struct pith
 /* Part of a body: the scales of a segment's groups. */
 #define PITHI_ENCODE_SCALES(segment)                 \
     do {                                             \
-        if (a->to.plan.device.set.search)            \
+        if (a->to.plan.device.groups.set.search)     \
             pithi_search(a, s, t, team, (segment));  \
         else                                         \
             PITHI_RUN(pithi_encode_scales, segment); \
@@ -448,14 +450,14 @@ PITHI_DEVICE void pithi_encode_segment(const struct pithi_gpu_call *a, struct pi
     }
     PITHI_ENCODE_SCALES(at);
     for (uint64_t tile = at; tile < end; tile += PITHI_TILE) {
-        if (a->to.plan.device.set.group > PITHI_TILE) PITHI_ENCODE_FILL(of, tile, true);
+        if (a->to.plan.device.groups.set.group > PITHI_TILE) PITHI_ENCODE_FILL(of, tile, true);
         PITHI_RUN(pithi_encode_codes, at, tile);
     }
 }
 
 PITHI_DEVICE void pithi_encode_groups(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                       struct pithi_gpu_thread *t, struct pithi_team *team, int of) {
-    const uint32_t group = a->to.plan.device.set.group;
+    const uint32_t group = a->to.plan.device.groups.set.group;
     const uint64_t segment = group > PITHI_TILE ? group : PITHI_TILE;
     const bool aligned =
         t->special && pithi_whole_suits(&a->to.plan) && pithi_encode_aligned(a, s, of);

@@ -7,7 +7,7 @@
 
 /* Threads of a warp that share a group. */
 PITHI_DEVICE uint32_t pithi_group_lanes(const struct pithi_device_plan *p) {
-    const uint32_t lanes = p->device.set.group / PITHI_UNIT;
+    const uint32_t lanes = p->device.groups.set.group / PITHI_UNIT;
     return lanes < PITHI_WARP ? lanes : PITHI_WARP;
 }
 
@@ -15,7 +15,7 @@ PITHI_DEVICE uint32_t pithi_group_lanes(const struct pithi_device_plan *p) {
 PITHI_DEVICE uint32_t pithi_search_key(uint32_t x) { return x << 1 | (x >> 31 ^ 1); }
 
 PITHI_LOCAL(pithi_encode_largest, uint64_t tile) {
-    const bool search = a->to.plan.device.set.search;
+    const bool search = a->to.plan.device.groups.set.search;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint32_t n = pithi_tile_left(t, pithi_unit_at(t, tile, u), s->to.slot->count);
         uint32_t m = 0;
@@ -30,7 +30,7 @@ PITHI_LOCAL(pithi_encode_largest, uint64_t tile) {
 }
 
 PITHI_PHASE(pithi_encode_publish, uint64_t segment, uint64_t tile) {
-    const uint32_t group = a->to.plan.device.set.group;
+    const uint32_t group = a->to.plan.device.groups.set.group;
     if (t->tid % pithi_group_lanes(&a->to.plan)) return;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
@@ -46,11 +46,11 @@ PITHI_DEVICE void pithi_encode_put_scale(const struct pithi_gpu_call *a,
                                          struct pithi_gpu_thread *t, uint64_t segment, uint32_t g) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_item *const it = &s->to;
-    const uint64_t e = segment + (uint64_t)g * p->device.set.group;
+    const uint64_t e = segment + (uint64_t)g * p->device.groups.set.group;
     const uint32_t scale = pithi_bits(s->group.scale[g]);
     const struct pithi_gpu_spot spot = pithi_spot(p, it->form, it->slot->count, e);
     t->made.poisoned += pithi_nonfinite(scale);
-    pithi_scale_store(it->payload + pithi_spot_scale(p, &spot), p->device.set.scale_dtype, 0,
+    pithi_scale_store(it->payload + pithi_spot_scale(p, &spot), p->device.groups.set.scale_dtype, 0,
                       scale);
 }
 
@@ -58,11 +58,11 @@ PITHI_DEVICE void pithi_encode_put_scale(const struct pithi_gpu_call *a,
 PITHI_PHASE(pithi_encode_scales, uint64_t segment) {
     const struct pithi_device_plan *const p = &a->to.plan;
     for (uint32_t g = t->tid; g < PITHI_TILE_GROUPS; g += PITHI_TEAM) {
-        const uint64_t e = segment + (uint64_t)g * p->device.set.group;
+        const uint64_t e = segment + (uint64_t)g * p->device.groups.set.group;
         if (e >= s->to.end) break;
         float scale, reciprocal;
         const bool coded =
-            pithi_group_scale(&p->device.set, s->group.largest[g], &scale, &reciprocal);
+            pithi_group_scale(&p->device.groups.set, s->group.largest[g], &scale, &reciprocal);
         s->group.scale[g] = scale;
         s->group.reciprocal[g] = coded ? reciprocal : 0;
         s->group.largest[g] = 0;

@@ -13,10 +13,10 @@
 enum { PITHI_SEARCHED = 3, PITHI_SEARCHERS = PITHI_SEARCH_CANDIDATES / PITHI_SEARCHED };
 
 PITHI_DEVICE uint32_t pithi_search_groups(const struct pithi_gpu_call *a) {
-    return PITHI_TILE / a->to.plan.device.set.group;
+    return PITHI_TILE / a->to.plan.device.groups.set.group;
 }
 PITHI_DEVICE uint32_t pithi_search_segment(const struct pithi_gpu_call *a) {
-    return a->to.plan.device.set.group < 64 ? a->to.plan.device.set.group : 64;
+    return a->to.plan.device.groups.set.group < 64 ? a->to.plan.device.groups.set.group : 64;
 }
 /* Where element i of the tile stands: fours are exchanged so that eight threads, which read one of
  * each of their segments, use all banks. */
@@ -27,10 +27,10 @@ PITHI_DEVICE uint32_t pithi_search_place(const struct pithi_gpu_call *a, uint32_
 /* Scales of groups that have no codes; of others what makes integers of their values. Factors are
  * copied, since a call whose place is computed has to lie in local memory. */
 PITHI_PHASE(pithi_search_start, uint64_t tile) {
-    const struct pithi_group_setting *const set = &a->to.plan.device.set;
+    const struct pithi_group_setting *const set = &a->to.plan.device.groups.set;
     if (t->tid == 0) {
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_SEARCH_CANDIDATES; k++) s->group.factors[k] =
-            (float)a->to.plan.device.factors[k] * (1.0f / (1 << PITHI_SEARCH_SHIFT));
+            (float)a->to.plan.device.groups.factors[k] * (1.0f / (1 << PITHI_SEARCH_SHIFT));
     }
     for (uint32_t g = t->tid; g < pithi_search_groups(a); g += PITHI_TEAM) {
         const uint32_t largest = s->group.largest[g] >> 1;
@@ -51,7 +51,7 @@ PITHI_PHASE(pithi_search_start, uint64_t tile) {
 PITHI_PHASE(pithi_search_keep, uint64_t tile) {
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint32_t at = (uint32_t)(pithi_unit_at(t, tile, u) - tile);
-        const float factor = s->group.reciprocal[at / a->to.plan.device.set.group];
+        const float factor = s->group.reciprocal[at / a->to.plan.device.groups.set.group];
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
             const float y = pithi_lower(pithi_lift(t->x[u][k] * factor));
             s->group.values[pithi_search_place(a, at + k)] = factor == 0 ? 0 : y;
@@ -64,7 +64,7 @@ PITHI_PHASE(pithi_search_keep, uint64_t tile) {
  * rounds to the nearest code, and none lies between two. */
 PITHI_DEVICE void pithi_search_add(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                    uint32_t first, uint32_t k) {
-    const struct pithi_group_setting *const set = &a->to.plan.device.set;
+    const struct pithi_group_setting *const set = &a->to.plan.device.groups.set;
     const uint32_t g = first / set->group, end = first + pithi_search_segment(a);
     const float reach = (float)(1 << (set->bits - 1));
     const float least = pithi_lift(-reach), most = pithi_lift(reach - 1);
@@ -105,7 +105,7 @@ PITHI_DEVICE void pithi_search_add(const struct pithi_gpu_call *a, struct pithi_
 
 PITHI_PHASE(pithi_search_try, uint64_t tile) {
     const uint32_t segments = PITHI_TILE / pithi_search_segment(a);
-    const bool power = pithi_search_is_power(&a->to.plan.device.set);
+    const bool power = pithi_search_is_power(&a->to.plan.device.groups.set);
     (void)tile;
     for (uint32_t i = t->tid; i < segments * PITHI_SEARCHERS; i += PITHI_TEAM) {
         const uint32_t k = i / segments * PITHI_SEARCHED;
@@ -124,7 +124,7 @@ PITHI_DEVICE struct pithi_search_sums pithi_search_sums_of(const struct pithi_gp
 
 PITHI_DEVICE float pithi_search_found(const struct pithi_gpu_call *a,
                                       const struct pithi_gpu_shared *s, uint32_t g) {
-    const struct pithi_group_setting *const set = &a->to.plan.device.set;
+    const struct pithi_group_setting *const set = &a->to.plan.device.groups.set;
     struct pithi_search_sums best = pithi_search_sums_of(s, 0, g);
     if (pithi_search_is_power(set))
         return pithi_search_power(set, s->group.scale[g], best, pithi_search_sums_of(s, 1, g));

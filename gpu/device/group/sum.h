@@ -41,7 +41,7 @@ PITHI_DEVICE struct pithi_gpu_coded pithi_symbols_at(const struct pithi_device_p
     at.n = n;
     at.scale = pithi_spot_scale(p, spot);
     at.codes = pithi_spot_codes(p, spot);
-    at.first = spot->inside % p->device.set.group == 0;
+    at.first = spot->inside % p->device.groups.set.group == 0;
     return at;
 }
 
@@ -50,14 +50,15 @@ PITHI_DEVICE void pithi_symbols_units(const struct pithi_gpu_thread *t,
                                       const struct pithi_device_plan *p,
                                       const struct pithi_gpu_item *it, uint64_t tile,
                                       struct pithi_gpu_coded at[PITHI_UNITS]) {
-    const uint32_t group = p->device.set.group;
+    const uint32_t group = p->device.groups.set.group;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u), count = it->slot->count;
         const uint32_t n = pithi_tile_left(t, e, count);
         if (t->whole && u && group <= PITHI_ROW) {
             at[u] = at[0];
-            at[u].scale += u * (PITHI_ROW / group) * pithi_scale_width(p->device.set.scale_dtype);
-            at[u].codes += u * PITHI_ROW * p->device.set.bits / 8;
+            at[u].scale +=
+                u * (PITHI_ROW / group) * pithi_scale_width(p->device.groups.set.scale_dtype);
+            at[u].codes += u * PITHI_ROW * p->device.groups.set.bits / 8;
             continue;
         }
         struct pithi_gpu_spot spot = pithi_spot(p, it->form, count, t->whole ? tile : n ? e : 0);
@@ -82,10 +83,11 @@ PITHI_DEVICE uint8_t *pithi_sum_payload(const struct pithi_gpu_call *a,
 PITHI_DEVICE bool pithi_frames_aligned(const struct pithi_gpu_call *a,
                                        const struct pithi_gpu_shared *s, bool sums) {
     const struct pithi_device_plan *const p = &a->from.plan;
-    const uint32_t bits = p->device.set.bits;
-    const bool words = bits == 4 || bits == 8 || (bits == 2 && p->device.set.codebook);
+    const uint32_t bits = p->device.groups.set.bits;
+    const bool words = bits == 4 || bits == 8 || (bits == 2 && p->device.groups.set.codebook);
     if (p->device.kind != PITHI_DEVICE_groups || !words) return false;
-    if (p->device.set.scale_dtype != PITH_F32 || 1u << p->block_log2 < PITHI_TILE) return false;
+    if (p->device.groups.set.scale_dtype != PITH_F32 || 1u << p->block_log2 < PITHI_TILE)
+        return false;
     return sums ? !s->apart : pithi_is_aligned(s->from.payload, 8);
 }
 
@@ -104,7 +106,7 @@ PITHI_DEVICE void pithi_sum_some(const struct pithi_gpu_call *a, const struct pi
                                  bool sums, struct pithi_gpu_results *seen) {
     const uint32_t frames = sums ? a->per_item : 1, at_once = pithi_sum_at_once(t, sums);
     const struct pithi_device_plan *const p = &a->from.plan;
-    const uint32_t bits = p->device.set.bits;
+    const uint32_t bits = p->device.groups.set.bits;
     uint32_t scale[PITHI_SUM_AT_ONCE][PITHI_UNITS];
     uint64_t word[PITHI_SUM_AT_ONCE][PITHI_UNITS];
     PITHI_UNROLL for (uint32_t k = 0; k < at_once; k++) {
@@ -113,7 +115,7 @@ PITHI_DEVICE void pithi_sum_some(const struct pithi_gpu_call *a, const struct pi
         PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
             if (!at[u].n) continue;
             uint8_t *const codes = pithi_tile_place(t, payload + at[u].codes, bits);
-            scale[k][u] = pithi_unit_scale(payload + at[u].scale, p->device.set.scale_dtype);
+            scale[k][u] = pithi_unit_scale(payload + at[u].scale, p->device.groups.set.scale_dtype);
             word[k][u] = pithi_unit_get_codes(codes, bits, at[u].n);
         }
     }
@@ -135,7 +137,7 @@ PITHI_DEVICE float pithi_sum_far(const struct pithi_gpu_call *a, const struct pi
                                  struct pithi_gpu_thread *t,
                                  const struct pithi_gpu_coded at[PITHI_UNITS], uint32_t from,
                                  uint32_t frames, bool more) {
-    const uint32_t bits = a->from.plan.device.set.bits, half = 1u << (bits - 1);
+    const uint32_t bits = a->from.plan.device.groups.set.bits, half = 1u << (bits - 1);
     float scale[PITHI_SUM_FAR][PITHI_UNITS], size = 0;
     uint64_t word[PITHI_SUM_FAR][PITHI_UNITS];
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_SUM_FAR; k++) {
@@ -224,20 +226,20 @@ PITHI_LOCAL(pithi_sum_groups, uint64_t tile, bool again, bool sums) {
 #endif
 
 /* Part of a body: t->x := the sum of the item's frames. */
-#define PITHI_SUM(tile, again, sums)                                         \
-    do {                                                                     \
-        if (a->from.plan.device.kind == PITHI_DEVICE_raw)                    \
-            PITHI_STEP(pithi_sum_raw, tile);                                 \
-        else if (a->from.plan.device.set.codebook == PITHI_CODEBOOK_TRELLIS) \
-            PITHI_SUM_PATHS(tile, again, sums);                              \
-        else                                                                 \
-            PITHI_STEP(pithi_sum_groups, tile, again, (sums));               \
+#define PITHI_SUM(tile, again, sums)                                                \
+    do {                                                                            \
+        if (a->from.plan.device.kind == PITHI_DEVICE_raw)                           \
+            PITHI_STEP(pithi_sum_raw, tile);                                        \
+        else if (a->from.plan.device.groups.set.codebook == PITHI_CODEBOOK_TRELLIS) \
+            PITHI_SUM_PATHS(tile, again, sums);                                     \
+        else                                                                        \
+            PITHI_STEP(pithi_sum_groups, tile, again, (sums));                      \
     } while (0)
 
 /* ---- Out of the rotated domain, and the factor -----------------------------------------------*/
 
 PITHI_LOCAL(pithi_unrotate_inner, uint64_t tile) {
-    const uint32_t order = a->from.plan.device.rotation.order;
+    const uint32_t order = a->from.plan.device.groups.rotation.order;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         pithi_unit_shrink(t, order, s->from.slot->count, e, t->x[u]);
@@ -246,13 +248,13 @@ PITHI_LOCAL(pithi_unrotate_inner, uint64_t tile) {
 }
 PITHI_LOCAL(pithi_unrotate_across, uint64_t tile, uint32_t half) {
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++)
-        pithi_unit_across(t, a->from.plan.device.rotation.order, s->from.slot->count,
+        pithi_unit_across(t, a->from.plan.device.groups.rotation.order, s->from.slot->count,
                           pithi_unit_at(t, tile, u), half, t->x[u], t->y[u]);
 }
 PITHI_LOCAL(pithi_unrotate_signs, uint64_t tile) {
     (void)s;
-    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++)
-        pithi_unit_signs(a->from.plan.device.rotation.signs, pithi_unit_at(t, tile, u), t->x[u]);
+    PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) pithi_unit_signs(
+        a->from.plan.device.groups.rotation.signs, pithi_unit_at(t, tile, u), t->x[u]);
 }
 PITHI_LOCAL(pithi_scale_sum, uint64_t tile) {
     (void)s, (void)tile;
@@ -261,13 +263,14 @@ PITHI_LOCAL(pithi_scale_sum, uint64_t tile) {
 }
 
 /* Part of a body: t->x from the domain of the frames to that of tensors. */
-#define PITHI_UNROTATE(tile)                                                                 \
-    do {                                                                                     \
-        if (a->from.plan.device.rotation.order) {                                            \
-            PITHI_STEP(pithi_unrotate_inner, tile);                                          \
-            PITHI_ROTATE_ACROSS(&a->from.plan.device.rotation, pithi_unrotate_across, tile); \
-            if (a->from.plan.device.rotation.signs) PITHI_STEP(pithi_unrotate_signs, tile);  \
-        }                                                                                    \
+#define PITHI_UNROTATE(tile)                                                                       \
+    do {                                                                                           \
+        if (a->from.plan.device.groups.rotation.order) {                                           \
+            PITHI_STEP(pithi_unrotate_inner, tile);                                                \
+            PITHI_ROTATE_ACROSS(&a->from.plan.device.groups.rotation, pithi_unrotate_across,       \
+                                tile);                                                             \
+            if (a->from.plan.device.groups.rotation.signs) PITHI_STEP(pithi_unrotate_signs, tile); \
+        }                                                                                          \
     } while (0)
 
 #include "device/group/trellis_sum.h"

@@ -51,7 +51,7 @@ PITHI_PHASE(pithi_trellis_clear, uint64_t segment) {
 }
 
 PITHI_PHASE(pithi_trellis_publish, uint64_t segment, uint64_t tile) {
-    const uint32_t log2 = pithi_trellis_log2(a->to.plan.device.set.group);
+    const uint32_t log2 = pithi_trellis_log2(a->to.plan.device.groups.set.group);
     if (t->tid % pithi_group_lanes(&a->to.plan)) return;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
@@ -63,7 +63,7 @@ PITHI_PHASE(pithi_trellis_publish, uint64_t segment, uint64_t tile) {
 
 /* Units of groups [from, to) of a segment. */
 PITHI_PHASE(pithi_trellis_scales, uint64_t segment, uint32_t from, uint32_t to) {
-    const struct pithi_group_setting *const set = &a->to.plan.device.set;
+    const struct pithi_group_setting *const set = &a->to.plan.device.groups.set;
     const int top = pithi_trellis_of(&a->to)->top;
     for (uint32_t i = from + t->tid; i < to; i += PITHI_TEAM) {
         const uint32_t count =
@@ -76,7 +76,7 @@ PITHI_PHASE(pithi_trellis_scales, uint64_t segment, uint32_t from, uint32_t to) 
 
 /* Groups whose first values are no levels. */
 PITHI_PHASE(pithi_trellis_look, uint64_t segment, uint64_t tile) {
-    const uint32_t group = a->to.plan.device.set.group, log2 = pithi_trellis_log2(group);
+    const uint32_t group = a->to.plan.device.groups.set.group, log2 = pithi_trellis_log2(group);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         const uint32_t n = pithi_tile_left(t, e, s->to.slot->count), at = (uint32_t)(e - segment);
@@ -91,7 +91,7 @@ PITHI_PHASE(pithi_trellis_look, uint64_t segment, uint64_t tile) {
 }
 
 PITHI_PHASE(pithi_trellis_put_words, uint64_t segment, uint64_t tile) {
-    const struct pithi_group_setting *const set = &a->to.plan.device.set;
+    const struct pithi_group_setting *const set = &a->to.plan.device.groups.set;
     const uint32_t group = pithi_trellis_log2(set->group), each = pithi_trellis_sequence(set);
     const uint32_t log2 = pithi_trellis_log2(each), paths = pithi_trellis_segment(set) >> log2;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
@@ -116,7 +116,7 @@ PITHI_DEVICE uint32_t pithi_trellis_turned(const struct pithi_gpu_thread *t, uin
 }
 
 PITHI_PHASE(pithi_trellis_paths, uint64_t segment) {
-    const struct pithi_group_setting *const set = &a->to.plan.device.set;
+    const struct pithi_group_setting *const set = &a->to.plan.device.groups.set;
     const uint32_t each = pithi_trellis_sequence(set), log2 = pithi_trellis_log2(each);
     const uint32_t size = pithi_trellis_segment(set);
     const uint64_t left = s->to.end - segment;
@@ -144,7 +144,7 @@ PITHI_PHASE(pithi_trellis_paths, uint64_t segment) {
  * in scales. */
 PITHI_PHASE(pithi_trellis_put_codes, uint64_t segment, uint64_t tile) {
     const struct pithi_device_plan *const p = &a->to.plan;
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     const struct pithi_gpu_item *const it = &s->to;
     const uint32_t group = pithi_trellis_log2(set->group), each = pithi_trellis_sequence(set);
     const uint32_t log2 = pithi_trellis_log2(each);
@@ -196,7 +196,7 @@ PITHI_DEVICE uint32_t pithi_trellis_summand(const struct pithi_gpu_call *a,
                                             const struct pithi_gpu_shared *s,
                                             const struct pithi_gpu_thread *t, uint64_t tile,
                                             uint32_t from, uint32_t *at) {
-    const uint32_t group = a->to.plan.device.set.group;
+    const uint32_t group = a->to.plan.device.groups.set.group;
     const uint32_t size = group < PITHI_TILE ? group : (uint32_t)PITHI_TILE;
     *at = (from + t->tid / PITHI_LANES) << pithi_trellis_log2(size);
     return *at >= PITHI_TILE ? 0 : pithi_trellis_left(&s->to, tile + *at, size);
@@ -223,7 +223,7 @@ PITHI_LOCAL(pithi_trellis_halve, uint32_t lanes) {
 /* The scale of a thread's group, to the frame. */
 PITHI_PHASE(pithi_trellis_finish, uint64_t segment, uint64_t tile, uint32_t from) {
     const struct pithi_device_plan *const p = &a->to.plan;
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     const struct pithi_trellis *const of = pithi_trellis_of(&a->to);
     const uint32_t log2 = pithi_trellis_log2(set->group);
     uint32_t at;
@@ -252,7 +252,7 @@ PITHI_PHASE(pithi_trellis_finish, uint64_t segment, uint64_t tile, uint32_t from
 PITHI_DEVICE void pithi_trellis_fit(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                     struct pithi_gpu_thread *t, struct pithi_team *team,
                                     uint64_t segment, uint64_t tile, bool more, bool last) {
-    const uint32_t group = a->to.plan.device.set.group;
+    const uint32_t group = a->to.plan.device.groups.set.group;
     const uint32_t groups = group < PITHI_TILE ? PITHI_TILE >> pithi_trellis_log2(group) : 1;
     for (uint32_t from = 0; from < groups; from += PITHI_TEAM / PITHI_LANES) {
         PITHI_STEP(pithi_trellis_add, tile, from, more);
@@ -271,7 +271,7 @@ PITHI_DEVICE void pithi_trellis_fit(const struct pithi_gpu_call *a, struct pithi
 PITHI_LOCAL(pithi_trellis_update, uint64_t segment, uint64_t tile) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_item *const it = &s->to;
-    const uint32_t log2 = pithi_trellis_log2(p->device.set.group);
+    const uint32_t log2 = pithi_trellis_log2(p->device.groups.set.group);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         const uint32_t n = pithi_tile_left(t, e, it->slot->count);
@@ -314,7 +314,7 @@ PITHI_DEVICE void pithi_trellis_measure(const struct pithi_gpu_call *a, struct p
 PITHI_DEVICE void pithi_trellis_enter(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                       struct pithi_gpu_thread *t, struct pithi_team *team, int pass,
                                       uint64_t segment, uint64_t tile) {
-    const uint32_t group = a->to.plan.device.set.group, log2 = pithi_trellis_log2(group);
+    const uint32_t group = a->to.plan.device.groups.set.group, log2 = pithi_trellis_log2(group);
     const uint32_t first = (uint32_t)(tile - segment) >> log2;
     const bool longer = group > PITHI_TILE;
     if (pass == PITHI_TRELLIS_MEASURE) {
@@ -329,7 +329,7 @@ PITHI_DEVICE void pithi_trellis_enter(const struct pithi_gpu_call *a, struct pit
 PITHI_DEVICE void pithi_trellis_leave(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                       struct pithi_gpu_thread *t, struct pithi_team *team, int pass,
                                       uint64_t segment, uint64_t tile, uint64_t end) {
-    const uint32_t group = a->to.plan.device.set.group;
+    const uint32_t group = a->to.plan.device.groups.set.group;
     const bool longer = group > PITHI_TILE;
     const bool keeps = a->to.plan.base_dtype != PITH_NONE || a->to.plan.device.decay;
     const uint64_t next = tile + PITHI_TILE;
@@ -351,7 +351,7 @@ PITHI_DEVICE void pithi_trellis_encode_segment(const struct pithi_gpu_call *a,
                                                struct pithi_gpu_thread *t, struct pithi_team *team,
                                                int of, bool plain, bool whole, uint64_t segment,
                                                uint64_t end) {
-    const uint32_t group = a->to.plan.device.set.group, log2 = pithi_trellis_log2(group);
+    const uint32_t group = a->to.plan.device.groups.set.group, log2 = pithi_trellis_log2(group);
     const bool longer = group > PITHI_TILE;
     const bool keeps = a->to.plan.base_dtype != PITH_NONE || a->to.plan.device.decay;
     PITHI_STEP(pithi_tile_whole, whole);
@@ -386,7 +386,7 @@ PITHI_DEVICE void pithi_trellis_encode_segment(const struct pithi_gpu_call *a,
 PITHI_DEVICE void pithi_trellis_groups(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                        struct pithi_gpu_thread *t, struct pithi_team *team,
                                        int of) {
-    const struct pithi_group_setting *const set = &a->to.plan.device.set;
+    const struct pithi_group_setting *const set = &a->to.plan.device.groups.set;
     const bool plain = of == PITHI_OF_FRAMES && set->codebook != PITHI_CODEBOOK_TRELLIS;
     const uint32_t most = set->group > PITHI_TILE ? set->group : (uint32_t)PITHI_TILE;
     const uint32_t size = plain ? most : pithi_trellis_segment(set);

@@ -11,7 +11,7 @@
 
 /* In the plan's table: arguments of kernels are in no order that threads can index. */
 PITHI_DEVICE const struct pithi_trellis *pithi_trellis_of(const struct pithi_gpu_side *side) {
-    return &((const struct pithi_device_plan *)(const void *)side->table)->device.trellis;
+    return &((const struct pithi_device_plan *)(const void *)side->table)->device.groups.trellis;
 }
 
 /* Of a side, 0 the one that is read: what numbers of levels stand for. */
@@ -86,7 +86,7 @@ PITHI_DEVICE void pithi_trellis_take(const struct pithi_gpu_call *a,
                                      const struct pithi_gpu_coded at[PITHI_UNITS],
                                      const bool begins[PITHI_UNITS], uint8_t *payload, bool more,
                                      struct pithi_gpu_results *seen) {
-    const struct pithi_group_setting *const set = &a->from.plan.device.set;
+    const struct pithi_group_setting *const set = &a->from.plan.device.groups.set;
     uint32_t scale[PITHI_UNITS], word[PITHI_UNITS], before[PITHI_UNITS];
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         scale[u] = word[u] = before[u] = 0;
@@ -115,7 +115,8 @@ PITHI_LOCAL(pithi_trellis_sum, uint64_t tile, bool again, bool sums) {
     bool begins[PITHI_UNITS];
     pithi_symbols_units(t, &a->from.plan, it, tile, at);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        begins[u] = pithi_trellis_begins(&a->from.plan.device.set, pithi_unit_at(t, tile, u));
+        begins[u] =
+            pithi_trellis_begins(&a->from.plan.device.groups.set, pithi_unit_at(t, tile, u));
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] = 0;
     }
     pithi_trellis_take(a, s, t, at, begins, sums ? pithi_sum_payload(a, it, 0) : it->payload, false,

@@ -22,11 +22,11 @@ static_assert((int)PITHI_TRELLIS_RUN == PITHI_LANES && (int)PITHI_TRELLIS_RUN ==
 /* Whether segments may be coded so, as far as settings go. No value is clamped then, no metric gets
  * to its limit, and the squares of a group's levels have a sum below 2^24, exact in any order. */
 PITHI_DEVICE bool pithi_trellis_suits(const struct pithi_device_plan *p) {
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     return (set->bits == 2 || set->bits == 4) && set->scale_dtype == PITH_F32 &&
            set->group >= PITHI_TRELLIS_WHOLE / PITHI_TRELLIS_GROUPS &&
            set->group <= PITHI_TRELLIS_SEQUENCE && p->dtype == PITH_F32 &&
-           p->base_dtype == PITH_NONE && !p->ranges && !p->device.rotation.signs &&
+           p->base_dtype == PITH_NONE && !p->ranges && !p->device.groups.rotation.signs &&
            !p->device.decay && (uint64_t)1 << p->block_log2 >= PITHI_TRELLIS_WHOLE;
 }
 
@@ -38,11 +38,11 @@ PITHI_DEVICE uint32_t pithi_trellis_group(const struct pithi_gpu_call *a,
                                           const struct pithi_gpu_thread *t, uint64_t segment,
                                           uint64_t tile) {
     return ((uint32_t)(tile - segment) + pithi_trellis_inside(t)) >>
-           pithi_trellis_log2(a->to.plan.device.set.group);
+           pithi_trellis_log2(a->to.plan.device.groups.set.group);
 }
 /* Threads of a group. */
 PITHI_DEVICE uint32_t pithi_trellis_threads(const struct pithi_gpu_call *a) {
-    return a->to.plan.device.set.group / PITHI_TRELLIS_RUN;
+    return a->to.plan.device.groups.set.group / PITHI_TRELLIS_RUN;
 }
 
 /* ---- Values ----------------------------------------------------------------------------------*/
@@ -50,7 +50,7 @@ PITHI_DEVICE uint32_t pithi_trellis_threads(const struct pithi_gpu_call *a) {
 /* t->x := the thread's values, rotated as far as its own go. */
 PITHI_LOCAL(pithi_trellis_fetch, uint64_t tile) {
     const struct pithi_rotated whole = {true, 0, 0};
-    const uint32_t order = a->to.plan.device.rotation.order;
+    const uint32_t order = a->to.plan.device.groups.rotation.order;
     const uint8_t *const from = s->to.tensor + 4 * (tile + pithi_trellis_inside(t));
     struct pithi_quad quad[PITHI_TRELLIS_RUN / 4];
     PITHI_UNROLL for (uint32_t q = 0; q < PITHI_TRELLIS_RUN / 4; q++) {
@@ -85,7 +85,7 @@ PITHI_DEVICE void pithi_trellis_whole_fill(const struct pithi_gpu_call *a,
                                            struct pithi_team *team, uint64_t tile) {
     PITHI_STEP(pithi_trellis_fetch, tile);
     PITHI_UNROLL for (uint32_t apart = 1; apart < PITHI_WARP; apart *= 2) {
-        if (apart * PITHI_TRELLIS_RUN >= a->to.plan.device.rotation.order) continue;
+        if (apart * PITHI_TRELLIS_RUN >= a->to.plan.device.groups.rotation.order) continue;
         PITHI_UNROLL for (uint32_t u_ = 0; u_ < PITHI_UNITS; u_++)
             PITHI_WARP_SWAP(x[u_], y[u_], PITHI_UNIT, apart);
         PITHI_STEP(pithi_trellis_across, apart);
@@ -116,7 +116,7 @@ PITHI_LOCAL(pithi_trellis_peak_meet, uint64_t tile) {
 /* unit, other := what values of the group are multiplied by if it was decoded before, and if not.
  * sent := whether the thread, if it has the first values of a group, has one that is no level. */
 PITHI_PHASE(pithi_trellis_rate, uint64_t segment, uint64_t tile) {
-    const struct pithi_group_setting *const set = &a->to.plan.device.set;
+    const struct pithi_group_setting *const set = &a->to.plan.device.groups.set;
     const struct pithi_trellis *const of = pithi_trellis_of(&a->to);
     const uint32_t largest = t->trellis.sent[0] >> 1;
     const float m = pithi_float(largest);
@@ -143,7 +143,7 @@ PITHI_PHASE(pithi_trellis_rate, uint64_t segment, uint64_t tile) {
 
 /* Into the team's memory the words of a tile. */
 PITHI_PHASE(pithi_trellis_whole_words, uint64_t segment, uint64_t tile) {
-    const struct pithi_group_setting *const set = &a->to.plan.device.set;
+    const struct pithi_group_setting *const set = &a->to.plan.device.groups.set;
     const uint32_t log2 = pithi_trellis_log2(set->group), paths = PITHI_TRELLIS_WHOLE >> log2;
     const uint32_t i = pithi_trellis_group(a, t, segment, tile);
     const uint32_t j = t->tid % pithi_trellis_threads(a) * PITHI_UNITS;
@@ -160,7 +160,7 @@ PITHI_PHASE(pithi_trellis_whole_words, uint64_t segment, uint64_t tile) {
 /* ---- Paths -----------------------------------------------------------------------------------*/
 
 PITHI_PHASE(pithi_trellis_whole_paths, uint64_t segment) {
-    const uint32_t group = a->to.plan.device.set.group, log2 = pithi_trellis_log2(group);
+    const uint32_t group = a->to.plan.device.groups.set.group, log2 = pithi_trellis_log2(group);
     struct pithi_trellis_path p;
     (void)segment;
     p.slot = s->trellis.any.slot;
@@ -217,7 +217,7 @@ PITHI_DEVICE uint32_t pithi_trellis_place(uint32_t log2, uint32_t run, uint32_t 
 /* Into the frame the codes of a tile; what sums are formed of to the team's memory; sent := the sum
  * of the squares of levels. */
 PITHI_PHASE(pithi_trellis_whole_codes, uint64_t segment, uint64_t tile) {
-    const struct pithi_group_setting *const set = &a->to.plan.device.set;
+    const struct pithi_group_setting *const set = &a->to.plan.device.groups.set;
     const uint32_t log2 = pithi_trellis_log2(set->group), bits = set->bits;
     const uint32_t i = pithi_trellis_group(a, t, segment, tile);
     const uint32_t number = ((uint32_t)(tile - segment) + pithi_trellis_inside(t)) / PITHI_UNIT;
@@ -277,7 +277,7 @@ enum { PITHI_TRELLIS_HALF = PITHI_TEAM / PITHI_LANES };
 
 /* sum := of the products of a lane of two groups, each in the other half of the tile. */
 PITHI_LOCAL(pithi_trellis_gather, uint64_t tile) {
-    const uint32_t group = a->to.plan.device.set.group, log2 = pithi_trellis_log2(group);
+    const uint32_t group = a->to.plan.device.groups.set.group, log2 = pithi_trellis_log2(group);
     const uint32_t first = t->tid / PITHI_LANES, runs = group / PITHI_TRELLIS_RUN;
     /* Bits 2 to 4 of a place are turned, see pithi_trellis_place, alike in both halves. */
     const uint32_t lane = t->tid % PITHI_LANES ^ (first & 1) << 4;
@@ -306,7 +306,7 @@ PITHI_LOCAL(pithi_trellis_part_meet, uint64_t tile) {
     t->trellis.sent[0] = pithi_bits(t->trellis.sum[0] + pithi_float(t->trellis.got[0]));
 }
 PITHI_PHASE(pithi_trellis_gathered, uint64_t segment, uint64_t tile) {
-    const uint32_t log2 = pithi_trellis_log2(a->to.plan.device.set.group);
+    const uint32_t log2 = pithi_trellis_log2(a->to.plan.device.groups.set.group);
     const uint32_t lane = t->tid % PITHI_LANES, half = lane / (PITHI_LANES / 2);
     const uint32_t i = half * PITHI_TRELLIS_HALF + t->tid / PITHI_LANES;
     if (lane % (PITHI_LANES / 2) || i >= (uint32_t)PITHI_TILE >> log2) return;
@@ -317,7 +317,7 @@ PITHI_PHASE(pithi_trellis_gathered, uint64_t segment, uint64_t tile) {
 /* Scales, of all groups of a segment, to the frame. */
 PITHI_PHASE(pithi_trellis_whole_finish, uint64_t segment) {
     const struct pithi_device_plan *const p = &a->to.plan;
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     const struct pithi_trellis *const of = pithi_trellis_of(&a->to);
     const uint32_t log2 = pithi_trellis_log2(set->group), i = t->tid;
     if (i >= (uint32_t)PITHI_TRELLIS_WHOLE >> log2) return;

@@ -11,19 +11,19 @@
 
 /* Whether tiles may be coded so, as far as settings go; groups lie in rows then. */
 PITHI_DEVICE bool pithi_whole_suits(const struct pithi_device_plan *p) {
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     return (set->bits == 4 || set->bits == 8) && set->group <= PITHI_ROW &&
            set->scale_dtype == PITH_F32 && !set->search && !p->device.decay &&
            (uint64_t)1 << p->block_log2 >= PITHI_TILE;
 }
 PITHI_DEVICE uint32_t pithi_whole_warps(const struct pithi_device_plan *p) {
-    return p->device.set.group / (PITHI_WARP * PITHI_UNIT);
+    return p->device.groups.set.group / (PITHI_WARP * PITHI_UNIT);
 }
 
 /* Where the thread's first unit goes; next: to what follows the tile before. */
 PITHI_LOCAL(pithi_whole_aim, uint64_t tile, bool next) {
     const struct pithi_device_plan *const p = &a->to.plan;
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     if (next) {
         t->group.to_codes += PITHI_TILE / 8 * set->bits;
         t->group.to_scales += PITHI_TILE / set->group * sizeof(float);
@@ -56,7 +56,7 @@ PITHI_LOCAL(pithi_whole_collect, uint64_t tile) {
 /* The scale of the group of one of the thread's units: of the first or, of odd threads, the second.
  * The first two threads of a group write them. */
 PITHI_LOCAL(pithi_whole_scale, uint64_t tile) {
-    const struct pithi_group_setting *const set = &a->to.plan.device.set;
+    const struct pithi_group_setting *const set = &a->to.plan.device.groups.set;
     const uint32_t unit = t->tid % PITHI_UNITS, row = PITHI_ROW / set->group * sizeof(float);
     const uint32_t largest = unit ? t->group.largest[1] : t->group.largest[0];
     (void)s, (void)tile;

@@ -45,7 +45,7 @@ PITHI_DEVICE void pithi_head_exact(const struct pithi_device_plan *p,
                                    const struct pithi_gpu_page *g,
                                    const struct pithi_gpu_piece *piece, uint32_t dtype,
                                    uint32_t bits[8]) {
-    const uint32_t group = p->device.set.group, head = piece->e / g->dim;
+    const uint32_t group = p->device.groups.set.group, head = piece->e / g->dim;
     const uint32_t in_head = piece->e - head * g->dim, first = in_head & (group - 1);
     const uint32_t from = (head * g->along + in_head / group) * g->outliers;
     for (uint32_t i = from; i < from + g->outliers; i++) {
@@ -59,7 +59,8 @@ PITHI_DEVICE void pithi_channel_exact(const struct pithi_device_plan *p,
                                       const struct pithi_gpu_page *g,
                                       const struct pithi_gpu_piece *piece, uint32_t dtype,
                                       uint32_t bits[8]) {
-    const uint32_t group = p->device.set.group, row = g->heads * g->dim, token = piece->e / row;
+    const uint32_t group = p->device.groups.set.group, row = g->heads * g->dim,
+                   token = piece->e / row;
     const uint32_t first = token / group * row + piece->e - token * row;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
         const uint32_t from = (first + k) * g->outliers;
@@ -129,7 +130,7 @@ PITHI_DEVICE void pithi_head_scale(const struct pithi_group_setting *set,
 /* t->x := values of a tile along heads. */
 PITHI_LOCAL(pithi_heads_take, uint32_t tile) {
     const struct pithi_device_plan *const p = &a->from.plan;
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     const struct pithi_gpu_page *const g = &s->paged.page;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint32_t unit = pithi_page_unit(t, tile, u);
@@ -160,7 +161,7 @@ PITHI_LOCAL(pithi_heads_put, uint32_t tile) {
 /* t->kv.up, t->kv.down := scales and zero points of the thread's columns. */
 PITHI_LOCAL(pithi_channels_scale, uint32_t tile) {
     const struct pithi_device_plan *const p = &a->from.plan;
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     const struct pithi_gpu_page *const g = &s->paged.page;
     const struct pithi_gpu_column c = t->kv.column;
     const uint32_t dtype = set->scale_dtype, row = g->heads * g->dim;
@@ -178,7 +179,7 @@ PITHI_LOCAL(pithi_channels_scale, uint32_t tile) {
 /* t->x := values of tokens from `row` on of a tile along tokens. */
 PITHI_LOCAL(pithi_channels_take, uint32_t row) {
     const struct pithi_device_plan *const p = &a->from.plan;
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     const struct pithi_gpu_page *const g = &s->paged.page;
     float scale[PITHI_UNIT], zero[PITHI_UNIT];
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {

@@ -70,11 +70,11 @@ PITHI_LOCAL(pithi_heads_extremes, uint32_t tile) {
         const uint32_t n = pithi_head_piece(p, g, pithi_page_unit(t, tile, u)).n;
         t->kv.up[u] = t->kv.down[u] = 0;
         if (n == PITHI_UNIT) {
-            pithi_unit_extremes(&p->device.set, t->x[u], &t->kv.up[u], &t->kv.down[u]);
+            pithi_unit_extremes(&p->device.groups.set, t->x[u], &t->kv.up[u], &t->kv.down[u]);
             continue;
         }
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k < n)
-            pithi_extremes_take(&p->device.set, t->x[u][k], &t->kv.up[u], &t->kv.down[u]);
+            pithi_extremes_take(&p->device.groups.set, t->x[u][k], &t->kv.up[u], &t->kv.down[u]);
     }
 }
 
@@ -103,7 +103,7 @@ PITHI_PHASE(pithi_heads_finish, uint32_t tile) {
 }
 
 PITHI_LOCAL(pithi_heads_scales, uint32_t tile) {
-    const struct pithi_group_setting *const set = &a->to.plan.device.set;
+    const struct pithi_group_setting *const set = &a->to.plan.device.groups.set;
     const struct pithi_gpu_page *const g = &s->paged.page;
     const uint32_t each = PITHI_UNITS * g->rows;
     for (uint32_t i = t->tid; i < each && tile * each + i < g->groups; i += PITHI_TEAM) {
@@ -124,7 +124,7 @@ PITHI_DEVICE void pithi_heads_update(const struct pithi_device_plan *p,
     float x[PITHI_UNIT];
     uint32_t bits[PITHI_UNIT];
     uint64_t ignored = 0;
-    pithi_page_unit_values(g, &p->device.set, word, grid->scale, grid->zero, x, &ignored);
+    pithi_page_unit_values(g, &p->device.groups.set, word, grid->scale, grid->zero, x, &ignored);
     pithi_piece_update(p, &g->page, piece, base, x, true, count, bits);
 }
 
@@ -137,8 +137,9 @@ PITHI_LOCAL(pithi_heads_codes, uint32_t tile) {
         struct pithi_grid grids[PITHI_UNIT];
         if (!piece.n) continue;
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) grids[k] = grid;
-        const uint64_t word = pithi_page_word(&s->paged, &p->device.set, grids, piece.n, t->x[u]);
-        pithi_unit_put_codes(g->codes + piece.codes, p->device.set.bits, piece.n, word);
+        const uint64_t word =
+            pithi_page_word(&s->paged, &p->device.groups.set, grids, piece.n, t->x[u]);
+        pithi_unit_put_codes(g->codes + piece.codes, p->device.groups.set.bits, piece.n, word);
         if (pithi_page_based(p, g))
             pithi_heads_update(p, &s->paged, &piece, word, &grid, t->base[u], &t->made);
     }
@@ -179,8 +180,8 @@ PITHI_LOCAL(pithi_channels_extremes, uint32_t row) {
     const struct pithi_gpu_page *const g = &s->paged.page;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint32_t n = pithi_channel_piece(&a->to.plan, g, t, row, u).n;
-        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k < n)
-            pithi_extremes_take(&a->to.plan.device.set, t->x[u][k], &t->kv.up[k], &t->kv.down[k]);
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (k < n) pithi_extremes_take(
+            &a->to.plan.device.groups.set, t->x[u][k], &t->kv.up[k], &t->kv.down[k]);
     }
 }
 
@@ -210,7 +211,7 @@ PITHI_PHASE(pithi_channels_finish, uint32_t tile) {
 
 PITHI_LOCAL(pithi_channels_scales, uint32_t tile) {
     const struct pithi_device_plan *const p = &a->to.plan;
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     const struct pithi_gpu_page *const g = &s->paged.page;
     const uint32_t i = t->tid, row = g->heads * g->dim, k = i % PITHI_UNIT;
     struct pithi_gpu_column c;
@@ -231,8 +232,9 @@ PITHI_LOCAL(pithi_channels_codes, uint32_t row) {
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const struct pithi_gpu_piece piece = pithi_channel_piece(p, g, t, row, u);
         if (!piece.n) continue;
-        const uint64_t word = pithi_page_word(&s->paged, &p->device.set, grids, piece.n, t->x[u]);
-        pithi_unit_put_codes(g->codes + piece.codes, p->device.set.bits, piece.n, word);
+        const uint64_t word =
+            pithi_page_word(&s->paged, &p->device.groups.set, grids, piece.n, t->x[u]);
+        pithi_unit_put_codes(g->codes + piece.codes, p->device.groups.set.bits, piece.n, word);
     }
 }
 
@@ -264,7 +266,7 @@ PITHI_DEVICE void pithi_channels_search(const struct pithi_gpu_call *a, struct p
                                         struct pithi_gpu_thread *t, struct pithi_team *team,
                                         uint32_t tile) {
     const uint32_t tokens = pithi_tile_tokens(&a->to.plan, &s->paged.page, tile);
-    const uint32_t band = PITHI_TILE / a->to.plan.device.set.group;
+    const uint32_t band = PITHI_TILE / a->to.plan.device.groups.set.group;
     for (uint32_t first = 0; first < s->paged.page.lanes * PITHI_UNIT; first += band) {
         if (!s->paged.page.outliers) pithi_channels_fill(a, s, t, team, tokens, first);
         pithi_page_search(a, s, t, team, tile, first);

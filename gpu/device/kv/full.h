@@ -61,7 +61,7 @@ PITHI_DEVICE uint32_t pithi_full_unit(const struct pithi_gpu_thread *t, uint32_t
 /* Its first token of group `band` of tokens; others follow rows behind. */
 PITHI_DEVICE uint32_t pithi_full_token(const struct pithi_device_plan *p,
                                        const struct pithi_gpu_thread *t, uint32_t band) {
-    return band * p->device.set.group + t->tid / PITHI_WARP;
+    return band * p->device.groups.set.group + t->tid / PITHI_WARP;
 }
 PITHI_DEVICE uint8_t *pithi_full_place(const struct pithi_device_plan *p,
                                        const struct pithi_gpu_page *g,

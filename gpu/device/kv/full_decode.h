@@ -43,7 +43,7 @@ PITHI_DEVICE struct pithi_quad pithi_full_any(const struct pithi_gpu_call *a,
     uint64_t none = 0; /* overflows: f16 times a code is far from that */
     struct pithi_quad out;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
-        const float x = pithi_page_value(g, &a->from.plan.device.set, word, k,
+        const float x = pithi_page_value(g, &a->from.plan.device.groups.set, word, k,
                                          pithi_float(pithi_from_f16((uint16_t)scale[k])),
                                          pithi_float(pithi_from_f16((uint16_t)zero[k])), &none);
         bits[k] = pithi_unit_round(dtype, pithi_bits(x));

@@ -40,7 +40,7 @@ PITHI_DEVICE uint32_t pithi_full_grid(const struct pithi_device_plan *p, struct 
                                       uint32_t tile, float lo, float hi, struct pithi_grid *grid) {
     if (pithi_grid_calm(p->dtype, lo, hi, grid))
         return pithi_half_bits(grid->scale) | pithi_half_bits(grid->zero) << 16;
-    *grid = pithi_grid_find(p, g, pithi_up_of(&p->device.set, hi), pithi_down_of(lo));
+    *grid = pithi_grid_find(p, g, pithi_up_of(&p->device.groups.set, hi), pithi_down_of(lo));
     const float first = pithi_lift((lo - grid->zero) * grid->reciprocal);
     const float last = pithi_lift((hi - grid->zero) * grid->reciprocal);
     if (!(first >= PITHI_LIFT && last <= pithi_lift(grid->most)))
@@ -159,7 +159,7 @@ PITHI_LOCAL(pithi_full_heads_codes, uint32_t tile, bool rough) {
                                      grid.reciprocal};
         uint32_t word = 0u - PITHI_FULL_LIFTS;
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k += 4) word +=
-            rough ? pithi_full_limited(&a->to.plan.device.set, grids, t->kv.deep[u] + k, k)
+            rough ? pithi_full_limited(&a->to.plan.device.groups.set, grids, t->kv.deep[u] + k, k)
                   : pithi_full_lifted(t->kv.deep[u] + k, zero, reciprocal, k);
         pithi_put_aligned32(pithi_full_codes(g, t, tile, u), word);
     }
@@ -261,7 +261,7 @@ PITHI_LOCAL(pithi_full_columns_codes, uint32_t band, uint32_t chunk, bool rough)
         pithi_full_four(s->paged.up + first, zero);
         pithi_full_four(s->paged.down + first, reciprocal);
         PITHI_UNROLL for (uint32_t u = 0; u < PITHI_DEEP; u++) word[u] +=
-            rough ? pithi_full_limited(&a->to.plan.device.set, s->paged.grid + first,
+            rough ? pithi_full_limited(&a->to.plan.device.groups.set, s->paged.grid + first,
                                        t->kv.deep[u] + k, k)
                   : pithi_full_lifted(t->kv.deep[u] + k, zero, reciprocal, k);
     }

@@ -82,7 +82,7 @@ PITHI_LOCAL(pithi_wide_edges, uint32_t tile) {
     uint32_t edge[PITHI_UNITS][2];
     (void)s, (void)tile;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++)
-        pithi_unit_extremes(&a->to.plan.device.set, t->x[u], &edge[u][0], &edge[u][1]);
+        pithi_unit_extremes(&a->to.plan.device.groups.set, t->x[u], &edge[u][0], &edge[u][1]);
     PITHI_UNROLL for (uint32_t i = 0; i < 2; i++) {
         t->kv.high[i] = odd ? edge[1][i] : edge[0][i];
         t->kv.high_given[i] = odd ? edge[0][i] : edge[1][i];
@@ -133,7 +133,7 @@ PITHI_DEVICE float pithi_wide_most(const struct pithi_grid *grid, float lo, floa
 PITHI_LOCAL(pithi_wide_scale, uint32_t tile) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     const bool below = t->tid & 2;
     const uint32_t up = below ? t->kv.high_taken[0] : t->kv.high[0];
     const uint32_t down = below ? t->kv.high[0] : t->kv.high_taken[0];
@@ -183,13 +183,13 @@ PITHI_LOCAL(pithi_wide_codes, uint32_t tile) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
-        const uint32_t word = pithi_wide_word(&p->device.set, t, u);
+        const uint32_t word = pithi_wide_word(&p->device.groups.set, t, u);
         pithi_put_aligned32(pithi_full_codes(g, t, tile, u), word);
         if (p->base_dtype == PITH_NONE) continue;
         float x[PITHI_UNIT];
         uint32_t raw[PITHI_UNIT];
         uint64_t ignored = 0;
-        pithi_page_unit_values(&s->paged, &p->device.set, word, pithi_wide_step(t, u, 3),
+        pithi_page_unit_values(&s->paged, &p->device.groups.set, word, pithi_wide_step(t, u, 3),
                                pithi_wide_step(t, u, 1), x, &ignored);
         pithi_wide_update(p, g, t, tile, u, x, true, &t->made, raw);
     }
@@ -240,7 +240,7 @@ PITHI_LOCAL(pithi_wide_fetch, uint32_t tile) {
 
 PITHI_LOCAL(pithi_wide_mean, uint32_t tile) {
     const struct pithi_device_plan *const p = &a->from.plan;
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     (void)tile;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint32_t both = t->kv.raw[u].word[1];

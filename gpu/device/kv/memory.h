@@ -143,7 +143,8 @@ struct pithi_gpu_paged {
 
 /* Bytes of it that a launch needs. */
 static inline size_t pithi_paged_bytes(const struct pithi_device_plan *to) {
-    if (to->device.set.codebook == PITHI_CODEBOOK_TRELLIS) return sizeof(struct pithi_gpu_paged);
+    if (to->device.groups.set.codebook == PITHI_CODEBOOK_TRELLIS)
+        return sizeof(struct pithi_gpu_paged);
     if (to->device.pages.outliers) return offsetof(struct pithi_gpu_paged, paths);
     return pithi_pages_keep(to) || to->device.pages.channel
                ? offsetof(struct pithi_gpu_paged, first)

@@ -31,7 +31,7 @@ PITHI_LOCAL(pithi_outliers_open, uint32_t from) {
 PITHI_DEVICE uint64_t pithi_least(uint64_t x, uint64_t y) { return x < y ? x : y; }
 
 PITHI_LOCAL(pithi_outliers_seek, uint32_t number) {
-    const bool range = a->to.plan.device.set.asymmetric;
+    const bool range = a->to.plan.device.groups.set.asymmetric;
     (void)number;
     t->kv.word[0] = t->kv.word[1] = UINT64_MAX;
     for (uint32_t i = t->tid % PITHI_LANES; i < t->kv.sought.count; i += PITHI_LANES) {
@@ -102,7 +102,7 @@ PITHI_DEVICE int64_t pithi_sought_at(const struct pithi_device_plan *p,
         const uint32_t number = tile * PITHI_UNITS * g->rows + i, before = number / g->along;
         token = before / g->heads;
         head = before - token * g->heads;
-        in_head = (number - before * g->along) * p->device.set.group + place;
+        in_head = (number - before * g->along) * p->device.groups.set.group + place;
     }
     return (int64_t)token * g->token_stride + (int64_t)head * g->head_stride + in_head;
 }
@@ -130,7 +130,7 @@ PITHI_DEVICE void pithi_outlier_put(const struct pithi_gpu_call *a,
 /* Each thread takes some. Places ascend; a group of few elements repeats the last. */
 PITHI_PHASE(pithi_outliers_take, uint32_t tile) {
     const uint32_t n = pithi_outliers_taken(s, t), most = s->paged.page.outliers;
-    const bool choice = a->to.plan.device.set.asymmetric && n < t->kv.sought.count;
+    const bool choice = a->to.plan.device.groups.set.asymmetric && n < t->kv.sought.count;
     const uint64_t *const below = pithi_outliers_first(s, t, 0);
     if (!t->kv.sought.count) return;
     const uint32_t high =
@@ -175,7 +175,7 @@ PITHI_PHASE(pithi_outliers_clamp_others, uint32_t tile) {
     (void)tile;
     if (s->paged.page.outliers >= t->kv.sought.count) return;
     const float limit =
-        pithi_outliers_limit(&a->to.plan.device.set, a->to.plan.dtype, largest, least);
+        pithi_outliers_limit(&a->to.plan.device.groups.set, a->to.plan.dtype, largest, least);
     if (pithi_bits(limit) == largest) return;
     for (uint32_t i = t->tid % PITHI_LANES; i < t->kv.sought.count; i += PITHI_LANES) {
         float *const x = &s->paged.values[t->kv.sought.at + i];
@@ -189,7 +189,7 @@ PITHI_DEVICE void pithi_page_outliers(const struct pithi_gpu_call *a, struct pit
                                       struct pithi_gpu_thread *t, struct pithi_team *team,
                                       uint32_t tile) {
     const uint32_t end = pithi_sought_groups(&a->to.plan, &s->paged.page);
-    const bool limited = pithi_outliers_limited(&a->to.plan.device.set);
+    const bool limited = pithi_outliers_limited(&a->to.plan.device.groups.set);
     for (uint32_t from = 0; from < end; from += PITHI_TEAM / PITHI_LANES) {
         PITHI_STEP(pithi_sought_open, tile, 0, from);
         PITHI_STEP(pithi_outliers_open, from);

@@ -21,7 +21,7 @@ PITHI_DEVICE uint32_t pithi_entry_bytes(const struct pithi_group_setting *set) {
 
 /* The page's sizes, from its rows. */
 PITHI_DEVICE void pithi_page_measure(const struct pithi_device_plan *p, struct pithi_gpu_page *g) {
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     const uint32_t string = (uint32_t)pithi_group_code_bytes(set, g->dim);
     g->along = pithi_parts(g->dim, set->group);
     g->groups = p->device.pages.channel ? pithi_parts(g->tokens, set->group) * g->heads * g->dim
@@ -40,7 +40,7 @@ PITHI_DEVICE void pithi_page_measure(const struct pithi_device_plan *p, struct p
 
 /* How threads share it, and the tiles that hold elements [lo, hi). */
 PITHI_DEVICE void pithi_page_share(const struct pithi_device_plan *p, struct pithi_gpu_page *g) {
-    const uint32_t group = p->device.set.group, row = g->heads * g->dim;
+    const uint32_t group = p->device.groups.set.group, row = g->heads * g->dim;
     const uint32_t wide = g->dim < group ? g->dim : group;
     const uint32_t units = g->heads * pithi_parts(g->dim, PITHI_UNIT);
     const bool channel = p->device.pages.channel;
@@ -82,7 +82,7 @@ PITHI_DEVICE bool pithi_full_wide(const struct pithi_device_plan *p) {
 /* Whether tiles of pages may be full: of 16-bit values, codes of 4 bits, scales and zero points of
  * as many. */
 PITHI_DEVICE bool pithi_full_plan(const struct pithi_device_plan *p, uint32_t dtype) {
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     if ((dtype != PITH_BF16 && dtype != PITH_F16) || set->bits != 4 || !set->asymmetric ||
         set->codebook || p->device.pages.outliers)
         return false;
@@ -110,7 +110,7 @@ PITHI_DEVICE bool pithi_strips_fit(const struct pithi_device_plan *p, uint32_t d
  * scales of f16, 16 threads a group. */
 PITHI_DEVICE bool pithi_paths_fit(const struct pithi_device_plan *p, uint32_t dtype,
                                   const struct pithi_gpu_page *g) {
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     return set->codebook == PITHI_CODEBOOK_TRELLIS && (dtype == PITH_BF16 || dtype == PITH_F16) &&
            (set->bits == 2 || set->bits == 4) && set->scale_dtype == PITH_F16 &&
            p->base_dtype == PITH_NONE && !p->device.pages.channel && !p->device.pages.rotated &&
@@ -132,9 +132,9 @@ PITHI_DEVICE void pithi_full_find(const struct pithi_device_plan *p, uint32_t dt
     if (p->base_dtype != PITH_NONE && (!g->base || !pithi_is_aligned(g->base, 16))) return;
     if (!channel && g->plain && g->lanes >= 4) pithi_full_rows(g, PITHI_TILE, 1);
     if (channel && g->lanes == PITHI_WARP && g->heads * g->dim == g->chunks * PITHI_TEAM &&
-        p->device.set.group == PITHI_DEEP * g->rows && g->token_stride % PITHI_UNIT == 0 &&
+        p->device.groups.set.group == PITHI_DEEP * g->rows && g->token_stride % PITHI_UNIT == 0 &&
         g->head_stride % PITHI_UNIT == 0)
-        pithi_full_rows(g, p->device.set.group * g->heads * g->dim, g->chunks);
+        pithi_full_rows(g, p->device.groups.set.group * g->heads * g->dim, g->chunks);
 }
 
 PITHI_DEVICE bool pithi_tile_is_full(const struct pithi_gpu_page *g, uint32_t tile) {
@@ -157,14 +157,15 @@ PITHI_DEVICE uint64_t pithi_page_wanted(const struct pithi_tiling *t, uint64_t f
 PITHI_DEVICE void pithi_page_book(const struct pithi_gpu_side *side,
                                   const struct pithi_gpu_thread *t, struct pithi_gpu_paged *to) {
     const uint8_t *const book = side->table + offsetof(struct pithi_device_plan, device.pages.book);
-    if (side->plan.device.set.codebook && t->tid < sizeof to->book)
+    if (side->plan.device.groups.set.codebook && t->tid < sizeof to->book)
         ((uint8_t *)&to->book)[t->tid] = book[t->tid];
 }
 
 /* Whether pieces do not begin at whole lanes of the base's hash: then it is hashed page by page. */
 PITHI_DEVICE bool pithi_page_apart(const struct pithi_device_plan *p,
                                    const struct pithi_gpu_item *it) {
-    return p->device.base_hash && it->slot->dim % PITHI_UNIT && it->slot->dim != it->slot->count;
+    return p->device.base_hash && it->slot->pages.dim % PITHI_UNIT &&
+           it->slot->pages.dim != it->slot->count;
 }
 
 /* Of the values: in tensors that are written it need not be the plan's. */
@@ -190,9 +191,9 @@ PITHI_DEVICE void pithi_page_find(const struct pithi_gpu_call *a, const struct p
     const uint64_t run = g->number / t->grid[2], page = g->number % t->grid[2];
     const uint64_t left = t->shape[2] - page * t->extent[2];
     g->tokens = left < t->extent[2] ? (uint32_t)left : t->extent[2];
-    g->heads = it->slot->heads;
-    g->dim = it->slot->dim;
-    g->outliers = it->slot->outliers;
+    g->heads = it->slot->pages.heads;
+    g->dim = it->slot->pages.dim;
+    g->outliers = it->slot->pages.outliers;
     g->first = (run * t->shape[2] + page * t->extent[2]) * t->shape[3];
     g->bytes =
         it->payload + it->form->data + run * it->form->run_bytes + page * it->form->block_bytes;
@@ -231,7 +232,7 @@ PITHI_DEVICE struct pithi_gpu_piece pithi_piece_at(const struct pithi_device_pla
     struct pithi_gpu_piece piece;
     piece.n = n < PITHI_UNIT ? n : PITHI_UNIT;
     piece.e = before * g->dim + in_head;
-    piece.codes = before * g->string + in_head * p->device.set.bits / 8;
+    piece.codes = before * g->string + in_head * p->device.groups.set.bits / 8;
     piece.at = (int64_t)token * g->token_stride + (int64_t)head * g->head_stride + in_head;
     return piece;
 }
@@ -250,13 +251,13 @@ PITHI_DEVICE struct pithi_gpu_piece pithi_head_piece(const struct pithi_device_p
         struct pithi_gpu_piece piece;
         piece.n = group < g->groups ? PITHI_UNIT : 0;
         piece.e = unit * PITHI_UNIT;
-        piece.codes = unit * p->device.set.bits;
+        piece.codes = unit * p->device.groups.set.bits;
         piece.at = piece.e;
         return piece;
     }
     const uint32_t head = group / g->along, token = head / g->heads;
-    const uint32_t in_head =
-        (group - head * g->along) * p->device.set.group + (unit & (g->lanes - 1)) * PITHI_UNIT;
+    const uint32_t in_head = (group - head * g->along) * p->device.groups.set.group +
+                             (unit & (g->lanes - 1)) * PITHI_UNIT;
     const bool empty = in_head >= g->dim || group >= g->groups;
     return pithi_piece_at(p, g, token, head - token * g->heads, in_head,
                           empty ? 0 : g->dim - in_head);
@@ -265,12 +266,12 @@ PITHI_DEVICE struct pithi_gpu_piece pithi_head_piece(const struct pithi_device_p
 /* A tile along tokens: its first token, and their number. */
 PITHI_DEVICE uint32_t pithi_tile_token(const struct pithi_device_plan *p,
                                        const struct pithi_gpu_page *g, uint32_t tile) {
-    return tile / g->chunks * p->device.set.group;
+    return tile / g->chunks * p->device.groups.set.group;
 }
 PITHI_DEVICE uint32_t pithi_tile_tokens(const struct pithi_device_plan *p,
                                         const struct pithi_gpu_page *g, uint32_t tile) {
     const uint32_t left = g->tokens - pithi_tile_token(p, g, tile);
-    return left < p->device.set.group ? left : p->device.set.group;
+    return left < p->device.groups.set.group ? left : p->device.groups.set.group;
 }
 
 /* The columns that thread number tid has of a tile. */
@@ -310,7 +311,7 @@ PITHI_DEVICE struct pithi_gpu_piece pithi_channel_piece(const struct pithi_devic
 PITHI_DEVICE uint8_t *pithi_channel_scales(const struct pithi_device_plan *p,
                                            const struct pithi_gpu_page *g, uint32_t tile,
                                            uint32_t column) {
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     return g->bytes + (uint64_t)(tile / g->chunks) * g->heads * g->dim * pithi_entry_bytes(set) +
            column * pithi_scale_width(set->scale_dtype);
 }

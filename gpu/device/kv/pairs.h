@@ -24,9 +24,9 @@ PITHI_PHASE(pithi_page_pair, const struct pithi_gpu_side *side, uint64_t number)
     g->base = NULL;
     g->apart = false;
     g->tokens = side->plan.device.pages.tokens;
-    g->heads = slot->heads;
-    g->dim = slot->dim;
-    g->outliers = slot->outliers;
+    g->heads = slot->pages.heads;
+    g->dim = slot->pages.dim;
+    g->outliers = slot->pages.outliers;
     g->bytes = (uint8_t *)pair->page;
     pithi_page_measure(&side->plan, g);
     g->whole = g->length;

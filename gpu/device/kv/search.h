@@ -74,7 +74,7 @@ PITHI_DEVICE uint32_t pithi_page_dtype(const struct pithi_device_plan *p) {
 PITHI_DEVICE struct pithi_grid pithi_grid_find(const struct pithi_device_plan *p,
                                                const struct pithi_gpu_paged *g, uint32_t up,
                                                uint32_t down) {
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     const uint32_t dtype = pithi_page_dtype(p);
     const struct pithi_ends ends = pithi_ends_of(set, up, down);
     struct pithi_grid grid = {0, 0, 0, 0};
@@ -138,7 +138,7 @@ PITHI_LOCAL(pithi_heads_fetch, uint32_t tile) {
 PITHI_PHASE(pithi_channels_keep, uint32_t row, uint32_t first) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
-    const uint32_t group = p->device.set.group;
+    const uint32_t group = p->device.groups.set.group;
     const uint32_t column = (t->tid & (g->lanes - 1)) * PITHI_UNIT - first;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const struct pithi_gpu_piece piece = pithi_channel_piece(p, g, t, row, u);
@@ -153,7 +153,8 @@ PITHI_PHASE(pithi_channels_keep, uint32_t row, uint32_t first) {
 PITHI_LOCAL(pithi_channels_fetch, uint32_t row) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
-    const uint32_t group = p->device.set.group, column = (t->tid & (g->lanes - 1)) * PITHI_UNIT;
+    const uint32_t group = p->device.groups.set.group,
+                   column = (t->tid & (g->lanes - 1)) * PITHI_UNIT;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const struct pithi_gpu_piece piece = pithi_channel_piece(p, g, t, row, u);
         const uint32_t token = row + (t->tid >> g->log2) + u * g->rows;
@@ -165,7 +166,7 @@ PITHI_LOCAL(pithi_channels_fetch, uint32_t row) {
 /* Groups that the team's memory holds at once, from `first` of the tile on. */
 PITHI_DEVICE uint32_t pithi_sought_groups(const struct pithi_device_plan *p,
                                           const struct pithi_gpu_page *g) {
-    const uint32_t columns = g->lanes * PITHI_UNIT, band = PITHI_TILE / p->device.set.group;
+    const uint32_t columns = g->lanes * PITHI_UNIT, band = PITHI_TILE / p->device.groups.set.group;
     if (!p->device.pages.channel) return PITHI_UNITS * g->rows;
     return columns < band ? columns : band;
 }
@@ -174,7 +175,7 @@ PITHI_DEVICE uint32_t pithi_sought_groups(const struct pithi_device_plan *p,
 PITHI_DEVICE uint32_t pithi_sought_count(const struct pithi_device_plan *p,
                                          const struct pithi_gpu_page *g, uint32_t tile,
                                          uint32_t i) {
-    const uint32_t group = p->device.set.group;
+    const uint32_t group = p->device.groups.set.group;
     if (p->device.pages.channel) {
         const struct pithi_gpu_column c = pithi_channel_of(p, g, i / PITHI_UNIT, tile);
         return i % PITHI_UNIT < c.n ? pithi_tile_tokens(p, g, tile) : 0;
@@ -191,7 +192,8 @@ PITHI_LOCAL(pithi_sought_open, uint32_t tile, uint32_t first, uint32_t from) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
     const uint32_t i = from + t->tid / PITHI_LANES;
-    const uint32_t each = p->device.pages.channel ? p->device.set.group : g->lanes * PITHI_UNIT;
+    const uint32_t each =
+        p->device.pages.channel ? p->device.groups.set.group : g->lanes * PITHI_UNIT;
     t->kv.sought.index = i;
     t->kv.sought.at = (i - first) * each;
     t->kv.sought.count =
@@ -226,12 +228,12 @@ PITHI_LOCAL(pithi_sought_halve, uint32_t n) {
  * matter. */
 PITHI_DEVICE uint32_t pithi_shrink_each(const struct pithi_device_plan *p,
                                         const struct pithi_gpu_page *g) {
-    return p->device.pages.channel ? p->device.set.group : g->lanes * PITHI_UNIT;
+    return p->device.pages.channel ? p->device.groups.set.group : g->lanes * PITHI_UNIT;
 }
 PITHI_DEVICE uint32_t pithi_shrink_threads(const struct pithi_device_plan *p,
                                            const struct pithi_gpu_page *g) {
     const uint32_t each = pithi_shrink_each(p, g);
-    if (p->device.set.group <= PITHI_PLACED || each <= PITHI_PLACED) return 1;
+    if (p->device.groups.set.group <= PITHI_PLACED || each <= PITHI_PLACED) return 1;
     return each / PITHI_PLACED;
 }
 
@@ -239,7 +241,7 @@ PITHI_DEVICE uint32_t pithi_shrink_threads(const struct pithi_device_plan *p,
 PITHI_LOCAL(pithi_shrink_open, uint32_t tile, uint32_t first, uint32_t from) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     const uint32_t i = from + t->tid / pithi_shrink_threads(p, g);
     const bool held = i - first < pithi_sought_groups(p, g);
     t->kv.sought.index = i;
@@ -268,7 +270,7 @@ PITHI_DEVICE int32_t pithi_shrink_changed(const struct pithi_gpu_call *a,
     const struct pithi_grid grid = s->paged.grid[t->kv.sought.index];
     int32_t changed = 0;
     for (uint32_t i = e; i < e + 4 && i < t->kv.sought.count; i++)
-        changed += !pithi_grid_keeps(&a->to.plan.device.set, dtype, &grid,
+        changed += !pithi_grid_keeps(&a->to.plan.device.groups.set, dtype, &grid,
                                      s->paged.values[t->kv.sought.at + i]);
     return changed;
 }
@@ -382,15 +384,15 @@ PITHI_DEVICE int32_t pithi_shrink_losses(const struct pithi_gpu_call *a,
     const uint32_t dtype = pithi_page_dtype(&a->to.plan);
     int32_t sum = 0;
     for (uint32_t i = 0; i < t->kv.sought.count; i++) {
-        const int loss = pithi_shrink_loss(&a->to.plan.device.set, &t->kv.shrink, dtype, grid,
-                                           s->paged.values[t->kv.sought.at + i]);
+        const int loss = pithi_shrink_loss(&a->to.plan.device.groups.set, &t->kv.shrink, dtype,
+                                           grid, s->paged.values[t->kv.sought.at + i]);
         sum += loss * loss;
     }
     return sum;
 }
 
 PITHI_PHASE(pithi_shrink_close, uint32_t tile) {
-    const struct pithi_group_setting *const set = &a->to.plan.device.set;
+    const struct pithi_group_setting *const set = &a->to.plan.device.groups.set;
     const uint32_t i = t->kv.sought.index, dtype = pithi_page_dtype(&a->to.plan);
     float low, high;
     (void)tile;
@@ -412,7 +414,7 @@ PITHI_PHASE(pithi_shrink_close, uint32_t tile) {
 /* What a group's values are by a scale, or by a guess, of so many cells a unit. */
 PITHI_DEVICE int pithi_lloyd_code(const struct pithi_gpu_call *a, const struct pithi_gpu_shared *s,
                                   const struct pithi_gpu_thread *t, float cells, uint32_t i) {
-    return pithi_codebook_code(&s->paged.book, &a->to.plan.device.set,
+    return pithi_codebook_code(&s->paged.book, &a->to.plan.device.groups.set,
                                s->paged.values[t->kv.sought.at + i] * cells);
 }
 
@@ -457,7 +459,7 @@ PITHI_LOCAL(pithi_lloyd_guess, uint32_t tile) {
 }
 
 PITHI_PHASE(pithi_lloyd_choose, uint32_t tile) {
-    const struct pithi_group_setting *const set = &a->to.plan.device.set;
+    const struct pithi_group_setting *const set = &a->to.plan.device.groups.set;
     const uint32_t i = t->kv.sought.index;
     const float cells = t->kv.cells;
     (void)tile;
@@ -494,7 +496,7 @@ PITHI_DEVICE void pithi_page_shrink_range(const struct pithi_gpu_call *a,
     }
     PITHI_STEP(pithi_shrink_end_round, 0);
     for (int round = 1, by = 1; by; round++) {
-        by = pithi_shrink_move(a->to.plan.device.set.asymmetric, round);
+        by = pithi_shrink_move(a->to.plan.device.groups.set.asymmetric, round);
         PITHI_STEP(pithi_shrink_move_both, -by);
         PITHI_SHRINK_TRY(threads);
         if (by) {
@@ -512,7 +514,7 @@ PITHI_DEVICE void pithi_page_search(const struct pithi_gpu_call *a, struct pithi
                                     struct pithi_gpu_thread *t, struct pithi_team *team,
                                     uint32_t tile, uint32_t first) {
     const uint32_t end = first + pithi_sought_groups(&a->to.plan, &s->paged.page);
-    const bool book = a->to.plan.device.set.codebook;
+    const bool book = a->to.plan.device.groups.set.codebook;
     const uint32_t threads = book ? PITHI_LANES : pithi_shrink_threads(&a->to.plan, &s->paged.page);
     for (uint32_t from = first; from < end; from += PITHI_TEAM / threads) {
         if (!book) {

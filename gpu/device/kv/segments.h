@@ -62,8 +62,9 @@ PITHI_LOCAL(pithi_segment_unit, uint32_t tile) {
     PITHI_UNROLL for (uint32_t i = 0; i < 4; i++) both |=
         t->kv.pairs[i] & (0u - (uint32_t)(u / 2 == i));
     t->kv.owned_most = pithi_unit_widen(PITH_BF16, both >> u % 2 * 16 & 0xFFFFu);
-    pithi_trellis_units(&p->device.set, pithi_trellis_of(&a->to)->top, PITH_BF16, t->kv.owned_most,
-                        PITHI_SEGMENT_GROUP, &t->kv.owned_unit, &t->kv.owned_other);
+    pithi_trellis_units(&p->device.groups.set, pithi_trellis_of(&a->to)->top, PITH_BF16,
+                        t->kv.owned_most, PITHI_SEGMENT_GROUP, &t->kv.owned_unit,
+                        &t->kv.owned_other);
     PITHI_UNROLL for (uint32_t i = 0; i < PITHI_SEGMENT_UNITS; i++) t->kv.owner[i] = 2 * i;
 }
 
@@ -155,7 +156,7 @@ PITHI_PHASE(pithi_segment_code, uint32_t tile, uint32_t first) {
     const struct pithi_gpu_page *const g = &s->paged.page;
     const struct pithi_gpu_segment *const of = &s->paged.segment;
     const struct pithi_trellis_tables *const tables = &s->paged.paths.tables;
-    const uint32_t bits = p->device.set.bits, j = t->tid % PITHI_LANES;
+    const uint32_t bits = p->device.groups.set.bits, j = t->tid % PITHI_LANES;
     const float most = (float)tables->most;
     PITHI_UNROLL for (uint32_t i = 0; i < 2; i++) {
         const uint32_t u = first + i, group = pithi_segment_group(t, u);
@@ -242,7 +243,7 @@ PITHI_LOCAL(pithi_segment_last, uint32_t tile) {
 /* By the first of a group's owners. */
 PITHI_LOCAL(pithi_segment_scale, uint32_t tile) {
     const struct pithi_device_plan *const p = &a->to.plan;
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     const struct pithi_trellis *const of = pithi_trellis_of(&a->to);
     const uint32_t group = pithi_segment_group(t, pithi_segment_owned(t));
     float scale = pithi_trellis_utmost(set, of->top, PITH_BF16, t->kv.owned_most);

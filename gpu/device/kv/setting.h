@@ -7,11 +7,11 @@
 
 /* Whether an encode in pages searches for scales; whether it looks at groups as a whole. */
 PITHI_INLINE bool pithi_pages_search(const struct pithi_device_plan *p) {
-    return p->device.set.shrink || p->device.set.codebook == PITHI_CODEBOOK_LLOYD;
+    return p->device.groups.set.shrink || p->device.groups.set.codebook == PITHI_CODEBOOK_LLOYD;
 }
 PITHI_INLINE bool pithi_pages_keep(const struct pithi_device_plan *p) {
     return pithi_pages_search(p) || p->device.pages.outliers ||
-           p->device.set.codebook == PITHI_CODEBOOK_TRELLIS;
+           p->device.groups.set.codebook == PITHI_CODEBOOK_TRELLIS;
 }
 
 /* Strips of pages along tokens, see strips.h: tokens and columns of one; threads beside each other,
@@ -37,7 +37,7 @@ enum {
 
 /* Whether pages may have strips: those of preset kvquant-lite. */
 PITHI_INLINE bool pithi_pages_strips(const struct pithi_device_plan *p) {
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     return p->device.pages.channel && p->device.pages.outliers && !p->device.pages.rotated &&
            p->dtype == PITH_BF16 && p->base_dtype == PITH_NONE && !set->asymmetric &&
            set->group == PITHI_STRIP_TOKENS && set->bits == 4 && set->scale_dtype == PITH_F16 &&
@@ -47,7 +47,7 @@ PITHI_INLINE bool pithi_pages_strips(const struct pithi_device_plan *p) {
 /* The most threads that share a page's columns, or a group: those whose tile the team's memory has
  * room for, where groups are searched, but whole heads where they are rotated. */
 PITHI_INLINE uint32_t pithi_pages_lanes(const struct pithi_device_plan *p) {
-    const uint32_t lanes = PITHI_TILE / PITHI_UNIT / p->device.set.group;
+    const uint32_t lanes = PITHI_TILE / PITHI_UNIT / p->device.groups.set.group;
     const bool all = !pithi_pages_keep(p) || !p->device.pages.channel || p->device.pages.rotated;
     return all || lanes > 32 ? 32 : lanes;
 }

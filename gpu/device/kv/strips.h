@@ -120,7 +120,7 @@ PITHI_LOCAL(pithi_strip_edges, uint32_t strip) {
  * the first code. */
 PITHI_PHASE(pithi_strip_finish, uint32_t strip) {
     const struct pithi_device_plan *const p = &a->to.plan;
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     const struct pithi_gpu_page *const g = &s->paged.page;
     const uint32_t i = t->tid, across = pithi_strips_across(g), down = strip / across;
     const uint32_t column = (strip - down * across) * PITHI_STRIP_COLUMNS + i;

@@ -22,7 +22,7 @@ PITHI_PHASE(pithi_paths_open, uint32_t number) {
 /* Logarithm of the elements from one group to the next in the team's memory. */
 PITHI_DEVICE uint32_t pithi_paths_log2(const struct pithi_device_plan *p,
                                        const struct pithi_gpu_page *g) {
-    return p->device.pages.channel ? pithi_trellis_log2(p->device.set.group) : g->log2 + 3;
+    return p->device.pages.channel ? pithi_trellis_log2(p->device.groups.set.group) : g->log2 + 3;
 }
 
 /* Room for groups. */
@@ -101,7 +101,7 @@ PITHI_PHASE(pithi_paths_scales, uint32_t tile) {
     const uint32_t groups = pithi_sought_groups(p, &s->paged.page);
     const int top = pithi_trellis_of(&a->to)->top;
     for (uint32_t i = t->tid; i < groups; i += PITHI_TEAM)
-        pithi_trellis_units(&p->device.set, top, pithi_page_dtype(p), s->paged.up[i],
+        pithi_trellis_units(&p->device.groups.set, top, pithi_page_dtype(p), s->paged.up[i],
                             s->paged.paths.count[i], &s->paged.down[i], &s->paged.paths.other[i]);
 }
 
@@ -162,7 +162,7 @@ PITHI_PHASE(pithi_paths_find, uint32_t tile) {
 PITHI_PHASE(pithi_paths_code, uint32_t tile) {
     (void)tile;
     const struct pithi_device_plan *const p = &a->to.plan;
-    const uint32_t mask = (1u << p->device.set.bits) - 1;
+    const uint32_t mask = (1u << p->device.groups.set.bits) - 1;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const struct pithi_path_unit w = pithi_paths_unit(p, &s->paged, t, u);
         const float unit = pithi_paths_by(&s->paged, &w);
@@ -215,7 +215,7 @@ PITHI_PHASE(pithi_paths_note, uint32_t first) {
 /* A group to each thread: what a scale takes is many operations, which a warp does once. */
 PITHI_LOCAL(pithi_paths_finish, uint32_t tile, uint32_t first) {
     const struct pithi_device_plan *const p = &a->to.plan;
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     const struct pithi_gpu_page *const g = &s->paged.page;
     const struct pithi_trellis *const of = pithi_trellis_of(&a->to);
     const uint32_t groups = pithi_sought_groups(p, g), dtype = pithi_page_dtype(p);
@@ -245,7 +245,7 @@ PITHI_LOCAL(pithi_paths_finish, uint32_t tile, uint32_t first) {
 PITHI_LOCAL(pithi_heads_path_codes, uint32_t tile) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
-    const uint32_t bits = p->device.set.bits;
+    const uint32_t bits = p->device.groups.set.bits;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const struct pithi_gpu_piece piece = pithi_head_piece(p, g, pithi_page_unit(t, tile, u));
         uint32_t word = 0;
@@ -263,7 +263,7 @@ PITHI_LOCAL(pithi_heads_path_codes, uint32_t tile) {
 PITHI_LOCAL(pithi_channels_path_codes, uint32_t row, uint32_t first) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
-    const uint32_t bits = p->device.set.bits, group = p->device.set.group;
+    const uint32_t bits = p->device.groups.set.bits, group = p->device.groups.set.group;
     const uint32_t column = (t->tid & (g->lanes - 1)) * PITHI_UNIT - first;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const struct pithi_gpu_piece piece = pithi_channel_piece(p, g, t, row, u);
@@ -323,7 +323,7 @@ PITHI_DEVICE void pithi_channels_paths(const struct pithi_gpu_call *a, struct pi
                                        struct pithi_gpu_thread *t, struct pithi_team *team,
                                        uint32_t tile) {
     const uint32_t tokens = pithi_tile_tokens(&a->to.plan, &s->paged.page, tile);
-    const uint32_t band = PITHI_TILE >> pithi_trellis_log2(a->to.plan.device.set.group);
+    const uint32_t band = PITHI_TILE >> pithi_trellis_log2(a->to.plan.device.groups.set.group);
     const uint32_t step = PITHI_UNITS * s->paged.page.rows;
     PITHI_STEP(pithi_channels_open, &a->to.plan, tile);
     for (uint32_t first = 0; first < s->paged.page.lanes * PITHI_UNIT; first += band) {
@@ -374,7 +374,7 @@ PITHI_BODY(pithi_trellis_pairs_encode) {
 /* t->x := values of a tile along heads. */
 PITHI_LOCAL(pithi_heads_path_take, uint32_t tile) {
     const struct pithi_device_plan *const p = &a->from.plan;
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     const struct pithi_gpu_page *const g = &s->paged.page;
     uint32_t scale[PITHI_UNITS], word[PITHI_UNITS], before[PITHI_UNITS];
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
@@ -400,7 +400,7 @@ PITHI_LOCAL(pithi_heads_path_take, uint32_t tile) {
  * the tokens before. */
 PITHI_LOCAL(pithi_channels_path_take, uint32_t row) {
     const struct pithi_device_plan *const p = &a->from.plan;
-    const struct pithi_group_setting *const set = &p->device.set;
+    const struct pithi_group_setting *const set = &p->device.groups.set;
     const struct pithi_gpu_page *const g = &s->paged.page;
     const uint32_t string = g->heads * g->string, high = (1u << set->bits) - 2;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
@@ -442,7 +442,7 @@ PITHI_DEVICE void pithi_channels_path_decode(const struct pithi_gpu_call *a,
 /* Of full tiles: codes of the thread's units, what comes before them in the group, and scales. */
 PITHI_LOCAL(pithi_full_paths_fetch, uint32_t tile) {
     const struct pithi_gpu_page *const g = &s->paged.page;
-    const uint32_t bits = a->from.plan.device.set.bits;
+    const uint32_t bits = a->from.plan.device.groups.set.bits;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint32_t unit = pithi_page_unit(t, tile, u);
         const uint8_t *const codes = g->codes + unit * bits;
@@ -452,7 +452,7 @@ PITHI_LOCAL(pithi_full_paths_fetch, uint32_t tile) {
     }
 }
 PITHI_LOCAL(pithi_full_paths_put, uint32_t tile, uint32_t next) {
-    const struct pithi_group_setting *const set = &a->from.plan.device.set;
+    const struct pithi_group_setting *const set = &a->from.plan.device.groups.set;
     struct pithi_quad of[PITHI_UNITS];
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) of[u] = t->kv.raw[u];
     if (next < s->paged.page.fulls) pithi_full_paths_fetch(a, s, t, next);

@@ -108,7 +108,7 @@ PITHI_INLINE uint64_t pithi_workspace_map(const struct pithi_device_plan *t) {
 }
 PITHI_INLINE uint64_t pithi_workspace_bytes(const struct pithi_device_plan *t) {
     if (t->device.kind == PITHI_DEVICE_sets)
-        return pithi_workspace_list(t) + pithi_workspace_pad(4 * t->most_chosen);
+        return pithi_workspace_list(t) + pithi_workspace_pad(4 * t->device.sets.most_chosen);
     if (t->device.kind == PITHI_DEVICE_zeros)
         return 2 * pithi_workspace_pieces(t) - pithi_workspace_maps(t);
     if (t->device.kind != PITHI_DEVICE_rows) return pithi_workspace_spare(t);

@@ -106,7 +106,7 @@ PITHI_DEVICE uint32_t pithi_residual_after(const struct pithi_device_plan *p, ui
 
 /* Whether every row of a slot is chosen from by itself. */
 PITHI_DEVICE bool pithi_choose_by_row(const struct pithi_device_plan_slot *slot) {
-    return slot->row && slot->count;
+    return slot->sets.row && slot->count;
 }
 
 /* What of the slot may be chosen, and how many of it: as open_selection and set_range of
@@ -115,10 +115,10 @@ PITHI_DEVICE void pithi_choose_range(const struct pithi_device_plan_slot *slot,
                                      const struct pithi_sparse_request *r,
                                      struct pithi_gpu_search *f) {
     const uint64_t n = slot->count;
-    uint64_t k = slot->chosen ? slot->chosen : 1;
+    uint64_t k = slot->sets.chosen ? slot->sets.chosen : 1;
     f->end = r->end && r->end < n ? r->end : n;
     f->first = r->first < f->end ? r->first : f->end;
-    f->most = slot->chosen_most;
+    f->most = slot->sets.chosen_most;
     if (f->end - f->first < n) k = pithi_control_share(k, f->end - f->first, n);
     if (r->k) k = r->k < f->most ? r->k : f->most;
     f->kth[0].k = k;
@@ -134,7 +134,7 @@ PITHI_DEVICE void pithi_choose_threshold(const struct pithi_device_plan *p,
     const uint32_t kind = p->device.sets.control, every = p->device.sets.every;
     const bool symmetric = kind == PITHI_CONTROL_MICRO_SYMMETRIC, begins = !before->threshold;
     const uint64_t k = f->kth[0].k, n = f->end - f->first;
-    const double wanted = (double)(chosen->reported ? slot->chosen : k);
+    const double wanted = (double)(chosen->reported ? slot->sets.chosen : k);
     const double last = pithi_float(before->threshold), ratio = (double)before->selected / wanted;
     f->control = *before;
     f->control.steps++;
@@ -187,7 +187,7 @@ PITHI_PHASE(pithi_choose_open, uint64_t number) {
     if (it->status == PITH_OK && a->holding.sends && !pithi_chosen_of(a, it)->holds)
         it->status = PITH_ERR_STATE;
     if (it->status == PITH_OK && !a->holding.sends && pithi_choose_by_row(it->slot) &&
-        !it->slot->row_chosen)
+        !it->slot->sets.row_chosen)
         it->status = PITH_ERR_UNSUPPORTED;
     if (it->status == PITH_OK && a->sieve.summands) it->status = pithi_summed_status(a, it);
     pithi_mark(a, it->index)->status = it->status;
@@ -460,9 +460,9 @@ PITHI_PHASE(pithi_by_row_open, uint64_t number) {
     const struct pithi_gpu_search *const f = pithi_search_of(a, s->to.index);
     const struct pithi_device_plan_slot *const slot = s->to.slot;
     const uint64_t asked = pithi_chosen_of(a, &s->to)->request.k;
-    const uint64_t k = asked ? asked : slot->row_chosen;
+    const uint64_t k = asked ? asked : slot->sets.row_chosen;
     s->strip.touched = pithi_mark(a, s->to.index)->status == PITH_OK && pithi_choose_by_row(slot);
-    s->strip.set.total = k < slot->row ? k : slot->row;
+    s->strip.set.total = k < slot->sets.row ? k : slot->sets.row;
     s->strip.set.found = 0;
     pithi_choose_bounds(f, s);
 }
@@ -475,7 +475,7 @@ PITHI_PHASE(pithi_row_clear, uint32_t level) {
     s->strip.carry[0] = s->strip.set.total - (level ? s->strip.run[1] : 0);
 }
 PITHI_PHASE(pithi_row_count, uint64_t row, uint32_t level) {
-    for (uint64_t i = t->tid; i < s->to.slot->row; i += PITHI_TEAM)
+    for (uint64_t i = t->tid; i < s->to.slot->sets.row; i += PITHI_TEAM)
         pithi_bin_count(s, level, pithi_select_magnitude(pithi_choose_value(a, &s->to, row + i)));
 }
 PITHI_LOCAL(pithi_row_sum, uint32_t level) {
@@ -497,7 +497,7 @@ PITHI_PHASE(pithi_row_find, uint32_t level) {
 PITHI_LOCAL(pithi_row_look, uint64_t row, uint64_t first) {
     const uint64_t i = first + t->tid;
     t->predict.low = 0;
-    if (i < s->to.slot->row) {
+    if (i < s->to.slot->sets.row) {
         const uint32_t x = pithi_select_magnitude(pithi_choose_value(a, &s->to, row + i));
         t->predict.low = (uint32_t)(x > s->strip.run[0]) | (uint32_t)(x && x == s->strip.run[0])
                                                                << 1;
@@ -526,7 +526,7 @@ PITHI_PHASE(pithi_by_row_join, uint64_t number) {
 PITHI_BODY(pithi_sparse_rows) {
     PITHI_RUN(pithi_by_row_open, number);
     if (!s->strip.touched) return;
-    const uint64_t length = s->to.slot->row, step = a->chunks * length;
+    const uint64_t length = s->to.slot->sets.row, step = a->chunks * length;
     for (uint64_t row = number % a->chunks * length; row < s->to.slot->count; row += step) {
         for (uint32_t level = 0; level < PITHI_SELECT_LEVELS; level++) {
             PITHI_RUN(pithi_row_clear, level);

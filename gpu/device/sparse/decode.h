@@ -54,7 +54,7 @@ PITHI_DEVICE int32_t pithi_topk_header(const struct pithi_device_plan *p,
         return PITH_ERR_CORRUPT;
     const struct pithi_device_plan_form *const form = it->form;
     const uint64_t payload = pithi_get64(it->frame + PITHI_AT_PAYLOAD);
-    if (payload < form->data || payload > it->slot->read_most) return PITH_ERR_CORRUPT;
+    if (payload < form->data || payload > it->slot->sets.read_most) return PITH_ERR_CORRUPT;
     if (payload > length - form->header_bytes) return PITH_ERR_TRUNCATED;
     const uint64_t checks_end = form->checks + (p->checksums ? 8 * it->slot->checks : 0);
     return pithi_zeros(it->payload, 4 * it->slot->blocks, form->checks) &&
@@ -116,7 +116,8 @@ PITHI_PHASE(pithi_topk_index, uint64_t first) {
     if (i >= it->slot->blocks) return;
     const uint32_t entry = pithi_get32(it->payload + 4 * i);
     t->predict.total = entry & ~PITHI_INDEX_PLAIN;
-    if (t->predict.total > (i + 1 < it->slot->blocks ? it->slot->block_most : it->slot->last_most))
+    if (t->predict.total >
+        (i + 1 < it->slot->blocks ? it->slot->sets.block_most : it->slot->sets.last_most))
         pithi_atomic_max32(&s->strip.fault, 1);
     pithi_entry(s->strip.block.workspace, i)->length = entry;
 }

@@ -554,7 +554,7 @@ PITHI_LOCAL(pithi_group_look, uint64_t first) {
 }
 PITHI_PHASE(pithi_group_write, uint64_t first, uint64_t groups) {
     const struct pithi_gpu_set *const c = &s->strip.set;
-    const struct pithi_group_setting *const set = &a->to.plan.device.set;
+    const struct pithi_group_setting *const set = &a->to.plan.device.groups.set;
     const uint64_t g = first + t->tid / PITHI_WARP;
     float scale, reciprocal;
     uint64_t ignored = 0;

@@ -22,7 +22,7 @@ enum {
 PITHI_DEVICE uint64_t pithi_values_bytes(const struct pithi_device_plan *p, uint64_t count) {
     const uint32_t dtype = p->device.sets.values;
     if (dtype != PITH_I8) return count * pithi_width(dtype);
-    return (count + p->device.set.group - 1) / p->device.set.group * 4 + count;
+    return (count + p->device.groups.set.group - 1) / p->device.groups.set.group * 4 + count;
 }
 
 PITHI_DEVICE uint64_t pithi_low_bytes(const struct pithi_gpu_set *c) {

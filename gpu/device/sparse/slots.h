@@ -63,8 +63,8 @@ PITHI_PHASE(pithi_state_give, uint64_t number) {
     if (!c) return;
     pith_sparse_state *const to = &a->asking.states[s->to.index];
     to->size = sizeof *to;
-    to->k = s->to.slot->chosen;
-    to->most = s->to.slot->chosen_most;
+    to->k = s->to.slot->sets.chosen;
+    to->most = s->to.slot->sets.chosen_most;
     to->sent = c->sent;
     to->overflowed = c->overflowed;
     to->held = 0;
