@@ -3,6 +3,8 @@
 #ifndef PITHI_DEVICE_PLAN_H
 #define PITHI_DEVICE_PLAN_H
 
+#include <assert.h>
+
 #include "group/device_groups.h"
 #include "kv/device_pages.h"
 #include "pith/version.h"
@@ -47,11 +49,9 @@ struct pithi_device {
         struct pithi_sets sets;
     };
 };
-#ifndef __cplusplus
-_Static_assert(sizeof(struct pithi_pages) >= sizeof(struct pithi_requested) &&
-                   sizeof(struct pithi_pages) >= sizeof(struct pithi_sets),
-               "pages is the longest");
-#endif
+static_assert(sizeof(struct pithi_pages) >= sizeof(struct pithi_requested) &&
+                  sizeof(struct pithi_pages) >= sizeof(struct pithi_sets),
+              "pages is the longest");
 
 /* One kind of frame of a slot. `header` is the offset in the table of a header of header_bytes,
  * behind which stands a mask of as many bytes, 0 where the plan's frames differ from each other.

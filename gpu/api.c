@@ -273,7 +273,7 @@ pith_status pith_cuda_encode(const pith_cuda_plan *c, pith_cuda_stream *stream,
                                .scale = 1,
                                .key = key,
                                .update = true,
-                               .holding = {.sends = sends, .bare = bare}};
+                               .sparse = {.sends = sends, .bare = bare}};
     if (pithi_cuda_is_bounded(c))
         return pithi_cuda_bounded_encode(c, &a, &items, cuda_stream, error);
     if (pithi_cuda_is_sparse(c)) return pithi_cuda_sparse_encode(c, &a, &items, cuda_stream, error);
@@ -521,7 +521,7 @@ pith_status pith_cuda_sparse_hold(const pith_cuda_plan *c, pith_cuda_stream *str
     struct pithi_gpu_call a = sets_call(c, stream, &items);
     a.from = a.to;
     a.per_item = per_item;
-    a.holding.names = true;
+    a.sparse.names = true;
     return pithi_cuda_sparse_hold(c, &a, how == PITH_SET_INTERSECTION && per_item > 1, &items,
                                   cuda_stream, error);
 }
@@ -537,7 +537,7 @@ pith_status pith_cuda_sparse_hold_elements(const pith_cuda_plan *c, pith_cuda_st
     items.tensor = NULL; /* nothing looks at tensors, so they may hold anything */
     items.tensors = NULL;
     struct pithi_gpu_call a = sets_call(c, stream, &items);
-    a.holding.run = run;
+    a.sparse.run = run;
     return pithi_cuda_sparse_hold_elements(c, &a, &items, cuda_stream, error);
 }
 
@@ -563,7 +563,7 @@ pith_status pith_cuda_sparse_gather(const pith_cuda_plan *c, const pith_cuda_str
     if (!items.tensor && !items.tensors && !c->table.device.decay)
         return pithi_fail(error, PITH_ERR_STATE, "the stream has no error feedback");
     struct pithi_gpu_call a = sets_call(c, stream, &items);
-    a.holding.dtype = dtype;
+    a.sparse.dtype = dtype;
     return pithi_cuda_sparse_move(c, &a, false, &items, cuda_stream, error);
 }
 
@@ -576,7 +576,7 @@ pith_status pith_cuda_sparse_scatter(const pith_cuda_plan *c, const pith_cuda_st
     if (status == PITH_OK) status = check_tensor(c, &items, error);
     if (status != PITH_OK) return status;
     struct pithi_gpu_call a = sets_call(c, stream, &items);
-    a.holding.dtype = dtype;
+    a.sparse.dtype = dtype;
     a.scale = scale;
     return pithi_cuda_sparse_move(c, &a, true, &items, cuda_stream, error);
 }
@@ -608,16 +608,15 @@ pith_status pith_cuda_sparse_clear(const pith_cuda_plan *c, pith_cuda_stream *st
 /* ---- What slots remember of their choice -----------------------------------------------------*/
 
 static pith_status ask(const pith_cuda_plan *c, const pith_cuda_stream *stream,
-                       const pith_cuda_items *from, struct pithi_gpu_asking asking,
+                       const pith_cuda_items *from, struct pithi_gpu_sparse_call about,
                        void *cuda_stream, pith_error *error) {
     pith_cuda_items items;
     struct pithi_gpu_call a;
     const pith_status status = open_slots(c, stream, from, &items, &a, error);
     if (status != PITH_OK) return status;
-    if ((uintptr_t)asking.requests % 8 || (uintptr_t)asking.chosen % 8 ||
-        (uintptr_t)asking.states % 8)
+    if ((uintptr_t)about.requests % 8 || (uintptr_t)about.chosen % 8 || (uintptr_t)about.states % 8)
         return pithi_fail_at(error, PITH_ERR_ARG, "an array that is not aligned", 8);
-    a.asking = asking;
+    a.sparse = about;
     return pithi_cuda_sparse_ask(c, &a, &items, cuda_stream, error);
 }
 
@@ -625,7 +624,7 @@ pith_status pith_cuda_sparse_set_request(const pith_cuda_plan *c, pith_cuda_stre
                                          const pith_cuda_items *items,
                                          const pith_sparse_request *requests, void *cuda_stream,
                                          pith_error *error) {
-    return ask(c, stream, items, (struct pithi_gpu_asking){.requests = requests}, cuda_stream,
+    return ask(c, stream, items, (struct pithi_gpu_sparse_call){.requests = requests}, cuda_stream,
                error);
 }
 
@@ -634,7 +633,8 @@ pith_status pith_cuda_sparse_report(const pith_cuda_plan *c, pith_cuda_stream *s
                                     void *cuda_stream, pith_error *error) {
     pithi_clear(error);
     if (!chosen) return pithi_cuda_null("chosen", error);
-    return ask(c, stream, items, (struct pithi_gpu_asking){.chosen = chosen}, cuda_stream, error);
+    return ask(c, stream, items, (struct pithi_gpu_sparse_call){.chosen = chosen}, cuda_stream,
+               error);
 }
 
 pith_status pith_cuda_sparse_get_state(const pith_cuda_plan *c, const pith_cuda_stream *stream,
@@ -642,5 +642,6 @@ pith_status pith_cuda_sparse_get_state(const pith_cuda_plan *c, const pith_cuda_
                                        void *cuda_stream, pith_error *error) {
     pithi_clear(error);
     if (!states) return pithi_cuda_null("states", error);
-    return ask(c, stream, items, (struct pithi_gpu_asking){.states = states}, cuda_stream, error);
+    return ask(c, stream, items, (struct pithi_gpu_sparse_call){.states = states}, cuda_stream,
+               error);
 }

@@ -37,7 +37,7 @@ static pith_status launch(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
     struct pithi_gpu_call b = *a;
     b.span = PITHI_TILE;
     b.chunks = teams ? teams : 1;
-    b.coding.live = true;
+    b.memory = PITHI_MEMORY_STRINGS;
     return pithi_cuda_launch(c, kernel, &b, items, cuda_stream, error);
 }
 

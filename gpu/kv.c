@@ -51,7 +51,8 @@ uint32_t pithi_cuda_page_parts(const pith_cuda_plan *c, uint64_t pages) {
 void pithi_cuda_paged_divide(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
                              uint64_t elements) {
     const uint64_t pages = pages_of(c, elements);
-    a->paging.parts = pithi_cuda_page_parts(c, items * pages);
+    a->memory = PITHI_MEMORY_PAGES;
+    a->kv.parts = pithi_cuda_page_parts(c, items * pages);
     a->span = 1;
-    a->chunks = pages ? pages * a->paging.parts : 1;
+    a->chunks = pages ? pages * a->kv.parts : 1;
 }

@@ -65,13 +65,20 @@ static pith_status run_pages(const pith_cuda_plan *c, enum pithi_gpu_kernel kern
         .plan = c->table,
         .table = c->device_table,
         .items = {.count = count, .status = status, .dtype = like->dtype}};
-    struct pithi_gpu_call a = {
-        .from = side, .to = side, .count = UINT64_MAX, .update = true, .paging = {.pairs = pairs}};
-    a.paging.token_stride = like->stride[0];
-    a.paging.head_stride = like->ndim == 3 ? like->stride[1] : (int64_t)like->shape[1];
-    a.paging.parts = pithi_cuda_page_parts(c, count);
-    a.span = 1;
-    a.chunks = a.paging.parts;
+    const uint32_t parts = pithi_cuda_page_parts(c, count);
+    const struct pithi_gpu_call a = {
+        .from = side,
+        .to = side,
+        .count = UINT64_MAX,
+        .span = 1,
+        .chunks = parts,
+        .memory = PITHI_MEMORY_PAGES,
+        .update = true,
+        .kv = {.pairs = pairs,
+               .token_stride = like->stride[0],
+               .head_stride = like->ndim == 3 ? like->stride[1] : (int64_t)like->shape[1],
+               .parts = parts},
+    };
     return pithi_cuda_launch(c, kernel, &a, count, cuda_stream, error);
 }
 

@@ -7,6 +7,7 @@
 
 #include "coded.h"
 #include "common/pad.h"
+#include "device/sparse/stream.h"
 #include "predict.h"
 
 /* ---- Errors and structs ----------------------------------------------------------------------*/

@@ -19,12 +19,13 @@ pith_status pithi_cuda_open_workspace(const pith_cuda_plan *c, struct pithi_gpu_
     const pith_status status = pithi_cuda_workspace(a, items, pithi_cuda_bounded_bytes(&c->table),
                                                     PITHI_CUDA_ALIGNMENT, &frames, error);
     if (status != PITH_OK) return status;
-    a->workspace = items->workspace;
+    a->memory = PITHI_MEMORY_BLOCKS;
+    a->predict.workspace = items->workspace;
     if (c->table.device.coded) {
         a->coding = pithi_coding_layout(&c->table);
-        a->coding.memory = a->workspace + frames * frame_bytes(&c->table);
+        a->coding.memory = a->predict.workspace + frames * frame_bytes(&c->table);
     }
-    return pithi_cuda_clear(c, a->workspace, frames * PITHI_MARK_BYTES, cuda_stream, error);
+    return pithi_cuda_clear(c, a->predict.workspace, frames * PITHI_MARK_BYTES, cuda_stream, error);
 }
 
 /* A call, and how its launches share the work. */
@@ -43,7 +44,7 @@ static void launch(struct launches *l, enum pithi_gpu_kernel kernel, uint64_t te
     if (l->status != PITH_OK) return;
     l->call->span = PITHI_TILE;
     l->call->chunks = teams ? teams : 1;
-    l->call->parts = parts;
+    l->call->predict.parts = parts;
     l->status = pithi_cuda_launch(l->plan, kernel, l->call, l->items, l->cuda_stream, l->error);
 }
 static void of_frames(struct launches *l, enum pithi_gpu_kernel kernel) { launch(l, kernel, 1, 1); }
@@ -58,9 +59,9 @@ static void of_parts(struct launches *l, enum pithi_gpu_kernel kernel) {
 
 /* The same, of launches that translate to and from strings: a team for each of so many things. */
 static void of_strings(struct launches *l, enum pithi_gpu_kernel kernel, uint64_t teams) {
-    l->call->coding.live = true;
+    l->call->memory = PITHI_MEMORY_STRINGS;
     launch(l, kernel, teams, 1);
-    l->call->coding.live = false;
+    l->call->memory = PITHI_MEMORY_BLOCKS;
 }
 static uint64_t shares(uint64_t n, uint64_t share) { return n / share + (n % share != 0); }
 
@@ -172,7 +173,7 @@ pith_status pithi_cuda_bounded_decode(const pith_cuda_plan *c, struct pithi_gpu_
     } else {
         const uint32_t order = pithi_workspace_parts(&c->table) > 1 ? dimensions(c) : 1;
         of_parts(&l, PITHI_GPU_bounded_decode);
-        for (a->sieve.level = 1; a->sieve.level < order; a->sieve.level++)
+        for (a->predict.dimension = 1; a->predict.dimension < order; a->predict.dimension++)
             of_parts(&l, PITHI_GPU_bounded_along);
         if (order > 1) of_parts(&l, PITHI_GPU_bounded_values);
     }

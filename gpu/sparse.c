@@ -17,10 +17,10 @@ static pith_status launch(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
 static pith_status over_parts(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
                               struct pithi_gpu_call *a, uint64_t items, void *cuda_stream,
                               pith_error *error) {
-    a->parts = pithi_workspace_parts(&c->table);
+    a->predict.parts = pithi_workspace_parts(&c->table);
     const pith_status status =
-        launch(c, kernel, a, c->table.most_blocks * a->parts, items, cuda_stream, error);
-    a->parts = 1;
+        launch(c, kernel, a, c->table.most_blocks * a->predict.parts, items, cuda_stream, error);
+    a->predict.parts = 1;
     return status;
 }
 
@@ -35,7 +35,7 @@ static pith_status over_values(const pith_cuda_plan *c, enum pithi_gpu_kernel ke
 /* Finds the k-th largest magnitude of a round, where a frame wants it. */
 static pith_status find_kth(const pith_cuda_plan *c, struct pithi_gpu_call *a, uint64_t items,
                             void *cuda_stream, pith_error *error) {
-    for (a->sieve.level = 0; a->sieve.level < PITHI_SELECT_LEVELS; a->sieve.level++) {
+    for (a->sparse.level = 0; a->sparse.level < PITHI_SELECT_LEVELS; a->sparse.level++) {
         const pith_status status =
             over_values(c, PITHI_GPU_sparse_count, a, items, cuda_stream, error);
         if (status != PITH_OK) return status;
@@ -72,7 +72,7 @@ static pith_status behind(const pith_cuda_plan *c, const struct pithi_gpu_call *
     if (items->workspace_bytes - frames < more)
         return pithi_fail_with(error, PITH_ERR_SPACE, frames + more,
                                "the call needs a workspace of # bytes and # behind it", &words);
-    *room = a->workspace + frames;
+    *room = a->predict.workspace + frames;
     return PITH_OK;
 }
 
@@ -80,14 +80,14 @@ pith_status pithi_cuda_sparse_encode(const pith_cuda_plan *c, struct pithi_gpu_c
                                      const pith_cuda_items *items, void *cuda_stream,
                                      pith_error *error) {
     const uint64_t n = items->count, blocks = c->table.most_blocks;
-    const bool chooses = !a->holding.sends;
+    const bool chooses = !a->sparse.sends;
     pith_status status = pithi_cuda_open_workspace(c, a, items, cuda_stream, error);
     if (status == PITH_OK && !chooses)
-        status = behind(c, a, items, pithi_workspace_whole(&c->table), &a->holding.spare, error);
+        status = behind(c, a, items, pithi_workspace_whole(&c->table), &a->sparse.scratch, error);
     if (status == PITH_OK) status = launch(c, PITHI_GPU_sparse_begin, a, 1, n, cuda_stream, error);
-    for (a->sieve.round = 0; a->sieve.round < 2; a->sieve.round++) {
-        if (a->sieve.round && !(chooses && may_overflow(c))) break;
-        if (status == PITH_OK && chooses && (a->sieve.round || asks_for_kth(c)))
+    for (a->sparse.round = 0; a->sparse.round < 2; a->sparse.round++) {
+        if (a->sparse.round && !(chooses && may_overflow(c))) break;
+        if (status == PITH_OK && chooses && (a->sparse.round || asks_for_kth(c)))
             status = find_kth(c, a, n, cuda_stream, error);
         if (status == PITH_OK && (chooses || c->table.device.decay))
             status = over_values(c, PITHI_GPU_sparse_map, a, n, cuda_stream, error);
@@ -138,7 +138,7 @@ static pith_status sum_up(const pith_cuda_plan *c, struct pithi_gpu_call *a, uin
     if (status == PITH_OK)
         status =
             launch(c, PITHI_GPU_sparse_reduce, a, c->table.most_blocks, items, cuda_stream, error);
-    if (status != PITH_OK || (!a->sums && a->scale == 1.0f)) return status;
+    if (status != PITH_OK || (!a->sparse.sums && a->scale == 1.0f)) return status;
     return over_parts(c, PITHI_GPU_sparse_round, a, items, cuda_stream, error);
 }
 
@@ -147,7 +147,7 @@ pith_status pithi_cuda_sparse_reduce(const pith_cuda_plan *c, struct pithi_gpu_c
                                      pith_error *error) {
     pith_status status = check(c, a, items, cuda_stream, error);
     if (status == PITH_OK && items->dtype != PITH_F32)
-        status = behind(c, a, items, pithi_cuda_sum_bytes(&c->table), &a->sums, error);
+        status = behind(c, a, items, pithi_cuda_sum_bytes(&c->table), &a->sparse.sums, error);
     return status == PITH_OK ? sum_up(c, a, items->count, cuda_stream, error) : status;
 }
 
@@ -164,8 +164,8 @@ pith_status pithi_cuda_sparse_recode(const pith_cuda_plan *c, const struct pithi
     sums.from.items.tensor = encode.to.items.tensor = room;
     sums.from.items.tensor_stride = encode.to.items.tensor_stride = pithi_cuda_sum_bytes(&c->table);
     sums.from.items.dtype = encode.to.items.dtype = PITH_F32;
-    encode.sieve.summands = a->per_item;
-    encode.sieve.marks = sums.workspace;
+    encode.sparse.summands = a->per_item;
+    encode.sparse.marks = sums.predict.workspace;
     encode.per_item = 1;
     encode.scale = 1;
     if (status == PITH_OK) status = sum_up(c, &sums, items->count, cuda_stream, error);
@@ -178,7 +178,7 @@ pith_status pithi_cuda_sparse_hold(const pith_cuda_plan *c, struct pithi_gpu_cal
                                    void *cuda_stream, pith_error *error) {
     pith_status status = check(c, a, items, cuda_stream, error);
     if (status == PITH_OK && intersection)
-        status = behind(c, a, items, pithi_cuda_set_bytes(&c->table), &a->holding.spare, error);
+        status = behind(c, a, items, pithi_cuda_set_bytes(&c->table), &a->sparse.scratch, error);
     if (status != PITH_OK) return status;
     return launch(c, PITHI_GPU_sparse_hold, a, c->table.most_blocks, items->count, cuda_stream,
                   error);
@@ -221,10 +221,10 @@ pith_status pithi_cuda_sparse_clear(const pith_cuda_plan *c, struct pithi_gpu_ca
 pith_status pithi_cuda_sparse_ask(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                   const pith_cuda_items *items, void *cuda_stream,
                                   pith_error *error) {
-    const enum pithi_gpu_kernel kernel = a->asking.states   ? PITHI_GPU_sparse_state
-                                         : a->asking.chosen ? PITHI_GPU_sparse_report
+    const enum pithi_gpu_kernel kernel = a->sparse.states   ? PITHI_GPU_sparse_state
+                                         : a->sparse.chosen ? PITHI_GPU_sparse_report
                                                             : PITHI_GPU_sparse_request;
     const pith_status status = launch(c, kernel, a, 1, items->count, cuda_stream, error);
-    if (status != PITH_OK || !a->asking.states) return status;
+    if (status != PITH_OK || !a->sparse.states) return status;
     return over_values(c, PITHI_GPU_sparse_tally, a, items->count, cuda_stream, error);
 }

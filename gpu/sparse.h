@@ -37,7 +37,7 @@ pith_status pithi_cuda_sparse_move(const pith_cuda_plan *c, struct pithi_gpu_cal
 pith_status pithi_cuda_sparse_clear(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                     const pith_cuda_items *items, void *cuda_stream,
                                     pith_error *error);
-/* Of calls that ask what slots remember, or say something of it: a->asking. */
+/* Of calls that ask what slots remember, or say something of it: a->sparse. */
 pith_status pithi_cuda_sparse_ask(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                   const pith_cuda_items *items, void *cuda_stream,
                                   pith_error *error);

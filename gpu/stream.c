@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include "common/endian.h"
+#include "device/sparse/stream.h"
 #include "plan.h"
 #include "predict.h"
 #include "sparse.h"

@@ -1,11 +1,16 @@
-/* call.h - what a kernel is given: plan, table, stream and items as they lie on the device.
+/* call.h - what a kernel is given: plan, table, stream and items as they lie on the device; what
+ * those of one family are given besides is in its own call.h.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef PITHI_GPU_DEVICE_CALL_H
 #define PITHI_GPU_DEVICE_CALL_H
 
+#include <assert.h>
+
+#include "device/bytes/call.h"
+#include "device/kv/call.h"
+#include "device/predict/call.h"
+#include "device/sparse/call.h"
 #include "device_plan.h"
-#include "sparse/control.h"
-#include "sparse/selection.h"
 
 /* Elements: what one thread codes at a time (8 codes of b bits are b bytes, and one draw of random
  * bits serves 8), how many such units it holds, and what a team holds of them. */
@@ -45,17 +50,6 @@ struct pithi_gpu_slot_state {
     uint64_t hash, saturated, poisoned;
 };
 
-/* What a stream of a codec that sends sets keeps of a slot besides, as struct pithi_slot_sparse of
- * the CPU. before: until the last encode. */
-struct pithi_gpu_chosen {
-    struct pithi_control_state control, before;
-    struct pithi_sparse_request request;
-    uint64_t sent, overflowed; /* of the last encode */
-    uint32_t threshold;        /* the same */
-    uint32_t reported, reported_before;
-    uint32_t holds; /* the slot's map is that of a set */
-};
-
 /* What random bits depend on besides step and element. shift: rank * 65536 / ranks (antithetic). */
 struct pithi_gpu_random {
     uint64_t seed;
@@ -80,24 +74,6 @@ PITHI_INLINE uint64_t pithi_stream_memory_at(const struct pithi_device_plan *t) 
 PITHI_INLINE uint64_t pithi_stream_copy(const struct pithi_device_plan *t) {
     const bool momentum = t->device.kind == PITHI_DEVICE_sets && t->device.sets.momentum != 0;
     return momentum ? 2 * t->count : t->count;
-}
-
-/* Codecs that send sets: where what is remembered of slots begins, behind the residuals, and where
- * the maps of the sets that slots hold, of whole words each. */
-PITHI_INLINE uint64_t pithi_stream_chosen_at(const struct pithi_device_plan *t) {
-    const uint64_t residuals = t->device.decay ? 2 * sizeof(float) * pithi_stream_copy(t) : 0;
-    return (pithi_stream_memory_at(t) + residuals + 255) / 256 * 256;
-}
-PITHI_INLINE struct pithi_gpu_chosen *pithi_stream_chosen(const struct pithi_device_plan *t,
-                                                          void *stream) {
-    return (struct pithi_gpu_chosen *)(void *)((uint8_t *)stream + pithi_stream_chosen_at(t));
-}
-PITHI_INLINE uint64_t pithi_stream_maps_at(const struct pithi_device_plan *t) {
-    const uint64_t slots = t->slots * sizeof(struct pithi_gpu_chosen);
-    return (pithi_stream_chosen_at(t) + slots + 255) / 256 * 256;
-}
-PITHI_INLINE uint64_t pithi_stream_maps_bytes(const struct pithi_device_plan *t) {
-    return 8 * (t->count / 64 + t->slots);
 }
 
 /* Whether what an encode makes depends on the slot's place in its stream. Teams of an item then
@@ -133,62 +109,6 @@ struct pithi_gpu_side {
     struct pithi_gpu_stream *stream; /* NULL: pages without frames */
 };
 
-/* Of calls on codecs in pages. pairs: pages without frames; where rows and heads of each lie. */
-struct pithi_gpu_paging {
-    const struct pith_kv_pair *pairs;
-    int64_t token_stride, head_stride;
-    uint32_t parts; /* teams per page; 0: the codec has none */
-};
-
-/* Of launches that look for a threshold. round: 0 for the step's own, 1 for that of the hard limit;
- * level: of PITHI_SELECT_LEVELS. Where what is chosen from are sums that launches before have made:
- * of so many frames of `from` each, and the marks of these. */
-struct pithi_gpu_sieve {
-    uint32_t round, level;
-    uint32_t summands; /* else 0 */
-    const uint8_t *marks;
-};
-
-/* Of calls on sets that slots hold. dtype: of values side by side, which stand in place of frames;
- * names: frames are read for their sets, which those with values of a held set do not name; sends:
- * encodes do not choose, but send the set that the slot holds; bare: without indices; run: elements
- * that are listed as one; spare: room for each item, of an intersection for the map of a frame, of
- * an encode for the list of a set. */
-struct pithi_gpu_holding {
-    uint32_t dtype;
-    bool names, sends, bare;
-    uint64_t run;
-    uint8_t *spare;
-};
-
-/* Of calls on what slots remember of their choice; a word or a struct for each item. */
-struct pithi_gpu_asking {
-    const pith_sparse_request *requests;
-    const uint64_t *chosen;
-    pith_sparse_state *states;
-};
-
-/* Of calls on frames of coded codes. Groups, pages and exact values are coded in frames of fixed
- * rate, as if all blocks were plain. These lie in the workspace, `staged` behind the beginning of
- * each frame's part, of which the first begins at `memory` and the next `each` bytes after it;
- * `spare` is where an encode puts strings before their places are known. frames: for each frame,
- * which one kernels of groups take. live: the launch is one of those that translate between the
- * two. */
-struct pithi_gpu_coding {
-    uint8_t *memory;
-    uint8_t **frames;
-    uint64_t each, staged, spare;
-    /* Of codecs whose blocks have several strings: how many, where what is known of them lies,
-     * their symbols, and the bytes of these and of the room for strings that a block has. Of exact
-     * values: strings of a part of a block; where what is known of blocks lies, and the values that
-     * the base had before; how many forms of a block are tried, and of these, how many by the
-     * launch, from which on. */
-    uint64_t strings, pieces, symbols, symbols_each, spare_each;
-    uint64_t levels, blocks, before;
-    uint32_t forms, tried, form;
-    bool live;
-};
-
 /* What a call about a stream sets it to. */
 struct pithi_gpu_change {
     uint32_t what; /* enum pithi_gpu_setting */
@@ -197,28 +117,42 @@ struct pithi_gpu_change {
     void *base;
 };
 
+/* Which part of the team's memory kernels of a launch use, of the union that stands last in it
+ * (device/team.h): launches are given no more than it has. */
+enum pithi_gpu_memory {
+    PITHI_MEMORY_GROUPS, /* or trellises, by the plan */
+    PITHI_MEMORY_PAGES,
+    PITHI_MEMORY_BLOCKS, /* in a workspace */
+    PITHI_MEMORY_STRINGS /* entropy-coded ones, read or written */
+};
+
+/* What every kernel sees, then the parts of families. The first two are there beside each other and
+ * beside one of the union: sets are found in blocks, and blocks, pages or values are entropy-coded.
+ * sparse is the longest of the union, so that initializers clear all of them. */
 struct pithi_gpu_call {
     struct pithi_gpu_side from, to; /* encode has only `to`, decode and reduce only `from` */
     struct pithi_gpu_work *work;    /* one per frame, of an earlier launch's checks; or NULL */
     uint64_t first, count;          /* the elements of every slot that are wanted */
     uint64_t span, chunks;          /* elements per team; teams per item */
     uint32_t per_item;              /* frames that are summed */
+    uint32_t memory;                /* enum pithi_gpu_memory */
     float scale;
     bool key;       /* make key frames */
     bool add;       /* to what the tensor holds */
     bool update;    /* of the base */
     bool hash_base; /* checks hash what the frame has a hash of: the tensor, or a key frame */
-    /* of codecs with a bound: marks, then a part for each frame; see predict/workspace.h */
-    uint8_t *workspace;
-    uint32_t parts; /* of the same: teams that share a block; 0 is 1 */
-    struct pithi_gpu_paging paging;
-    struct pithi_gpu_sieve sieve;
-    struct pithi_gpu_holding holding;
-    struct pithi_gpu_asking asking;
-    uint8_t *sums; /* topk: f32 that a sum of frames is formed in; NULL: in the tensor */
+    struct pithi_gpu_predict_call predict;
     struct pithi_gpu_coding coding;
-    struct pithi_gpu_change change;
+    union {
+        struct pithi_gpu_sparse_call sparse;
+        struct pithi_gpu_kv_call kv;
+        struct pithi_gpu_change change; /* calls about a stream */
+    };
 };
+static_assert(sizeof(struct pithi_gpu_call) <= 4096, "what a kernel may be given");
+static_assert(sizeof(struct pithi_gpu_sparse_call) >= sizeof(struct pithi_gpu_kv_call) &&
+                  sizeof(struct pithi_gpu_sparse_call) >= sizeof(struct pithi_gpu_change),
+              "sparse is the longest");
 
 /* Whether the stream counts what is read, and moves on where there is a base. */
 PITHI_INLINE bool pithi_decode_counts(const struct pithi_gpu_call *a) {

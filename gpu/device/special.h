@@ -114,8 +114,8 @@ PITHI_INLINE bool pithi_known_fits(const struct pithi_known *k, const struct pit
     const bool reads = side == &a->from;
     if (k->any) return true;
     if (k->add != a->add) return false;
-    if ((side->items.tensor || side->items.tensors || a->paging.pairs) &&
-        side->items.dtype != k->dtype)
+    const bool pairs = p->device.kind == PITHI_DEVICE_pages && a->kv.pairs;
+    if ((side->items.tensor || side->items.tensors || pairs) && side->items.dtype != k->dtype)
         return false;
 #define EACH(field, value) \
     if (p->field != (value)) return false;

@@ -6,6 +6,7 @@
 #define PITHI_GPU_DEVICE_STREAM_H
 
 #include "device/raw.h"
+#include "device/sparse/stream.h"
 
 PITHI_DEVICE bool pithi_stream_ours(const struct pithi_gpu_call *a) {
     return a->to.stream->fingerprint == a->to.plan.fingerprint;

@@ -66,9 +66,9 @@ static_assert(sizeof(struct pithi_gpu_shared) <= 48 * 1024, "what a launch has w
 static inline size_t pithi_shared_bytes(const struct pithi_gpu_call *a) {
     const struct pithi_device_plan *const to = &a->to.plan;
     const size_t all = offsetof(struct pithi_gpu_shared, group);
-    if (a->coding.live) return all + sizeof(struct pithi_rans_shared);
-    if (a->workspace) return all + sizeof(struct pithi_gpu_strip);
-    if (a->paging.parts) return all + pithi_paged_bytes(to);
+    if (a->memory == PITHI_MEMORY_STRINGS) return all + sizeof(struct pithi_rans_shared);
+    if (a->memory == PITHI_MEMORY_BLOCKS) return all + sizeof(struct pithi_gpu_strip);
+    if (a->memory == PITHI_MEMORY_PAGES) return all + pithi_paged_bytes(to);
     if (to->device.groups.set.codebook == PITHI_CODEBOOK_TRELLIS)
         return all + sizeof(struct pithi_trellis_shared);
     return all + (to->device.groups.set.search ? sizeof(struct pithi_group_shared)

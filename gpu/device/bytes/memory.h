@@ -375,7 +375,6 @@ PITHI_INLINE struct pithi_gpu_coding pithi_coding_layout(const struct pithi_devi
     struct pithi_gpu_coding c;
     c.memory = NULL;
     c.frames = NULL;
-    c.live = false;
     c.strings = c.levels = 0;
     c.form = 0;
     c.forms = c.tried = 1;

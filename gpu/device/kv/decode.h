@@ -256,7 +256,7 @@ PITHI_DEVICE void pithi_page_decode(const struct pithi_gpu_call *a, struct pithi
     if (strips) pithi_strips_decode(a, s, t, team);
     for (uint32_t tile = g->tile + g->part; tile < g->tiles;) {
         if (strips && pithi_tile_is_full(g, tile)) {
-            tile += a->paging.parts;
+            tile += a->kv.parts;
             continue;
         }
         if (t->special && !strips && !a->add && pithi_tile_is_full(g, tile)) {
@@ -269,7 +269,7 @@ PITHI_DEVICE void pithi_page_decode(const struct pithi_gpu_call *a, struct pithi
             pithi_channels_decode(a, s, t, team, tile);
         else
             pithi_heads_decode(a, s, t, team, tile);
-        tile += a->paging.parts;
+        tile += a->kv.parts;
     }
 }
 
@@ -280,7 +280,7 @@ PITHI_PHASE(pithi_page_read, uint64_t number) {
 
 PITHI_DEVICE void pithi_page_decode_key(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                         struct pithi_gpu_thread *t, struct pithi_team *team) {
-    const uint64_t step = (uint64_t)a->paging.parts * PITHI_TILE;
+    const uint64_t step = (uint64_t)a->kv.parts * PITHI_TILE;
     uint64_t tile = s->from.begin + (uint64_t)s->paged.page.part * PITHI_TILE;
     PITHI_STEP(pithi_tile_whole, false);
     for (; tile < s->from.end; tile += step) PITHI_STEP(pithi_decode_key, tile);
@@ -320,7 +320,7 @@ PITHI_LOCAL(pithi_page_check_hash, uint64_t width) {
     if (it->kind || a->add)
         t->read.hash =
             pithi_hash_part(from, it->begin * width, it->end * width,
-                            s->paged.page.part * PITHI_TEAM + t->tid, a->paging.parts * PITHI_TEAM);
+                            s->paged.page.part * PITHI_TEAM + t->tid, a->kv.parts * PITHI_TEAM);
 }
 
 /* As pithi_check, of the pages that are wanted. */

@@ -328,7 +328,7 @@ PITHI_DEVICE void pithi_page_encode(const struct pithi_gpu_call *a, struct pithi
     if (strips) pithi_strips_encode(a, s, t, team);
     for (uint32_t tile = g->tile + g->part; tile < g->tiles;) {
         if (strips && pithi_tile_is_full(g, tile)) {
-            tile += a->paging.parts;
+            tile += a->kv.parts;
             continue;
         }
         if (t->special && !kept && pithi_tile_is_full(g, tile)) {
@@ -341,7 +341,7 @@ PITHI_DEVICE void pithi_page_encode(const struct pithi_gpu_call *a, struct pithi
             pithi_channels_encode(a, s, t, team, tile, kept);
         else
             pithi_heads_encode(a, s, t, team, tile, kept);
-        tile += a->paging.parts;
+        tile += a->kv.parts;
     }
     if (!g->part) PITHI_RUN(pithi_page_padding, PITHI_TEAM);
 }
@@ -395,7 +395,7 @@ PITHI_BODY(pithi_paged_encode_key) {
     PITHI_RUN(pithi_page_write, number);
     if (s->to.first) PITHI_RUN(pithi_write_header, &s->to);
     if (s->paged.page.live) {
-        const uint64_t step = (uint64_t)a->paging.parts * PITHI_TILE;
+        const uint64_t step = (uint64_t)a->kv.parts * PITHI_TILE;
         uint64_t tile = s->to.begin + (uint64_t)s->paged.page.part * PITHI_TILE;
         for (; tile < s->to.end; tile += step) PITHI_RUN(pithi_key_put, tile);
     }

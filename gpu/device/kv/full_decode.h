@@ -127,12 +127,12 @@ PITHI_DEVICE uint32_t pithi_full_heads_decode(const struct pithi_gpu_call *a,
                                               struct pithi_gpu_thread *t, struct pithi_team *team,
                                               uint32_t tile) {
     PITHI_STEP(pithi_full_heads_fetch, tile);
-    for (; tile < s->paged.page.fulls; tile += a->paging.parts) {
+    for (; tile < s->paged.page.fulls; tile += a->kv.parts) {
         if (s->paged.page.lanes < PITHI_LANES) {
-            PITHI_STEP(pithi_full_heads_put, tile, tile + a->paging.parts);
+            PITHI_STEP(pithi_full_heads_put, tile, tile + a->kv.parts);
             continue;
         }
-        PITHI_STEP(pithi_full_heads_mean, tile + a->paging.parts);
+        PITHI_STEP(pithi_full_heads_mean, tile + a->kv.parts);
         PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++)
             PITHI_WARP_PICK(kv.meant[u], kv.means[u], kv.codes[u], PITHI_UNIT, PITHI_LANES);
         PITHI_STEP(pithi_full_heads_give, tile);
@@ -204,7 +204,7 @@ PITHI_DEVICE uint32_t pithi_full_columns_decode(const struct pithi_gpu_call *a,
     uint32_t band = tile / chunks, chunk = tile % chunks;
     PITHI_STEP(pithi_full_columns_fetch, band, chunk);
     while (tile < end) {
-        const uint32_t next = tile + a->paging.parts, next_band = next / chunks,
+        const uint32_t next = tile + a->kv.parts, next_band = next / chunks,
                        next_chunk = next - next_band * chunks;
         PITHI_STEP(pithi_full_columns_put, band, chunk, next_band, next_chunk, next < end);
         tile = next;

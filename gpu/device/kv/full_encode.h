@@ -173,9 +173,9 @@ PITHI_DEVICE uint32_t pithi_full_heads_encode(const struct pithi_gpu_call *a,
                                               uint32_t tile) {
     const uint32_t end = s->paged.page.fulls, lanes = s->paged.page.lanes;
     PITHI_STEP(pithi_full_heads_load, tile);
-    for (; tile < end; tile += a->paging.parts) {
+    for (; tile < end; tile += a->kv.parts) {
         PITHI_STEP(pithi_full_heads_edges, tile);
-        if (tile + a->paging.parts < end) PITHI_STEP(pithi_full_heads_load, tile + a->paging.parts);
+        if (tile + a->kv.parts < end) PITHI_STEP(pithi_full_heads_load, tile + a->kv.parts);
         PITHI_STEP(pithi_full_edges_part, tile);
         PITHI_WARP_SWAP(kv.given, kv.taken, 2, 1);
         PITHI_STEP(pithi_full_edges_half, tile);
@@ -280,7 +280,7 @@ PITHI_DEVICE uint32_t pithi_full_columns_encode(const struct pithi_gpu_call *a,
     uint32_t band = tile / chunks, chunk = tile % chunks;
     PITHI_STEP(pithi_full_columns_load, band, chunk);
     while (tile < end) {
-        const uint32_t next = tile + a->paging.parts, next_band = next / chunks;
+        const uint32_t next = tile + a->kv.parts, next_band = next / chunks;
         PITHI_STEP(pithi_full_columns_edges, band);
         PITHI_RUN(pithi_columns_publish, band);
         PITHI_RUN(pithi_full_columns_finish, tile, band, chunk);

@@ -203,9 +203,9 @@ PITHI_DEVICE uint32_t pithi_wide_encode(const struct pithi_gpu_call *a, struct p
     const uint32_t steps = a->to.plan.base_dtype == PITH_NONE ? 3 : 4;
     PITHI_STEP(pithi_tile_whole, true);
     PITHI_STEP(pithi_wide_load, tile);
-    for (; tile < end; tile += a->paging.parts) {
+    for (; tile < end; tile += a->kv.parts) {
         PITHI_STEP(pithi_wide_take, tile);
-        if (tile + a->paging.parts < end) PITHI_STEP(pithi_wide_load, tile + a->paging.parts);
+        if (tile + a->kv.parts < end) PITHI_STEP(pithi_wide_load, tile + a->kv.parts);
         PITHI_PAGE_ROTATE(&a->to.plan, tile);
         PITHI_STEP(pithi_wide_edges, tile);
         PITHI_WARP_SWAP(kv.high_given, kv.high_taken, 2, 1);
@@ -279,9 +279,9 @@ PITHI_DEVICE uint32_t pithi_wide_decode(const struct pithi_gpu_call *a, struct p
     const uint32_t end = s->paged.page.fulls;
     PITHI_STEP(pithi_tile_whole, true);
     PITHI_STEP(pithi_wide_fetch, tile);
-    for (; tile < end; tile += a->paging.parts) {
+    for (; tile < end; tile += a->kv.parts) {
         PITHI_STEP(pithi_wide_mean, tile);
-        if (tile + a->paging.parts < end) PITHI_STEP(pithi_wide_fetch, tile + a->paging.parts);
+        if (tile + a->kv.parts < end) PITHI_STEP(pithi_wide_fetch, tile + a->kv.parts);
         PITHI_PAGE_UNROTATE(&a->from.plan, tile);
         PITHI_STEP(pithi_wide_give, tile);
     }

@@ -184,8 +184,8 @@ PITHI_DEVICE void pithi_page_find(const struct pithi_gpu_call *a, const struct p
     const uint64_t shift = side == &a->from && side->items.tensors ? a->first : 0;
     g->live = it->status == PITH_OK && it->slot->blocks;
     if (!g->live) return;
-    g->part = (uint32_t)(chunk % a->paging.parts);
-    g->number = pithi_page_wanted(t, a->first) + chunk / a->paging.parts;
+    g->part = (uint32_t)(chunk % a->kv.parts);
+    g->number = pithi_page_wanted(t, a->first) + chunk / a->kv.parts;
     g->live = g->number < it->slot->blocks;
     if (!g->live) return;
     const uint64_t run = g->number / t->grid[2], page = g->number % t->grid[2];

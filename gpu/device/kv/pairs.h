@@ -15,7 +15,7 @@ PITHI_PHASE(pithi_page_pair, const struct pithi_gpu_side *side, uint64_t number)
     pithi_page_book(side, t, &s->paged);
     if (t->tid) return;
     s->paged.rough = 0;
-    const struct pith_kv_pair *const pair = &a->paging.pairs[number / a->chunks];
+    const struct pith_kv_pair *const pair = &a->kv.pairs[number / a->chunks];
     g->part = (uint32_t)(number % a->chunks);
     g->live = pair->values && pair->page && pair->tokens <= side->plan.device.pages.tokens;
     if (!g->part) side->items.status[number / a->chunks] = g->live ? PITH_OK : PITH_ERR_ARG;
@@ -33,8 +33,8 @@ PITHI_PHASE(pithi_page_pair, const struct pithi_gpu_side *side, uint64_t number)
     if (pair->tokens) g->tokens = pair->tokens;
     g->values = (uint8_t *)pair->values;
     g->at = 0;
-    g->token_stride = a->paging.token_stride;
-    g->head_stride = a->paging.head_stride;
+    g->token_stride = a->kv.token_stride;
+    g->head_stride = a->kv.head_stride;
     g->lo = 0;
     g->hi = g->tokens * g->heads * g->dim;
     pithi_page_measure(&side->plan, g);

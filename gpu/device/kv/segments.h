@@ -322,7 +322,7 @@ PITHI_DEVICE uint32_t pithi_segments_encode(const struct pithi_gpu_call *a,
     const struct pithi_gpu_page *const g = &s->paged.page;
     const bool any = a->to.plan.dtype == PITH_BF16 && g->fulls > g->full;
     const uint32_t end = any ? (g->fulls - g->full) / PITHI_SEGMENT_TILES : 0;
-    for (uint32_t i = g->part; i < end; i += a->paging.parts)
+    for (uint32_t i = g->part; i < end; i += a->kv.parts)
         pithi_segment_encode(a, s, t, team, g->full + i * PITHI_SEGMENT_TILES);
     return end * PITHI_SEGMENT_TILES;
 }

@@ -203,8 +203,8 @@ PITHI_DEVICE void pithi_strips_encode(const struct pithi_gpu_call *a, struct pit
     if (strip >= end) return;
     PITHI_STEP(pithi_strip_load, strip);
     PITHI_RUN(pithi_strips_open, PITHI_STRIP_CELLS);
-    for (; strip < end; strip += a->paging.parts) {
-        const uint32_t next = strip + a->paging.parts;
+    for (; strip < end; strip += a->kv.parts) {
+        const uint32_t next = strip + a->kv.parts;
         PITHI_STEP(pithi_strip_edges, strip);
         PITHI_RUN(pithi_columns_publish, strip);
         PITHI_RUN(pithi_strip_finish, strip);
@@ -277,8 +277,8 @@ PITHI_DEVICE void pithi_strips_decode(const struct pithi_gpu_call *a, struct pit
     uint32_t strip = s->paged.page.part;
     if (strip >= end) return;
     PITHI_STEP(pithi_strip_fetch, strip);
-    for (; strip < end; strip += a->paging.parts) {
-        const uint32_t next = strip + a->paging.parts;
+    for (; strip < end; strip += a->kv.parts) {
+        const uint32_t next = strip + a->kv.parts;
         PITHI_STEP(pithi_strip_put, strip, next, next < end);
     }
 }

@@ -345,7 +345,7 @@ PITHI_DEVICE void pithi_page_paths(const struct pithi_gpu_call *a, struct pithi_
     PITHI_RUN(pithi_paths_open, 0);
     PITHI_STEP(pithi_tile_whole, false);
     const uint32_t segments = pithi_segments_encode(a, s, t, team);
-    for (uint32_t tile = g->tile + g->part; tile < g->tiles; tile += a->paging.parts) {
+    for (uint32_t tile = g->tile + g->part; tile < g->tiles; tile += a->kv.parts) {
         if (tile >= g->full && tile - g->full < segments) continue;
         if (channel)
             pithi_channels_paths(a, s, t, team, tile);
@@ -484,8 +484,8 @@ PITHI_DEVICE uint32_t pithi_full_paths_decode(const struct pithi_gpu_call *a,
                                               struct pithi_gpu_thread *t, struct pithi_team *team,
                                               uint32_t tile) {
     PITHI_STEP(pithi_full_paths_fetch, tile);
-    for (; tile < s->paged.page.fulls; tile += a->paging.parts)
-        PITHI_STEP(pithi_full_paths_put, tile, tile + a->paging.parts);
+    for (; tile < s->paged.page.fulls; tile += a->kv.parts)
+        PITHI_STEP(pithi_full_paths_put, tile, tile + a->kv.parts);
     return tile;
 }
 
@@ -507,7 +507,7 @@ PITHI_DEVICE void pithi_page_path_decode(const struct pithi_gpu_call *a, struct 
             PITHI_PAGE_UNROTATE(&a->from.plan, tile);
             PITHI_STEP(pithi_heads_put, tile);
         }
-        tile += a->paging.parts;
+        tile += a->kv.parts;
     }
 }
 

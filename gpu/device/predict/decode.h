@@ -295,12 +295,12 @@ PITHI_DEVICE bool pithi_block_sums(const struct pithi_gpu_block *b, uint32_t ord
     return !b->plain && b->method == PITHI_EB_PACKED && b->order > order;
 }
 
-/* Sums along the dimension that a->sieve.level says, counted from the last. */
+/* Sums along the dimension that a->predict.dimension says, counted from the last. */
 PITHI_BODY(pithi_bounded_along) {
     PITHI_RUN(pithi_block_locate, number);
     if (!pithi_block_wanted(a, s, t, team, number, false)) return;
-    if (!pithi_block_sums(&s->strip.block, a->sieve.level)) return;
-    PITHI_RUN(pithi_sum_along, PITHI_TILE_NDIM - 1 - a->sieve.level);
+    if (!pithi_block_sums(&s->strip.block, a->predict.dimension)) return;
+    PITHI_RUN(pithi_sum_along, PITHI_TILE_NDIM - 1 - a->predict.dimension);
 }
 
 PITHI_BODY(pithi_bounded_values) {

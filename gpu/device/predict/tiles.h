@@ -19,11 +19,11 @@ enum { PITHI_EB_HEAD = 2, PITHI_EB_CODE = 4, PITHI_EXACT_COUNT = 4 };
 /* ---- Workspace -------------------------------------------------------------------------------*/
 
 PITHI_DEVICE struct pithi_gpu_mark *pithi_mark(const struct pithi_gpu_call *a, uint64_t frame) {
-    return (struct pithi_gpu_mark *)(void *)(a->workspace + frame * PITHI_MARK_BYTES);
+    return (struct pithi_gpu_mark *)(void *)(a->predict.workspace + frame * PITHI_MARK_BYTES);
 }
 PITHI_DEVICE uint8_t *pithi_frame_workspace(const struct pithi_gpu_call *a,
                                             const struct pithi_gpu_side *side, uint64_t frame) {
-    return a->workspace + side->items.count * a->per_item * PITHI_MARK_BYTES +
+    return a->predict.workspace + side->items.count * a->per_item * PITHI_MARK_BYTES +
            frame * pithi_workspace_bytes(&side->plan);
 }
 PITHI_DEVICE struct pithi_gpu_entry *pithi_entry(uint8_t *workspace, uint64_t block) {
@@ -63,7 +63,8 @@ PITHI_DEVICE void pithi_block_open(const struct pithi_gpu_call *a,
                                    const struct pithi_gpu_side *side,
                                    const struct pithi_gpu_item *it, uint64_t team,
                                    struct pithi_gpu_block *b) {
-    const uint32_t chunk = (uint32_t)team % (uint32_t)a->chunks, teams = a->parts ? a->parts : 1;
+    const uint32_t chunk = (uint32_t)team % (uint32_t)a->chunks,
+                   teams = a->predict.parts ? a->predict.parts : 1;
     b->number = chunk / teams;
     b->part = chunk % teams;
     b->parts = pithi_workspace_parts(&side->plan);

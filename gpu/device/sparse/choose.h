@@ -172,8 +172,8 @@ PITHI_DEVICE int32_t pithi_summed_status(const struct pithi_gpu_call *a,
     const uint64_t slot = pithi_item_slot(&a->from.items, it->index);
     int32_t status = PITH_OK;
     if (slot < p->slots && slots[slot].count != it->slot->count) return PITH_ERR_ARG;
-    for (uint64_t k = a->sieve.summands; k-- > 0;) {
-        const int32_t one = a->from.items.status[it->index * a->sieve.summands + k];
+    for (uint64_t k = a->sparse.summands; k-- > 0;) {
+        const int32_t one = a->from.items.status[it->index * a->sparse.summands + k];
         if (one != PITH_OK) status = one;
     }
     return status;
@@ -184,12 +184,12 @@ PITHI_PHASE(pithi_choose_open, uint64_t number) {
     if (t->tid) return;
     pithi_item_locate(a, &a->to, number, it);
     if (it->status == PITH_OK && !it->frame) it->status = PITH_ERR_ARG;
-    if (it->status == PITH_OK && a->holding.sends && !pithi_chosen_of(a, it)->holds)
+    if (it->status == PITH_OK && a->sparse.sends && !pithi_chosen_of(a, it)->holds)
         it->status = PITH_ERR_STATE;
-    if (it->status == PITH_OK && !a->holding.sends && pithi_choose_by_row(it->slot) &&
+    if (it->status == PITH_OK && !a->sparse.sends && pithi_choose_by_row(it->slot) &&
         !it->slot->sets.row_chosen)
         it->status = PITH_ERR_UNSUPPORTED;
-    if (it->status == PITH_OK && a->sieve.summands) it->status = pithi_summed_status(a, it);
+    if (it->status == PITH_OK && a->sparse.summands) it->status = pithi_summed_status(a, it);
     pithi_mark(a, it->index)->status = it->status;
 }
 
@@ -216,7 +216,7 @@ PITHI_PHASE(pithi_choose_clear, uint64_t frame) {
     f->kth[1].k = f->anew ? f->kth[0].k : f->most;
     f->exact = false;
     f->threshold = UINT32_MAX; /* more than the bits of every magnitude */
-    if (!a->holding.sends) pithi_choose_threshold(&a->to.plan, s->to.slot, chosen, f);
+    if (!a->sparse.sends) pithi_choose_threshold(&a->to.plan, s->to.slot, chosen, f);
 }
 
 /* A team a frame. */
@@ -261,9 +261,9 @@ PITHI_PHASE(pithi_count_open, uint64_t number) {
     if (t->tid) return;
     pithi_item_locate(a, &a->to, number, &s->to);
     const struct pithi_gpu_search *const f = pithi_search_of(a, s->to.index);
-    const struct pithi_gpu_kth *const kth = &f->kth[a->sieve.round];
+    const struct pithi_gpu_kth *const kth = &f->kth[a->sparse.round];
     s->strip.touched =
-        pithi_mark(a, s->to.index)->status == PITH_OK && pithi_choose_wanted(f, a->sieve.round);
+        pithi_mark(a, s->to.index)->status == PITH_OK && pithi_choose_wanted(f, a->sparse.round);
     if (!s->strip.touched) return;
     s->strip.low = kth->prefix;
     s->strip.carry[0] = kth->k - kth->larger;
@@ -287,21 +287,21 @@ PITHI_PHASE(pithi_count_take, uint64_t tile) {
         const uint32_t within = pithi_choose_within(s, e, n);
         pithi_choose_load(a, &s->to, e, n, x, before);
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) if (within >> k & 1)
-            pithi_bin_count(s, a->sieve.level, pithi_select_magnitude(x[k]));
+            pithi_bin_count(s, a->sparse.level, pithi_select_magnitude(x[k]));
     }
 }
 
 PITHI_PHASE(pithi_count_hand, uint64_t frame) {
-    uint32_t *const to = pithi_search_of(a, frame)->kth[a->sieve.round].bins[a->sieve.level];
+    uint32_t *const to = pithi_search_of(a, frame)->kth[a->sparse.round].bins[a->sparse.level];
     for (uint32_t i = t->tid; i < PITHI_SELECT_BINS; i += PITHI_TEAM)
         if (s->strip.bins[i]) pithi_atomic_add32(&to[i], s->strip.bins[i]);
     pithi_fence();
 }
 
 PITHI_PHASE(pithi_count_arrive, uint64_t frame) {
-    struct pithi_gpu_kth *const kth = &pithi_search_of(a, frame)->kth[a->sieve.round];
+    struct pithi_gpu_kth *const kth = &pithi_search_of(a, frame)->kth[a->sparse.round];
     if (t->tid) return;
-    s->strip.fault = pithi_atomic_add32(&kth->arrived[a->sieve.level], 1) + 1 == a->chunks;
+    s->strip.fault = pithi_atomic_add32(&kth->arrived[a->sparse.level], 1) + 1 == a->chunks;
     pithi_fence();
 }
 
@@ -312,7 +312,7 @@ PITHI_DEVICE uint32_t pithi_pick_first(uint32_t tid) {
 }
 
 PITHI_PHASE(pithi_pick_sum, uint64_t frame) {
-    uint32_t *const bins = pithi_search_of(a, frame)->kth[a->sieve.round].bins[a->sieve.level];
+    uint32_t *const bins = pithi_search_of(a, frame)->kth[a->sparse.round].bins[a->sparse.level];
     t->predict.total = 0;
     PITHI_UNROLL for (uint32_t i = 0; i < PITHI_PICK; i += 2) {
         const uint32_t bin = pithi_pick_first(t->tid) + i;
@@ -346,9 +346,9 @@ PITHI_DEVICE bool pithi_pick_bin(const struct pithi_gpu_shared *s, uint32_t tid,
     return false;
 }
 PITHI_PHASE(pithi_pick_find, uint64_t frame) {
-    struct pithi_gpu_kth *const kth = &pithi_search_of(a, frame)->kth[a->sieve.round];
+    struct pithi_gpu_kth *const kth = &pithi_search_of(a, frame)->kth[a->sparse.round];
     struct pithi_gpu_pick found;
-    if (!pithi_pick_bin(s, t->tid, kth->k, a->sieve.level, &found)) return;
+    if (!pithi_pick_bin(s, t->tid, kth->k, a->sparse.level, &found)) return;
     kth->prefix = found.prefix;
     kth->larger = found.larger;
     kth->equal = found.equal;
@@ -387,8 +387,8 @@ PITHI_PHASE(pithi_reach_open, uint64_t number) {
     pithi_item_locate(a, &a->to, number, &s->to);
     const struct pithi_gpu_search *const f = pithi_search_of(a, s->to.index);
     s->strip.touched = pithi_mark(a, s->to.index)->status == PITH_OK &&
-                       (!a->sieve.round || pithi_choose_overflows(f));
-    s->strip.low = s->strip.touched ? pithi_choose_reached(f, a->sieve.round) : 0;
+                       (!a->sparse.round || pithi_choose_overflows(f));
+    s->strip.low = s->strip.touched ? pithi_choose_reached(f, a->sparse.round) : 0;
     pithi_choose_bounds(f, s);
     s->strip.set.found = s->strip.set.ties = 0;
 }
@@ -412,10 +412,10 @@ PITHI_LOCAL(pithi_reach_take, uint64_t tile) {
         }
         reached &= within;
         equal &= within;
-        if (!a->holding.sends) pithi_chosen_map(a, it)[e / 8] = (uint8_t)reached;
+        if (!a->sparse.sends) pithi_chosen_map(a, it)[e / 8] = (uint8_t)reached;
         t->predict.total += pithi_ones32(reached);
         t->predict.own += pithi_ones32(equal);
-        if (!a->to.plan.device.decay || a->sieve.round) continue;
+        if (!a->to.plan.device.decay || a->sparse.round) continue;
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] =
             pithi_residual_after(&a->to.plan, before[k], pithi_float(x[k]));
         pithi_unit_put((uint8_t *)(pithi_residual(a, it, 1) + e), 4, n, x);
@@ -433,7 +433,7 @@ PITHI_PHASE(pithi_reach_join, uint64_t number) {
 PITHI_PHASE(pithi_reach_close, uint64_t number) {
     struct pithi_gpu_search *const f = pithi_search_of(a, s->to.index);
     if (t->tid) return;
-    pithi_atomic_add64(&f->found[a->sieve.round], s->strip.set.found);
+    pithi_atomic_add64(&f->found[a->sparse.round], s->strip.set.found);
     pithi_choose_ties(a, s->to.index)[number % a->chunks] = s->strip.set.ties;
 }
 

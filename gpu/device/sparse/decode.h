@@ -132,9 +132,9 @@ PITHI_PHASE(pithi_held_open, uint64_t number) {
     struct pithi_gpu_mark *const m = pithi_mark(a, it->index);
     const struct pithi_gpu_chosen *const chosen =
         pithi_stream_chosen(&a->from.plan, a->from.stream) + pithi_frame_slot(a, it);
-    if (a->holding.names) m->status = PITH_ERR_UNSUPPORTED;
+    if (a->sparse.names) m->status = PITH_ERR_UNSUPPORTED;
     if (!chosen->holds) m->held = PITH_ERR_STATE;
-    s->strip.touched = !a->holding.names && chosen->holds;
+    s->strip.touched = !a->sparse.names && chosen->holds;
 }
 PITHI_PHASE(pithi_held_compare, const uint8_t *map) {
     const struct pithi_gpu_item *const it = &s->from;
@@ -606,7 +606,7 @@ PITHI_PHASE(pithi_topk_open, uint64_t number, bool answers) {
     pithi_shared_clear(s);
     pithi_frame_locate(a, number, &s->from);
     s->from.status = pithi_topk_status(a, &s->from);
-    pithi_topk_block(a, s, number % a->chunks / (a->parts ? a->parts : 1));
+    pithi_topk_block(a, s, number % a->chunks / (a->predict.parts ? a->predict.parts : 1));
     if (s->from.first && answers) pithi_item_answer(&a->from.items, &s->from, 0);
 }
 
@@ -614,8 +614,9 @@ PITHI_PHASE(pithi_topk_open, uint64_t number, bool answers) {
 PITHI_DEVICE struct pithi_gpu_share pithi_topk_share(const struct pithi_gpu_call *a,
                                                      const struct pithi_gpu_shared *s,
                                                      uint64_t number) {
-    const uint32_t n = s->strip.set.n, part = (uint32_t)(number % a->chunks % a->parts);
-    const uint32_t each = ((n + a->parts - 1) / a->parts + PITHI_ROW - 1) / PITHI_ROW * PITHI_ROW;
+    const uint32_t n = s->strip.set.n, part = (uint32_t)(number % a->chunks % a->predict.parts);
+    const uint32_t each =
+        ((n + a->predict.parts - 1) / a->predict.parts + PITHI_ROW - 1) / PITHI_ROW * PITHI_ROW;
     struct pithi_gpu_share share;
     share.from = (uint64_t)part * each < n ? part * each : n;
     share.to = n - share.from < each ? n : share.from + each;
@@ -699,8 +700,8 @@ PITHI_PHASE(pithi_topk_summand, uint64_t number, uint32_t k) {
     const uint64_t item = number / a->chunks;
     if (t->tid) return;
     pithi_frame_locate(a, (item * a->per_item + k) * a->chunks + number % a->chunks, &s->from);
-    pithi_topk_block(a, s, number % a->chunks / (a->parts ? a->parts : 1));
-    if (a->sums) c->out = a->sums + item * pithi_workspace_whole(&a->from.plan);
+    pithi_topk_block(a, s, number % a->chunks / (a->predict.parts ? a->predict.parts : 1));
+    if (a->sparse.sums) c->out = a->sparse.sums + item * pithi_workspace_whole(&a->from.plan);
     c->dtype = PITH_F32;
     c->add = k != 0;
 }

@@ -62,8 +62,8 @@ PITHI_DEVICE void pithi_set_find(const struct pithi_gpu_call *a, struct pithi_gp
     pithi_set_open(&a->to.plan, &s->to, b->number, c);
     c->count = entry->misses;
     const uint8_t *const list =
-        a->holding.sends ? a->holding.spare + s->to.index * pithi_workspace_whole(&a->to.plan)
-                         : b->workspace + pithi_workspace_list(&a->to.plan);
+        a->sparse.sends ? a->sparse.scratch + s->to.index * pithi_workspace_whole(&a->to.plan)
+                        : b->workspace + pithi_workspace_list(&a->to.plan);
     c->list = (uint32_t *)(uintptr_t)list + entry->distinct;
 }
 
@@ -71,7 +71,7 @@ PITHI_PHASE(pithi_code_find, uint64_t number) {
     t->predict.total = 0;
     if (t->tid) return;
     pithi_set_find(a, s, number);
-    s->strip.touched = s->strip.block.live && !a->holding.bare && s->strip.set.count &&
+    s->strip.touched = s->strip.block.live && !a->sparse.bare && s->strip.set.count &&
                        s->strip.set.count < s->strip.set.n;
 }
 
@@ -243,11 +243,11 @@ PITHI_PHASE(pithi_code_end, uint32_t strips, bool measured) {
     }
     const uint64_t values = pithi_values_bytes(p, c->count), all = pithi_values_bytes(p, c->n);
     const struct pithi_gpu_search *const f = pithi_search_of(a, s->to.index);
-    if (c->count == 0 || c->count == c->n || a->holding.bare) {
-        const uint32_t known = a->holding.bare ? PITHI_INDEX_HELD : PITHI_INDEX_ALL;
+    if (c->count == 0 || c->count == c->n || a->sparse.bare) {
+        const uint32_t known = a->sparse.bare ? PITHI_INDEX_HELD : PITHI_INDEX_ALL;
         c->form = c->count ? known : PITHI_INDEX_EMPTY;
         c->shortest = 0;
-    } else if (!a->holding.sends && p->device.sets.values != PITH_NONE && c->first >= f->first &&
+    } else if (!a->sparse.sends && p->device.sets.values != PITH_NONE && c->first >= f->first &&
                c->first + c->n <= f->end && all < c->shortest + values) {
         c->form = PITHI_INDEX_ALL;
         c->low_bits = 0;
@@ -316,8 +316,8 @@ PITHI_DEVICE void pithi_held_section(const struct pithi_gpu_call *a,
                                      const struct pithi_gpu_shared *s, uint8_t *section) {
     const struct pithi_gpu_item *const it = &s->to;
     pithi_put32(section + PITHI_CHOSEN_AT_THRESHOLD, 0);
-    pithi_put32(section + PITHI_CHOSEN_AT_FLAGS, a->holding.bare ? PITHI_CHOSEN_HELD : 0);
-    if (a->holding.bare)
+    pithi_put32(section + PITHI_CHOSEN_AT_FLAGS, a->sparse.bare ? PITHI_CHOSEN_HELD : 0);
+    if (a->sparse.bare)
         pithi_put64(section + PITHI_CHOSEN_AT_HASH,
                     pithi_map_hash(s, pithi_chosen_map(a, it), it->slot->count));
 }
@@ -339,19 +339,19 @@ PITHI_PHASE(pithi_chosen_header, uint64_t number) {
         pithi_put32(section + PITHI_CHOSEN_AT_THRESHOLD, pithi_chosen_threshold(it->slot, f));
         pithi_put32(section + PITHI_CHOSEN_AT_FLAGS,
                     whole && !pithi_choose_by_row(it->slot) ? PITHI_CHOSEN_BOUNDED : 0);
-        if (a->holding.sends) pithi_held_section(a, s, section);
+        if (a->sparse.sends) pithi_held_section(a, s, section);
         pithi_put64(it->frame + fixed - 8,
                     pithi_header_hash(it->frame, fixed, it->form->header_bytes));
     }
     pithi_item_answer(&a->to.items, it, it->status == PITH_OK ? m->bytes : 1);
     if (it->status != PITH_ERR_SPACE) return;
     it->slot_state->undone = 1;
-    if (!a->holding.sends) pithi_chosen_of(a, it)->holds = 0;
+    if (!a->sparse.sends) pithi_chosen_of(a, it)->holds = 0;
 }
 
 PITHI_BODY(pithi_sparse_place) {
     pithi_place_blocks(a, s, t, team, number);
-    if (s->to.status == PITH_OK && a->holding.bare)
+    if (s->to.status == PITH_OK && a->sparse.bare)
         pithi_map_lanes(a, s, t, team, pithi_chosen_map(a, &s->to), s->to.slot->count);
     PITHI_RUN(pithi_chosen_header, number);
 }
@@ -597,13 +597,13 @@ PITHI_DEVICE void pithi_set_values(const struct pithi_gpu_call *a, struct pithi_
 /* Where the item is a sum: the stream of its frames counts them. */
 PITHI_DEVICE void pithi_summed_count(const struct pithi_gpu_call *a, uint64_t item) {
     const struct pithi_gpu_mark *const m =
-        (const struct pithi_gpu_mark *)(const void *)(a->sieve.marks +
-                                                      item * a->sieve.summands * PITHI_MARK_BYTES);
+        (const struct pithi_gpu_mark *)(const void *)(a->sparse.marks +
+                                                      item * a->sparse.summands * PITHI_MARK_BYTES);
     struct pithi_gpu_results r;
     pithi_results_clear(&r);
     r.saturated = m->saturated;
     r.poisoned = m->poisoned;
-    pithi_results_count(a->from.stream, &r, a->sieve.summands);
+    pithi_results_count(a->from.stream, &r, a->sparse.summands);
 }
 
 /* By the last team of a frame: the slot's next step begins. */
@@ -615,7 +615,7 @@ PITHI_PHASE(pithi_set_close, uint64_t number) {
     const struct pithi_gpu_search *const f = pithi_search_of(a, it->index);
     struct pithi_gpu_chosen *const chosen = pithi_chosen_of(a, it);
     pithi_results_finish(a->to.stream, slot, 1, false);
-    if (a->sieve.summands) pithi_summed_count(a, it->index);
+    if (a->sparse.summands) pithi_summed_count(a, it->index);
     slot->step++;
     if (a->to.plan.device.decay) slot->side ^= 1;
     slot->undone = 0;
@@ -623,7 +623,7 @@ PITHI_PHASE(pithi_set_close, uint64_t number) {
     chosen->reported_before = chosen->reported;
     chosen->sent = pithi_mark(a, it->index)->counted;
     chosen->overflowed = chosen->threshold = 0;
-    if (a->holding.sends) return;
+    if (a->sparse.sends) return;
     const bool over = pithi_choose_overflows(f), anew = over && f->anew;
     chosen->threshold = pithi_chosen_threshold(it->slot, f);
     chosen->control = f->control;

@@ -26,7 +26,7 @@ PITHI_PHASE(pithi_hold_frame, uint64_t number, uint32_t k) {
     pithi_topk_block(a, s, block);
     if (!s->strip.block.live) return;
     uint8_t *map = pithi_chosen_map(a, &s->to);
-    if (k && a->holding.spare) map = a->holding.spare + item * pithi_workspace_map(&a->to.plan);
+    if (k && a->sparse.scratch) map = a->sparse.scratch + item * pithi_workspace_map(&a->to.plan);
     c->marks = (uint32_t *)(void *)(map + c->first / 8);
 }
 
@@ -36,14 +36,14 @@ PITHI_DEVICE uint32_t pithi_hold_words(const struct pithi_gpu_set *c) {
 
 PITHI_PHASE(pithi_hold_begin, uint32_t k) {
     const struct pithi_gpu_set *const c = &s->strip.set;
-    if (k && !a->holding.spare) return;
+    if (k && !a->sparse.scratch) return;
     for (uint32_t i = t->tid; i < pithi_hold_words(c); i += PITHI_TEAM) c->marks[i] = 0;
 }
 
 /* Behind it no thread looks at this frame any more. */
 PITHI_PHASE(pithi_hold_join, uint32_t k) {
     const struct pithi_gpu_set *const c = &s->strip.set;
-    if (!k || !a->holding.spare) return;
+    if (!k || !a->sparse.scratch) return;
     uint32_t *const map = (uint32_t *)(void *)(pithi_chosen_map(a, &s->to) + c->first / 8);
     for (uint32_t i = t->tid; i < pithi_hold_words(c); i += PITHI_TEAM) map[i] &= c->marks[i];
 }
@@ -78,7 +78,7 @@ PITHI_DEVICE uint64_t pithi_runs_listed(const struct pithi_gpu_call *a,
 /* Words of the map that a run touches at the most. */
 PITHI_DEVICE uint64_t pithi_run_words(const struct pithi_gpu_call *a,
                                       const struct pithi_gpu_item *it) {
-    const uint64_t n = it->slot->count, run = a->holding.run < n ? a->holding.run : n;
+    const uint64_t n = it->slot->count, run = a->sparse.run < n ? a->sparse.run : n;
     return (run + 30) / 32 + 1;
 }
 
@@ -98,7 +98,7 @@ PITHI_PHASE(pithi_listed_look, uint64_t team) {
     const uint64_t n = it->slot->count, listed = pithi_runs_listed(a, it);
     uint32_t outside = 0;
     for (uint64_t i = team * PITHI_TEAM + t->tid; i < listed; i += a->chunks * PITHI_TEAM)
-        outside |= !n || pithi_header_word(it->frame + 8 * i) > (n - 1) / a->holding.run;
+        outside |= !n || pithi_header_word(it->frame + 8 * i) > (n - 1) / a->sparse.run;
     if (outside) pithi_atomic_max32(&pithi_mark(a, it->index)->corrupt, 1);
 }
 PITHI_BODY(pithi_sparse_listed) {
@@ -137,7 +137,7 @@ PITHI_DEVICE void pithi_run_mark(uint32_t *map, uint64_t first, uint64_t end, ui
 /* Runs from `first` on, one for each thread of the team: threads share their words. */
 PITHI_PHASE(pithi_listed_mark, uint64_t first, uint64_t words) {
     const struct pithi_gpu_item *const it = &s->to;
-    const uint64_t n = it->slot->count, run = a->holding.run;
+    const uint64_t n = it->slot->count, run = a->sparse.run;
     const uint64_t left = pithi_runs_listed(a, it) - first;
     const uint64_t runs = left < PITHI_TEAM ? left : (uint64_t)PITHI_TEAM;
     uint32_t *const map = (uint32_t *)(void *)pithi_chosen_map(a, it);
@@ -239,7 +239,7 @@ PITHI_PHASE(pithi_values_open, uint64_t number, bool adds) {
     if (t->tid) return;
     pithi_item_locate(a, &a->to, number, it);
     const struct pithi_gpu_mark *const m = pithi_mark(a, it->index);
-    const uint64_t bytes = m->counted * pithi_width(a->holding.dtype);
+    const uint64_t bytes = m->counted * pithi_width(a->sparse.dtype);
     it->status = m->status;
     it->status = pithi_values_fit(a, it, bytes, adds);
     pithi_held_block(a, s, number);
@@ -255,7 +255,7 @@ PITHI_PHASE(pithi_values_open, uint64_t number, bool adds) {
 PITHI_DEVICE void pithi_held_visit(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
                                    uint64_t e, uint64_t i, bool adds) {
     const uint32_t dtype = a->to.items.dtype, width = pithi_width(dtype);
-    const uint32_t values = a->holding.dtype, step = pithi_width(values);
+    const uint32_t values = a->sparse.dtype, step = pithi_width(values);
     uint8_t *const value = it->frame + i * step;
     if (!adds) {
         const uint32_t x =

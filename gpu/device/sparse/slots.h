@@ -36,9 +36,9 @@ PITHI_PHASE(pithi_request_set, uint64_t number) {
     struct pithi_sparse_request own;
     own.first = own.end = own.k = 0;
     own.threshold = 0;
-    if (c && a->asking.requests)
+    if (c && a->sparse.requests)
         s->to.status =
-            pithi_request_take(&a->asking.requests[s->to.index], s->to.slot->count, &own);
+            pithi_request_take(&a->sparse.requests[s->to.index], s->to.slot->count, &own);
     if (s->to.status == PITH_OK) c->request = own;
     pithi_asked_answer(a, s);
 }
@@ -49,7 +49,7 @@ PITHI_PHASE(pithi_report_take, uint64_t number) {
     struct pithi_gpu_chosen *const c = pithi_asked_slot(a, s, number);
     if (c && !c->control.steps) s->to.status = PITH_ERR_STATE;
     if (s->to.status == PITH_OK) {
-        c->control.selected = a->asking.chosen[s->to.index];
+        c->control.selected = a->sparse.chosen[s->to.index];
         c->reported = 1;
     }
     pithi_asked_answer(a, s);
@@ -61,7 +61,7 @@ PITHI_PHASE(pithi_state_give, uint64_t number) {
     const struct pithi_gpu_chosen *const c = pithi_asked_slot(a, s, number);
     pithi_asked_answer(a, s);
     if (!c) return;
-    pith_sparse_state *const to = &a->asking.states[s->to.index];
+    pith_sparse_state *const to = &a->sparse.states[s->to.index];
     to->size = sizeof *to;
     to->k = s->to.slot->sets.chosen;
     to->most = s->to.slot->sets.chosen_most;
@@ -90,7 +90,7 @@ PITHI_LOCAL(pithi_tally_words, uint64_t end) {
 PITHI_PHASE(pithi_tally_add, uint64_t number) {
     (void)number;
     if (t->tid % PITHI_WARP == 0)
-        pithi_atomic_add64(&a->asking.states[s->to.index].held, t->predict.total);
+        pithi_atomic_add64(&a->sparse.states[s->to.index].held, t->predict.total);
 }
 PITHI_BODY(pithi_sparse_tally) {
     PITHI_RUN(pithi_tally_open, number);

@@ -3,8 +3,8 @@
 #ifndef PITHI_GPU_DEVICE_SPARSE_STATE_H
 #define PITHI_GPU_DEVICE_SPARSE_STATE_H
 
-#include "device/call.h"
 #include "device/predict/memory.h"
+#include "device/sparse/stream.h"
 
 /* The search for the k-th largest magnitude: its bits as far as they are known, how many magnitudes
  * are larger, and how many equal it when all bits are known. */
