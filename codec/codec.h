@@ -260,13 +260,11 @@ struct pithi_block_sparse {
      * by decode with `keep`. NULL: the call has none. */
     uint64_t *held;
     bool keep;
-    bool same;         /* the block's set is the one that is held; its bytes have no indices */
-    bool given;        /* encode: the set is the one that is held, and its indices are sent */
-    bool call;         /* encode: what is sent stays in the residual until the caller clears it */
-    bool add;          /* decode: values are added to what `out` holds */
-    bool coefficients; /* decode: `out` gets what the codec's domain has, in f32 */
-    double left_out;   /* bound: the largest error of elements that were not chosen */
-    uint32_t dtype;    /* encode: of the values, which may be sums or a momentum in f32 */
+    bool same;       /* the block's set is the one that is held; its bytes have no indices */
+    bool given;      /* encode: the set is the one that is held, and its indices are sent */
+    bool call;       /* encode: what is sent stays in the residual until the caller clears it */
+    double left_out; /* bound: the largest error of elements that were not chosen */
+    uint32_t dtype;  /* encode: of the values, which may be sums or a momentum in f32 */
     /* encode: the momentum before; and where it goes, which the values are. NULL: none. */
     const float *momentum;
     float *momentum_next;
@@ -294,6 +292,7 @@ struct pithi_block {
     uint32_t out_dtype;
     void *base; /* dense, base_dtype; NULL when there is none. Written only with update */
     bool update;
+    bool coefficients; /* decode: `out` gets what the codec's domain has, in f32 */
     /* The output (encode: bytes) is larger than caches and will not be read soon. */
     bool nontemporal;
     bool plain;     /* variable rate: flag of the index entry, set by encode, read by decode */
@@ -323,8 +322,8 @@ void pithi_block_put(void *block, size_t at, size_t count, const void *values);
  * (grad: rotated values). x holds elements [at, at + count) of the block in the domain; at is a
  * multiple of PITHI_CHUNK, and count is PITHI_CHUNK or ends with the block. The functions do not
  * look at exempt elements. `sum` and `put` are NULL in codecs that choose what is sent by its size
- * in the domain: they encode values that have entered it already (sparse/sparse_frame.c), and sums
- * are of what they decode with sparse.coefficients. */
+ * in the domain: they encode values that have entered it already, and sums are of what they decode
+ * with `coefficients`. */
 enum { PITHI_CHUNK = 4096, PITHI_RUN_MAX = 256 };
 struct pithi_domain {
     /* Says whether the domains of two settings are the same. */
@@ -415,10 +414,10 @@ struct pithi_codec {
     /* Returns the most bytes that all blocks of a frame of count elements have together, where
      * that is less than the sum of the most of each. NULL: it is that sum. */
     uint64_t (*data_bytes)(const struct pithi_params *params, uint64_t count, uint64_t most);
-    /* Adds what the block decodes to, to the values that `out` holds, touching no others: of codecs
-     * most of whose values are 0. The codec's `decode` does it where sparse.add is set, which is
-     * never where it transforms, unless with sparse.coefficients. */
-    bool adds;
+    /* Adds what the block decodes to, to the values that `out` holds, with NaNs canonical, touching
+     * no others: of codecs most of whose values are 0. It is not called where the codec transforms,
+     * unless with `coefficients`. NULL: the caller adds. */
+    pith_status (*decode_add)(struct pithi_block *block);
     /* What frames of the codec have as a whole (whole.h). NULL: they have nothing but blocks. */
     const struct pithi_whole *whole;
 };
@@ -426,6 +425,17 @@ struct pithi_codec {
 /* Returns the length of a run that is transformed by itself; 1: the setting transforms nothing. */
 PITHI_INLINE uint32_t pithi_run_length(const struct pithi_params *p) {
     return p->codec->domain ? p->codec->domain->run(p) : 1;
+}
+
+/* Whether frames decode to coefficients, which are summed before they are transformed back. */
+PITHI_INLINE bool pithi_has_coefficients(const struct pithi_params *p) {
+    return pithi_run_length(p) > 1 && !p->codec->domain->sum;
+}
+
+/* Whether frames of the setting can be summed, and sums be encoded as such. */
+PITHI_INLINE bool pithi_codec_sums(const struct pithi_params *p) {
+    return (p->codec->decode_add || p->codec->fixed(p)) && p->base_dtype == PITH_NONE &&
+           pithi_is_float16_32(p->dtype);
 }
 
 /* Returns the revision of frames with these params. */

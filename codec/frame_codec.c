@@ -42,8 +42,6 @@ static struct pithi_block_sparse sparse_of(const struct pithi_coding *c, uint64_
         .same = c->frame.chosen.held,
         .given = s->given,
         .call = s->call,
-        .add = c->add,
-        .coefficients = c->coefficients,
         .dtype = c->source ? PITH_F32 : c->frame.params.dtype,
         .momentum = s->momentum ? s->momentum + first : NULL,
         .momentum_next = s->momentum ? s->momentum_next + first : NULL,
@@ -65,6 +63,7 @@ void pithi_block_open(const struct pithi_coding *c, uint64_t block, void *base,
         .paged.until = count,
         .base = base,
         .update = c->update,
+        .coefficients = c->coefficients,
         .nontemporal = c->nontemporal,
         .scratch = w->scratch,
         .coder = w->coder,
@@ -77,7 +76,7 @@ void pithi_block_open(const struct pithi_coding *c, uint64_t block, void *base,
     b->random.step = c->random.step;
     b->random.rng_stream = c->random.rng_stream;
     b->random.shift = c->random.shift;
-    if (c->frame.params.codec->adds) b->sparse = sparse_of(c, first, w);
+    if (c->frame.params.codec->sparse_setting) b->sparse = sparse_of(c, first, w);
 }
 
 static void *read_base(const struct pithi_coding *c, uint64_t block, struct pithi_worker *w) {
@@ -502,7 +501,9 @@ static pith_status decode_block(const struct pithi_coding *c, uint64_t block, vo
     if (out == w->values) b.nontemporal = false; /* they are read again, on their way to the view */
     if (c->frame.tiling.runs && !c->update) cut_block(c, &b);
     const struct pithi_codec *const codec = c->frame.params.codec;
-    const pith_status status = codec->decode_placed ? codec->decode_placed(&b) : codec->decode(&b);
+    const pith_status status = c->add                 ? codec->decode_add(&b)
+                               : codec->decode_placed ? codec->decode_placed(&b)
+                                                      : codec->decode(&b);
     pithi_collect(w, &b);
     if (status == PITH_OK) keep_sum(c, block, &b, w);
     return status;

@@ -66,7 +66,7 @@ struct pithi_coding {
     void *source_from;
     bool began; /* encode: blocks may have been written */
     bool walks; /* decode: find blocks by adding lengths, not in the table of offsets */
-    bool add;   /* decode, codecs that add: values are added to those of the view */
+    bool add;   /* decode, codecs with a hook decode_add: values are added to those of the view */
     /* Decode: blocks give what the codec's domain has. Encode: the source has it. */
     bool coefficients;
     /* Results. */

@@ -671,8 +671,7 @@ static pith_status check_frames(const pith_sum *sum, pith_error *error) {
     const pith_plan *const p = sum->stream->plan;
     if (!sum->count || !sum->frames || !sum->lengths)
         return pithi_fail(error, PITH_ERR_ARG, "no frames to reduce");
-    const bool sums = p->params.codec->fixed(&p->params) || p->params.codec->adds;
-    if (pithi_has_base(p) || !sums || !pithi_is_float16_32(p->params.dtype))
+    if (!pithi_codec_sums(&p->params))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED,
                           "reduce takes float frames without a base, of fixed rate or sparse");
     for (size_t i = 0; i < sum->count; i++)
@@ -746,8 +745,7 @@ pith_status pith_reduce(pith_work *w, pith_sum *sums, size_t count) {
 /* Checks that the sum of a slot of p can be encoded as one of out, and sets *to to its frame. */
 static pith_status check_output(const pith_plan *p, uint64_t slot, const pith_plan *out,
                                 uint64_t out_slot, struct pithi_frame *to, pith_error *error) {
-    const bool encodes = out->params.codec->fixed(&out->params) || out->params.codec->adds;
-    if (pithi_has_base(out) || out->params.dtype != PITH_F32 || !encodes)
+    if (!pithi_codec_sums(&out->params) || out->params.dtype != PITH_F32)
         return pithi_fail(error, PITH_ERR_UNSUPPORTED,
                           "the sum is encoded by a plan of dtype f32 without a base, of fixed rate "
                           "or sparse");

@@ -11,11 +11,6 @@
 
 /* ---- One block -------------------------------------------------------------------------------*/
 
-/* Whether frames decode to coefficients, which are summed before they are transformed back. */
-static bool has_coefficients(const struct pithi_params *p) {
-    return p->codec->adds && pithi_run_length(p) > 1;
-}
-
 /* Decodes a block to f32 in `to`; lossless codecs decode to their own dtype first. */
 static pith_status decode_floats(const struct pithi_coding *c, uint64_t block, float *to,
                                  size_t count, struct pithi_worker *w) {
@@ -65,7 +60,7 @@ pith_status pithi_add_values(struct pithi_coding *c, const struct pithi_span *vi
         return pithi_fail(&c->work->error, PITH_ERR_DTYPE, "only f32, bf16 and f16 add");
     struct addition a = {c, view};
     PITHI_TRY(pithi_admit(c));
-    c->add = c->frame.params.codec->adds && !has_coefficients(&c->frame.params);
+    c->add = c->frame.params.codec->decode_add && !pithi_has_coefficients(&c->frame.params);
     pithi_parallel_begin(c->work);
     return pithi_parallel_blocks(c, 0, c->frame.payload.blocks, add_job, &a);
 }
@@ -129,10 +124,10 @@ static pith_status sum_decoded(const struct reduction *d, uint64_t block, float 
     struct pithi_coding c = d->coding;
     const size_t n = elements(&c, block);
     float *next = (float *)(void *)w->floats;
-    c.coefficients = has_coefficients(&c.frame.params);
+    c.coefficients = pithi_has_coefficients(&c.frame.params);
     for (size_t i = 0; i < d->r->count; i++) {
         select_frame(d, &c, i);
-        c.add = i && c.frame.params.codec->adds;
+        c.add = i && c.frame.params.codec->decode_add;
         PITHI_TRY(decode_floats(&c, block, i && !c.add ? next : sum, n, w));
         if (i && !c.add) add(sum, next, n);
     }
@@ -191,11 +186,11 @@ static pith_status sum_block(const struct reduction *d, uint64_t block, void *to
     float *sum = (float *)(void *)w->sums;
     if (!domain || !domain->sum) {
         /* Codecs that add store their sums, with NaNs canonical; other sums are stored here. */
-        const bool adds = d->coding.frame.params.codec->adds;
+        const bool adds = d->coding.frame.params.codec->decode_add;
         const bool direct = adds && dtype == PITH_F32 && (uintptr_t)to % sizeof *sum == 0;
         if (direct) sum = to;
         PITHI_TRY(sum_decoded(d, block, sum, w));
-        if (has_coefficients(b.params) && !d->coefficients) {
+        if (pithi_has_coefficients(b.params) && !d->coefficients) {
             leave_block(&b, sum, to, dtype, d->r->scale);
             return PITH_OK;
         }

@@ -19,8 +19,7 @@ static uint64_t head_bytes(uint32_t workers) {
 static bool may_be_second(const pith_plan *p) {
     const struct pithi_params *q = &p->params;
     if (q->codec->cut) return !q->codec->bound_setting; /* codecs in pages */
-    const bool sums = q->codec->fixed(q) || q->codec->adds;
-    return sums && !q->base_dtype && pithi_is_float16_32(q->dtype);
+    return pithi_codec_sums(q);
 }
 
 static uint64_t bytes_for(uint64_t first, uint64_t second, uint32_t workers) {

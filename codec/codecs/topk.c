@@ -653,13 +653,15 @@ static void add_floats(void *out, const uint32_t *list, const float *values, siz
 
 static void take_chunk(struct pithi_block *b, const struct work *w, const uint32_t *list,
                        size_t count, size_t at, void *arg) {
+    decode_values(b, arg, at, count, w->values);
+    for (size_t i = 0; i < count; i++)
+        pithi_store(b->out, b->out_dtype, list[i], pithi_bits(w->values[i]));
+}
+
+static void add_chunk(struct pithi_block *b, const struct work *w, const uint32_t *list,
+                      size_t count, size_t at, void *arg) {
     const uint32_t dtype = b->out_dtype;
     decode_values(b, arg, at, count, w->values);
-    if (!b->sparse.add) {
-        for (size_t i = 0; i < count; i++)
-            pithi_store(b->out, dtype, list[i], pithi_bits(w->values[i]));
-        return;
-    }
     if (dtype == PITH_F32) {
         add_floats(b->out, list, w->values, count);
         return;
@@ -757,7 +759,8 @@ static const char *take_set(const struct pithi_block *b, struct pithi_index_set 
     return fault;
 }
 
-static const char *take_block(struct pithi_block *b) {
+/* Decodes a block to `out`, or adds it to what is there. */
+static const char *take_block(struct pithi_block *b, bool add) {
     const struct work w = work_of(b);
     struct pithi_index_set set = {w.map, w.list, b->count, 0};
     bool listed;
@@ -769,10 +772,10 @@ static const char *take_block(struct pithi_block *b) {
     hold(b, &set, listed);
     /* Without the set only lengths can be checked, which pith_verify does. */
     if (!b->out || (b->sparse.same && !b->sparse.held)) return NULL;
-    if (!b->sparse.add) memset(b->out, 0, b->count * pith_dtype_bytes(b->out_dtype));
+    if (!add) memset(b->out, 0, b->count * pith_dtype_bytes(b->out_dtype));
     struct coefficients c = {{b->bytes + at, set.count, false, false}, 0};
-    if (run(b->params) == 1 || b->sparse.coefficients) {
-        for_set(b, &w, &set, listed, take_chunk, &c.values);
+    if (run(b->params) == 1 || b->coefficients) {
+        for_set(b, &w, &set, listed, add ? add_chunk : take_chunk, &c.values);
         return NULL;
     }
     memset(w.sent, 0, PITHI_CHUNK * sizeof *w.sent);
@@ -782,7 +785,12 @@ static const char *take_block(struct pithi_block *b) {
 }
 
 static pith_status decode(struct pithi_block *b) {
-    b->detail = take_block(b);
+    b->detail = take_block(b, false);
+    return b->detail ? PITH_ERR_CORRUPT : PITH_OK;
+}
+
+static pith_status decode_add(struct pithi_block *b) {
+    b->detail = take_block(b, true);
     return b->detail ? PITH_ERR_CORRUPT : PITH_OK;
 }
 
@@ -885,10 +893,10 @@ const struct pithi_codec pithi_codec_topk = {
     .scratch_bytes = scratch_bytes,
     .encode = encode,
     .decode = decode,
+    .decode_add = decode_add,
     .bound = bound,
     .remember = remember,
     .domain = &domain,
-    .adds = true,
     .whole = &pithi_whole_sparse,
     .sparse_setting = sparse_setting,
     .set_elements = set_elements,
