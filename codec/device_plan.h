@@ -9,8 +9,8 @@
 #include "kv/device_pages.h"
 #include "pith/version.h"
 #include "predict/device_bound.h"
-#include "predict/tile.h"
 #include "sparse/device_sets.h"
+#include "tile.h"
 
 /* Which kernels of a device backend code for a codec: its hook `describe` says it. */
 enum pithi_device_kind {

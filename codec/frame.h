@@ -5,6 +5,7 @@
 
 #include "codec.h"
 #include "frame_header.h"
+#include "sparse/selection.h"
 #include "whole.h"
 
 /* The most bytes of all sections of a header together. */

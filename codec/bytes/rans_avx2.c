@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "bytes/rans_lookup.h"
-#include "codec.h"
+#include "kernels.h"
 #include "common/endian.h"
 #include "common/rans_avx2.h"
 

@@ -3,7 +3,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "codec.h"
+#include "kernels.h"
 
 /* 32 states are two vectors of 16-bit lanes, the low and the high halves, and lane j belongs to
  * state j. Vectors of 8 or 16 states leave lanes unused. */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "bytes/rans_lookup.h"
-#include "codec.h"
+#include "kernels.h"
 #include "common/rans_neon.h"
 
 /* Eight states are two vectors, their low and their high halves; they are coded two by two of

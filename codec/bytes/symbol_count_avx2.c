@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "bytes/bytes_avx2.h"
-#include "codec.h"
+#include "kernels.h"
 
 static inline vec load(const uint8_t *p) {
     return _mm256_loadu_si256((const __m256i *)(const void *)p);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "bytes/bytes_avx512.h"
-#include "codec.h"
+#include "kernels.h"
 
 static inline vec load(const uint8_t *p) { return _mm512_loadu_si512(p); }
 static inline void store(uint64_t *p, vec x) { _mm512_storeu_si512(p, x); }

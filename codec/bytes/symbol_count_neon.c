@@ -3,7 +3,7 @@
 #include <arm_neon.h>
 #include <string.h>
 
-#include "codec.h"
+#include "kernels.h"
 
 typedef uint8x16_t vec;
 

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <arm_neon.h>
 
-#include "codec.h"
+#include "kernels.h"
 
 enum { BATCH = 16 };
 

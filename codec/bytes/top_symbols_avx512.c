@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "bytes/bytes_avx512.h"
-#include "codec.h"
+#include "kernels.h"
 #include "common/endian.h"
 
 static inline uint64_t escapes_of(const uint8_t *symbols) {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "bytes/bytes_avx2.h"
-#include "codec.h"
+#include "kernels.h"
 
 /* A word of 255 and more is its own maximum with 255. */
 #define ESCAPES(bits, first)                                                               \

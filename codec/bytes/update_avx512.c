@@ -3,7 +3,7 @@
 #include <immintrin.h>
 
 #include "bytes/bytes_avx512.h"
-#include "codec.h"
+#include "kernels.h"
 
 #define ESCAPES(bits, mask)                                                                     \
     static inline vec sign##bits(vec x) { return _mm512_srai_epi##bits(x, bits - 1); }          \

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "bytes/bytes_neon.h"
-#include "codec.h"
+#include "kernels.h"
 
 ONE(sign16, vreinterpretq_u8_s16(vshrq_n_s16(vreinterpretq_s16_u8(x), 15)))
 ONE(sign32, vreinterpretq_u8_s32(vshrq_n_s32(vreinterpretq_s32_u8(x), 31)))

@@ -5,6 +5,7 @@
  * only the others are coded (predict/nonzero.h), as packed or coded words. */
 #include <string.h>
 
+#include "bytes/block_rans.h"
 #include "bytes/entropy.h"
 #include "bytes/symbols.h"
 #include "common/convert.h"

@@ -6,6 +6,7 @@
  * ones (predict/interp.h). Values that would miss the bound go beside (predict/exact_values.h). */
 #include <string.h>
 
+#include "bytes/block_rans.h"
 #include "bytes/entropy.h"
 #include "bytes/symbols.h"
 #include "common/convert.h"

@@ -6,6 +6,7 @@
  * row_map.h). */
 #include <string.h>
 
+#include "bytes/block_rans.h"
 #include "bytes/entropy.h"
 #include "bytes/symbols.h"
 #include "common/convert.h"

@@ -6,6 +6,7 @@
  * planes; every symbol string and plane is then a piece of its own. */
 #include <string.h>
 
+#include "bytes/block_rans.h"
 #include "bytes/byte_planes.h"
 #include "bytes/entropy.h"
 #include "bytes/piece.h"

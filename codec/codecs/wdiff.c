@@ -6,6 +6,7 @@
  * one step is part of the next difference (closed loop). */
 #include <string.h>
 
+#include "bytes/block_rans.h"
 #include "bytes/entropy.h"
 #include "codec.h"
 #include "common/convert.h"

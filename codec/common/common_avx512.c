@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "codec.h"
+#include "kernels.h"
 #include "common/lanes_avx512.h"
 #include "common/nh_avx512.h"
 

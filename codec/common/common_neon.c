@@ -1,6 +1,6 @@
 /* common_neon.c - the universal hash and sums for 64-bit ARM.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "codec.h"
+#include "kernels.h"
 #include "common/lanes_neon.h"
 
 /* Two lanes at p: product of the halves into one sum, the halves exchanged into the other. */

@@ -1,7 +1,7 @@
 /* rans_avx2.h - rANS states in 8 lanes of 32 bits: words taken and stored, division; for AVX2.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The includer has included codec.h. */
+ * The includer has included kernels.h. */
 #ifndef PITHI_COMMON_RANS_AVX2_H
 #define PITHI_COMMON_RANS_AVX2_H
 

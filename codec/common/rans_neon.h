@@ -2,7 +2,7 @@
  * ARM.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The includer has included codec.h. */
+ * The includer has included kernels.h. */
 #ifndef PITHI_COMMON_RANS_NEON_H
 #define PITHI_COMMON_RANS_NEON_H
 

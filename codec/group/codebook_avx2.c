@@ -1,6 +1,6 @@
 /* codebook_avx2.c - groups coded as numbers of levels, for AVX2.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "codec.h"
+#include "kernels.h"
 #include "common/lanes_avx2.h"
 #include "group/look_avx2.h"
 

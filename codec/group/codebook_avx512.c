@@ -1,6 +1,6 @@
 /* codebook_avx512.c - groups coded as numbers of levels, for AVX-512.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "codec.h"
+#include "kernels.h"
 #include "common/lanes_avx512.h"
 #include "group/look_avx512.h"
 

@@ -1,6 +1,6 @@
 /* group_neon.c - rotation and group quantizer for 64-bit ARM.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "codec.h"
+#include "kernels.h"
 #include "common/lanes_neon.h"
 #include "common/lanes_tmpl.h"
 #include "group/hadamard.h"

@@ -1,6 +1,6 @@
 /* trellis_neon.c - trellis-coded groups for 64-bit ARM.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "codec.h"
+#include "kernels.h"
 #include "common/lanes_neon.h"
 #include "group/look_neon.h"
 

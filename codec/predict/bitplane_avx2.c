@@ -1,7 +1,7 @@
 /* bitplane_avx2.c - packed words for AVX2.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "predict/bitplane_avx2.h"
-#include "codec.h"
+#include "kernels.h"
 
 static inline __m256i or_words(const uint8_t *p) {
     return _mm256_or_si256(load256(p), load256(p + 32));

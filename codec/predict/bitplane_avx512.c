@@ -1,7 +1,7 @@
 /* bitplane_avx512.c - packed words for AVX-512.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "predict/bitplane_avx512.h"
-#include "codec.h"
+#include "kernels.h"
 
 /* a's halves, then b's, and so on: of lanes 0..3 of each the two that make one. */
 static inline __m512i or_lanes(__m512i a, __m512i b) {

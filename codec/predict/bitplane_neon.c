@@ -1,6 +1,6 @@
 /* bitplane_neon.c - packed words for NEON.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "codec.h"
+#include "kernels.h"
 #include "common/lanes_neon.h"
 
 static inline uint32x4_t or_words(const uint32_t *p) {

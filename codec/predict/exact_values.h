@@ -7,7 +7,7 @@
 #define PITHI_PREDICT_EXACT_VALUES_H
 
 #include "bytes/piece.h"
-#include "predict/tile_layout.h"
+#include "tile_layout.h"
 
 /* Writes the exact values. Bit i of `miss` (bits past count are 0) says that element i of `values`
  * is stored. False when they do not fit. */

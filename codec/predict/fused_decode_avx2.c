@@ -1,6 +1,6 @@
 /* fused_decode_avx2.c - packed words of differences to values in one pass, for AVX2.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "codec.h"
+#include "kernels.h"
 #include "predict/bitplane_avx2.h"
 
 enum { PAIRS = 8, REACH = 66, WHOLE_LINES = 0 };

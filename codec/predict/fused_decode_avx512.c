@@ -1,6 +1,6 @@
 /* fused_decode_avx512.c - packed words of differences to values in one pass, for AVX-512.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "codec.h"
+#include "kernels.h"
 #include "predict/bitplane_avx512.h"
 
 enum { PAIRS = 1, REACH = 64, WHOLE_LINES = 1 };

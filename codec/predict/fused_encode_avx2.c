@@ -1,6 +1,6 @@
 /* fused_encode_avx2.c - values to packed words of differences in one pass, for AVX2.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "codec.h"
+#include "kernels.h"
 #include "predict/bitplane_avx2.h"
 
 enum { PAIRS = 8 };

@@ -1,6 +1,6 @@
 /* fused_encode_avx512.c - values to packed words of differences in one pass, for AVX-512.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "codec.h"
+#include "kernels.h"
 #include "predict/bitplane_avx512.h"
 
 enum { PAIRS = 1 };

@@ -8,7 +8,7 @@
 #define PITHI_PREDICT_INTERP_H
 
 #include "predict/quant.h"
-#include "predict/tile.h"
+#include "tile.h"
 
 enum { PITHI_INTERP_ROWS = 4 };       /* sets of bounds for the levels */
 #define PITHI_INTERP_MISS 0xFFFFFFFFu /* instead of a word: the value is stored exactly */

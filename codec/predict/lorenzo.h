@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "common/inline.h"
-#include "predict/tile.h"
+#include "tile.h"
 
 PITHI_INLINE uint32_t pithi_zigzag(uint32_t d) { return d << 1 ^ (0u - (d >> 31)); }
 PITHI_INLINE uint32_t pithi_unzigzag(uint32_t w) { return w >> 1 ^ (0u - (w & 1)); }

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "predict/tile.h"
+#include "tile.h"
 
 enum pithi_nonzero_form {
     PITHI_NONZERO_SIGNED = 0,   /* a code as it is, but one above 0 less 1 */

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <immintrin.h>
 
-#include "codec.h"
+#include "kernels.h"
 
 enum { LANES = 8 };
 

@@ -1,6 +1,6 @@
 /* predict_avx2.c - quantization under a bound, prediction and ranges of values for AVX2.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "codec.h"
+#include "kernels.h"
 #include "common/lanes_avx2.h"
 
 /* ---- Quantization -----------------------------------------------------------------------------*/

@@ -8,7 +8,7 @@
 
 #include "predict/bitplane_choice.h"
 #include "predict/quant.h"
-#include "predict/tile.h"
+#include "tile.h"
 
 enum { PITHI_SAMPLE_LINES = 8, PITHI_SAMPLE_GROUPS = PITHI_PACK_SAMPLE / PITHI_BITPLANE_GROUP };
 

@@ -1,6 +1,6 @@
 /* sample_avx2.c - how wide the words of a sample are, by the order of differences, for AVX2.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "codec.h"
+#include "kernels.h"
 #include "predict/bitplane_avx2.h"
 #include "predict/sample_tmpl.h"
 

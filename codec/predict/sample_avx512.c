@@ -1,6 +1,6 @@
 /* sample_avx512.c - how wide the words of a sample are, by the order of differences, for AVX-512.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "codec.h"
+#include "kernels.h"
 #include "common/lanes_avx512.h"
 #include "predict/sample_tmpl.h"
 

@@ -10,8 +10,8 @@
 #include "bytes/piece.h"
 #include "predict/bitplane.h"
 #include "predict/quant.h"
-#include "predict/tile.h"
-#include "predict/tile_layout.h"
+#include "tile.h"
+#include "tile_layout.h"
 
 struct pithi_kernels;
 

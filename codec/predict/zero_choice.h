@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "bytes/rans_table.h"
-#include "predict/tile.h"
+#include "tile.h"
 
 /* Bytes of the form and the length before a map that is coded; of the map's head. */
 enum { PITHI_ZERO_FORM = 4, PITHI_ZERO_HEAD = 3 };

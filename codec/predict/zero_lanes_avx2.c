@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <immintrin.h>
 
-#include "codec.h"
+#include "kernels.h"
 #include "common/rans_avx2.h"
 
 enum { LANES = 16, LOG2_SLOTS = PITHI_RANS_LOG2_SLOTS, SLOTS = PITHI_RANS_SLOTS };

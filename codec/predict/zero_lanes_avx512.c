@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <immintrin.h>
 
-#include "codec.h"
+#include "kernels.h"
 
 enum { LANES = 16, LOG2_SLOTS = PITHI_RANS_LOG2_SLOTS, SLOTS = PITHI_RANS_SLOTS };
 enum { WORDS_BYTES = 2 * LANES };

@@ -3,7 +3,7 @@
 #include <arm_neon.h>
 #include <string.h>
 
-#include "codec.h"
+#include "kernels.h"
 #include "common/rans_neon.h"
 
 enum { LANES = 16, HALF = RANS_LANES, SLOTS = PITHI_RANS_SLOTS, WORDS_BYTES = 2 * LANES };

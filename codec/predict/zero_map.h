@@ -7,7 +7,7 @@
 #define PITHI_PREDICT_ZERO_MAP_H
 
 #include "bytes/piece.h"
-#include "predict/tile.h"
+#include "tile.h"
 
 struct pithi_kernels;
 

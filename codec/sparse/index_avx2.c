@@ -1,6 +1,6 @@
 /* index_avx2.c - sets of elements as Elias-Fano and as packed differences, for AVX2.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "codec.h"
+#include "kernels.h"
 #include "sparse/index_x86.h"
 
 #include "sparse/index_tmpl.h"

@@ -1,6 +1,6 @@
 /* index_avx512.c - sets of elements as Elias-Fano and as packed differences, for AVX-512 (VBMI).
  * SPDX-License-Identifier: Apache-2.0 */
-#include "codec.h"
+#include "kernels.h"
 #include "common/endian.h"
 #include "common/log2.h"
 #include "sparse/index_x86.h"

@@ -1,6 +1,6 @@
 /* select_avx512.c - selection, histograms, moments and lists of sets for AVX-512.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "codec.h"
+#include "kernels.h"
 #include "common/lanes_avx512.h"
 
 /* Lanes 0..7 and 8..15. */

@@ -1,6 +1,6 @@
 /* select_neon.c - selection, histograms and moments for 64-bit ARM.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "codec.h"
+#include "kernels.h"
 #include "common/lanes_neon.h"
 
 /* Lanes 0 and 1, 2 and 3, and so on. */

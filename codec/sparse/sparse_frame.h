@@ -5,6 +5,7 @@
 
 #include "codec.h"
 #include "sparse/control.h"
+#include "sparse/selection.h"
 #include "whole.h"
 
 /* What a setting of a sparse codec says of a slot of n elements. */

@@ -7,7 +7,7 @@
 #include "cpu.h"
 #include "gen.h"
 #include "predict/bound_value.h"
-#include "predict/tile.h"
+#include "tile.h"
 #include "spec.h"
 #include "util.h"
 

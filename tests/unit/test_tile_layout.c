@@ -1,6 +1,6 @@
 /* test_tile_layout.c - walks over the elements of a tile: skipped, they end where reading ends.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "predict/tile_layout.h"
+#include "tile_layout.h"
 #include "util.h"
 
 /* Behind the last element there is none, however one asks. */

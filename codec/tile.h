@@ -4,8 +4,8 @@
  * A tensor of any shape counts as one of PITHI_TILE_NDIM dimensions, leading ones of 1 or leading
  * ones merged. Tiles of one extent stand in a grid, in row-major order, cut at the far edges; the
  * elements of a tile are numbered in row-major order of its own extent (doc/FORMAT.md, Tiles). */
-#ifndef PITHI_PREDICT_TILE_H
-#define PITHI_PREDICT_TILE_H
+#ifndef PITHI_TILE_H
+#define PITHI_TILE_H
 
 #include <stdbool.h>
 #include <stddef.h>

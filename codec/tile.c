@@ -1,6 +1,6 @@
 /* tile.c - how codecs with neighbours in several dimensions cut a tensor into blocks.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "predict/tile.h"
+#include "tile.h"
 
 static void take_shape(struct pithi_tiling *t, const uint64_t *shape, uint32_t ndim) {
     for (uint32_t d = 0; d < PITHI_TILE_NDIM; d++) t->shape[d] = 1;

@@ -1,6 +1,6 @@
 /* tile_layout.c - where the elements of a tile lie: by themselves, or in a dense tensor.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "predict/tile_layout.h"
+#include "tile_layout.h"
 
 #include <string.h>
 

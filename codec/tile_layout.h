@@ -1,9 +1,9 @@
 /* tile_layout.h - where the elements of a tile lie: by themselves, or in a dense tensor.
  * SPDX-License-Identifier: Apache-2.0 */
-#ifndef PITHI_PREDICT_TILE_LAYOUT_H
-#define PITHI_PREDICT_TILE_LAYOUT_H
+#ifndef PITHI_TILE_LAYOUT_H
+#define PITHI_TILE_LAYOUT_H
 
-#include "predict/tile.h"
+#include "tile.h"
 
 struct pithi_tile_layout {
     uint8_t *first; /* first element of the tensor; of the tile, when tiling is NULL */
