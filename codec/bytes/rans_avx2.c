@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "bytes/rans_lookup.h"
-#include "kernels.h"
 #include "common/endian.h"
 #include "common/rans_avx2.h"
+#include "kernels.h"
 
 enum { MOST = PITHI_RANS_STATES_MOST / 8 };
 

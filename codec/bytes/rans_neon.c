@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "bytes/rans_lookup.h"
-#include "kernels.h"
 #include "common/rans_neon.h"
+#include "kernels.h"
 
 /* Eight states are two vectors, their low and their high halves; they are coded two by two of
  * these, so that strings with fewer states are left to scalar C. */

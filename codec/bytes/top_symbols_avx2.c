@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "bytes/bytes_avx2.h"
-#include "kernels.h"
 #include "common/endian.h"
+#include "kernels.h"
 
 static inline uint64_t escapes_of(const uint8_t *symbols) {
     const vec escape = _mm256_set1_epi8((char)PITHI_TOP_ESCAPE);

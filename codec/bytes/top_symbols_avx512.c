@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "bytes/bytes_avx512.h"
-#include "kernels.h"
 #include "common/endian.h"
+#include "kernels.h"
 
 static inline uint64_t escapes_of(const uint8_t *symbols) {
     return _mm512_cmpeq_epi8_mask(_mm512_loadu_si512(symbols),

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "bytes/bytes_neon.h"
-#include "kernels.h"
 #include "common/endian.h"
+#include "kernels.h"
 
 static inline uint64_t escapes_of(const uint8_t *symbols) {
     const uint8x16_t bit = B64(vdupq_n_u64(UINT64_C(0x8040201008040201)));

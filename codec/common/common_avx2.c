@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "kernels.h"
 #include "common/lanes_avx2.h"
 #include "common/nh_avx2.h"
+#include "kernels.h"
 
 /* ---- Universal hash ---------------------------------------------------------------------------*/
 

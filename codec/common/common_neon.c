@@ -1,7 +1,7 @@
 /* common_neon.c - the universal hash and sums for 64-bit ARM.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernels.h"
 #include "common/lanes_neon.h"
+#include "kernels.h"
 
 /* Two lanes at p: product of the halves into one sum, the halves exchanged into the other. */
 static inline void add2(uint64x2_t *product, uint64x2_t *swapped, const uint8_t *p,

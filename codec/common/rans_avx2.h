@@ -1,11 +1,11 @@
 /* rans_avx2.h - rANS states in 8 lanes of 32 bits: words taken and stored, division; for AVX2.
- * SPDX-License-Identifier: Apache-2.0
- *
- * The includer has included kernels.h. */
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef PITHI_COMMON_RANS_AVX2_H
 #define PITHI_COMMON_RANS_AVX2_H
 
 #include <immintrin.h>
+
+#include "kernels.h"
 
 /* For a mask m of eight lanes, a byte for each lane i: its rank, the number of lanes below it that
  * are in the mask; and the numbers of the lanes in the mask, ascending, in the last bytes. */

@@ -1,12 +1,12 @@
 /* rans_neon.h - rANS states in 8 lanes of two halves: words taken and stored, division; for 64-bit
  * ARM.
- * SPDX-License-Identifier: Apache-2.0
- *
- * The includer has included kernels.h. */
+ * SPDX-License-Identifier: Apache-2.0 */
 #ifndef PITHI_COMMON_RANS_NEON_H
 #define PITHI_COMMON_RANS_NEON_H
 
 #include <arm_neon.h>
+
+#include "kernels.h"
 
 enum { RANS_LANES = 8 };
 

@@ -1,8 +1,8 @@
 /* codebook_avx2.c - groups coded as numbers of levels, for AVX2.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernels.h"
 #include "common/lanes_avx2.h"
 #include "group/look_avx2.h"
+#include "kernels.h"
 
 static inline v16 v_up(v16 x, int n) {
     return (v16){_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)};

@@ -1,8 +1,8 @@
 /* codebook_avx512.c - groups coded as numbers of levels, for AVX-512.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernels.h"
 #include "common/lanes_avx512.h"
 #include "group/look_avx512.h"
+#include "kernels.h"
 
 static inline v16 v_up(v16 x, unsigned n) { return _mm512_slli_epi32(x, n); }
 static inline v16 b_add(v16 a, v16 b) { return _mm512_add_epi8(a, b); }

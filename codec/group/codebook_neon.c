@@ -1,8 +1,8 @@
 /* codebook_neon.c - groups coded as numbers of levels, for 64-bit ARM.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernels.h"
 #include "common/lanes_neon.h"
 #include "group/look_neon.h"
+#include "kernels.h"
 
 static inline v16 v_up(v16 x, int n) {
     for (int q = 0; q < 4; q++) x.val[q] = vshlq_u32(x.val[q], vdupq_n_s32(n));

@@ -1,9 +1,9 @@
 /* group_avx2.c - rotation and group quantizer for AVX2 and F16C.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernels.h"
 #include "common/lanes_avx2.h"
 #include "common/lanes_tmpl.h"
 #include "group/hadamard.h"
+#include "kernels.h"
 
 /* ---- Rotation ---------------------------------------------------------------------------------*/
 

@@ -1,9 +1,9 @@
 /* group_avx512.c - rotation and group quantizer for AVX-512 F, BW, VL, DQ and VBMI.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernels.h"
 #include "common/lanes_avx512.h"
 #include "common/lanes_tmpl.h"
 #include "group/hadamard.h"
+#include "kernels.h"
 
 /* ---- Rotation ---------------------------------------------------------------------------------*/
 

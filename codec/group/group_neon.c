@@ -1,9 +1,9 @@
 /* group_neon.c - rotation and group quantizer for 64-bit ARM.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernels.h"
 #include "common/lanes_neon.h"
 #include "common/lanes_tmpl.h"
 #include "group/hadamard.h"
+#include "kernels.h"
 
 /* ---- Rotation ---------------------------------------------------------------------------------*/
 

@@ -1,8 +1,8 @@
 /* trellis_avx2.c - trellis-coded groups for AVX2.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernels.h"
 #include "common/lanes_avx2.h"
 #include "group/look_avx2.h"
+#include "kernels.h"
 
 typedef __m256i wide;
 

@@ -5,11 +5,11 @@
  * a state kept is a bit for each sequence in a mask. So going back over a path is logic on words of
  * 32 bits, and its result the lowest bits of the codes. All else that codes are follows from these
  * and the values where they lie. */
-#include "kernels.h"
 #include "common/lanes_avx512.h"
 #include "common/lanes_tmpl.h"
 #include "group/look_avx512.h"
 #include "group/trellis_value.h"
+#include "kernels.h"
 
 enum { WIDE = 32, SEQUENCE = PITHI_TRELLIS_SEQUENCE, STATES = PITHI_TRELLIS_STATES };
 

@@ -1,8 +1,8 @@
 /* trellis_neon.c - trellis-coded groups for 64-bit ARM.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernels.h"
 #include "common/lanes_neon.h"
 #include "group/look_neon.h"
+#include "kernels.h"
 
 /* Lanes 0..7 and 8..15. */
 typedef struct {

@@ -1,7 +1,7 @@
 /* bitplane_neon.c - packed words for NEON.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernels.h"
 #include "common/lanes_neon.h"
+#include "kernels.h"
 
 static inline uint32x4_t or_words(const uint32_t *p) {
     return vorrq_u32(vorrq_u32(vld1q_u32(p), vld1q_u32(p + 4)),

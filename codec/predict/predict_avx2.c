@@ -1,7 +1,7 @@
 /* predict_avx2.c - quantization under a bound, prediction and ranges of values for AVX2.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernels.h"
 #include "common/lanes_avx2.h"
+#include "kernels.h"
 
 /* ---- Quantization -----------------------------------------------------------------------------*/
 

@@ -1,7 +1,7 @@
 /* predict_avx512.c - quantization under a bound, prediction and ranges of values for AVX-512.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernels.h"
 #include "common/lanes_avx512.h"
+#include "kernels.h"
 
 /* ---- Quantization -----------------------------------------------------------------------------*/
 

@@ -1,7 +1,7 @@
 /* predict_neon.c - quantization under a bound, prediction and ranges of values for 64-bit ARM.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernels.h"
 #include "common/lanes_neon.h"
+#include "kernels.h"
 
 /* ---- Quantization -----------------------------------------------------------------------------*/
 

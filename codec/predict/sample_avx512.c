@@ -1,7 +1,7 @@
 /* sample_avx512.c - how wide the words of a sample are, by the order of differences, for AVX-512.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernels.h"
 #include "common/lanes_avx512.h"
+#include "kernels.h"
 #include "predict/sample_tmpl.h"
 
 /* Of lanes 0..3 of the halves of each the two that make one. */

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <immintrin.h>
 
-#include "kernels.h"
 #include "common/rans_avx2.h"
+#include "kernels.h"
 
 enum { LANES = 16, LOG2_SLOTS = PITHI_RANS_LOG2_SLOTS, SLOTS = PITHI_RANS_SLOTS };
 enum { WORDS_BYTES = 2 * LANES };

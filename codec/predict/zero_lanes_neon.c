@@ -3,8 +3,8 @@
 #include <arm_neon.h>
 #include <string.h>
 
-#include "kernels.h"
 #include "common/rans_neon.h"
+#include "kernels.h"
 
 enum { LANES = 16, HALF = RANS_LANES, SLOTS = PITHI_RANS_SLOTS, WORDS_BYTES = 2 * LANES };
 

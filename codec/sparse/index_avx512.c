@@ -1,8 +1,8 @@
 /* index_avx512.c - sets of elements as Elias-Fano and as packed differences, for AVX-512 (VBMI).
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernels.h"
 #include "common/endian.h"
 #include "common/log2.h"
+#include "kernels.h"
 #include "sparse/index_x86.h"
 
 #define OWN_UNITS

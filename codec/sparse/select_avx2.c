@@ -1,7 +1,7 @@
 /* select_avx2.c - selection, histograms, moments and lists of sets for AVX2 and BMI2.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernels.h"
 #include "common/lanes_avx2.h"
+#include "kernels.h"
 
 /* Lanes 0..3, 4..7, 8..11, 12..15. */
 typedef struct {

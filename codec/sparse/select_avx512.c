@@ -1,7 +1,7 @@
 /* select_avx512.c - selection, histograms, moments and lists of sets for AVX-512.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernels.h"
 #include "common/lanes_avx512.h"
+#include "kernels.h"
 
 /* Lanes 0..7 and 8..15. */
 typedef struct {

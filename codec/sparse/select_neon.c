@@ -1,7 +1,7 @@
 /* select_neon.c - selection, histograms and moments for 64-bit ARM.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "kernels.h"
 #include "common/lanes_neon.h"
+#include "kernels.h"
 
 /* Lanes 0 and 1, 2 and 3, and so on. */
 typedef struct {
