@@ -64,13 +64,13 @@ static void encode_row(const char *spec, int feedback) {
         if (end_encode(&e, &view, frame, (size_t)e.sizes.slot_bytes, &length)) exit(1);
         const double seconds = roofline_clock() - from;
         const size_t bytes = count * sizeof *x;
-        const struct roofline_baseline mover = {.read = {x, other},
-                                                .read_bytes = {bytes, bytes},
-                                                .write = {scratch},
-                                                .write_bytes = {bytes}};
-        const double ceiling = feedback ? best_move(&mover) : roofline_read(x, bytes);
+        const struct roofline_baseline baseline = {.read = {x, other},
+                                                   .read_bytes = {bytes, bytes},
+                                                   .write = {scratch},
+                                                   .write_bytes = {bytes}};
+        const double best = feedback ? best_move(&baseline) : roofline_read(x, bytes);
         if (i < 0) continue;
-        ratio[i] = ceiling / seconds;
+        ratio[i] = best / seconds;
         ns[i] = seconds / (double)count * 1e9;
     }
     pith_sparse_state state = {.size = sizeof state};
@@ -134,9 +134,9 @@ static void add_row(const char *spec) {
         from = roofline_clock();
         for (int f = 0; f < FRAMES; f++)
             for (size_t k = 0; k < plain[f].count; k++) own[plain[f].index[k]] += plain[f].value[k];
-        const double ceiling = roofline_clock() - from;
+        const double best = roofline_clock() - from;
         if (i < 0) continue;
-        ratio[i] = ceiling / seconds;
+        ratio[i] = best / seconds;
         ns[i] = seconds / (double)all * 1e9;
     }
     if (memcmp(own, scratch, count * sizeof *own) != 0) {
@@ -211,8 +211,8 @@ int main(void) {
     fill(tensor, count + SHIFTS, 1);
     memset(other, 0, count * sizeof *other);
     memset(scratch, 0, count * sizeof *scratch);
-    printf("%zu values; speed relative to the ceiling; frames in bits a kept value\n\n", count);
-    printf("| setting | ceiling | ns a value | ratio | bits |\n|---|---|---|---|---|\n");
+    printf("%zu values; speed relative to the baseline; frames in bits a kept value\n\n", count);
+    printf("| setting | baseline | ns a value | ratio | bits |\n|---|---|---|---|---|\n");
     encode_row("topk:density=0.001,ef=full", 1);
     encode_row("topk:density=0.01,ef=full", 1);
     encode_row("topk:density=0.001", 0);

@@ -7,9 +7,9 @@
 #include "end.h"
 #include "runs.h"
 
-/* 1 MiB of f32: half of it fits a core's cache. Of the calls of a turn the first ones wait for what
- * the other number of threads has left in another core's cache, and are not measured. */
-enum { COUNT = 1 << 18, TURNS = 401, WARM = 4, CALLS = 20, REPETITIONS = TURNS * CALLS };
+/* 1 MiB of f32: half of it fits a core's cache. Of the calls of a round the first wait for what the
+ * other number of threads has left in another core's cache, and are not measured. */
+enum { COUNT = 1 << 18, ROUNDS = 401, WARM = 4, CALLS = 20, REPETITIONS = ROUNDS * CALLS };
 
 struct run {
     struct end end;
@@ -38,17 +38,17 @@ static double encode_seconds(struct run *r, const pith_view *value) {
     return roofline_clock() - from;
 }
 
-/* Both thread counts have their turns, so that both see the same moments of the machine. */
+/* Every round has both thread counts, so that both see the same moments of the machine. */
 static void one_case(const char *spec, uint32_t base_dtype, const pith_view *value,
                      const pith_view *base) {
     static double seconds[2][REPETITIONS];
     struct run runs[2];
     for (uint32_t i = 0; i < 2; i++) open_run(&runs[i], spec, base_dtype, i + 1, base);
-    for (int turn = 0; turn < TURNS; turn++)
+    for (int round = 0; round < ROUNDS; round++)
         for (int i = 0; i < 2; i++) {
             for (int k = 0; k < WARM; k++) encode_seconds(&runs[i], value);
             for (int k = 0; k < CALLS; k++)
-                seconds[i][turn * CALLS + k] = encode_seconds(&runs[i], value);
+                seconds[i][round * CALLS + k] = encode_seconds(&runs[i], value);
         }
     for (int i = 0; i < 2; i++) {
         end_close(&runs[i].end);

@@ -170,7 +170,7 @@ static void check(struct scene *x, uint32_t i, uint8_t seed) {
     }
     FUZZ_CHECK(pith_kv_count(c->kv) == c->model.tokens);
     FUZZ_CHECK(pith_kv_finished(c->kv) == c->model.finished);
-    FUZZ_CHECK(pith_kv_room(c->kv) <= x->capacity - c->model.tokens);
+    FUZZ_CHECK(pith_kv_remaining(c->kv) <= x->capacity - c->model.tokens);
     read_some(x, i, &s);
 }
 
@@ -179,7 +179,7 @@ static void check(struct scene *x, uint32_t i, uint8_t seed) {
 /* What does not fit changes nothing. */
 static void append(struct scene *x, uint32_t i, struct fuzz_source *s) {
     struct cache *c = &x->cache[i];
-    const uint64_t capacity = pith_kv_room(c->kv), count = fuzz_below(s, 60);
+    const uint64_t capacity = pith_kv_remaining(c->kv), count = fuzz_below(s, 60);
     struct fuzz_tensor t;
     x->rows_shape[0] = count;
     fuzz_tensor_new(&t, s, fuzz_u8(s) & 1, x->set.dtype, 3, x->rows_shape);
@@ -214,7 +214,7 @@ static void append_all(struct scene *x, struct fuzz_source *s) {
     fuzz_fill(&t, s);
     for (uint32_t i = 0; i < CACHES; i++) {
         if (!x->cache[i].kv) continue;
-        if (fit == n && count <= pith_kv_room(x->cache[i].kv)) fit++;
+        if (fit == n && count <= pith_kv_remaining(x->cache[i].kv)) fit++;
         caches[n] = x->cache[i].kv;
         views[n] = t.view;
         to[n++] = (pith_kv_tokens){x->cache[i].kv, t.view.data};

@@ -437,17 +437,17 @@ static void steer_both(struct subject *x, pith_cuda_stream *stream, uint64_t cou
     uint64_t lengths[FRAMES], chosen = fuzz_below(s, 4000);
     int32_t status[FRAMES];
     const pith_cuda_items items = items_of(x, NULL, x->layout.dtype, lengths, status);
-    pith_sparse_request asked = {.size = sizeof asked};
-    if (how & 1) asked.first = fuzz_u32(s) % (count + 2);
-    if (how & 2) asked.count = fuzz_u32(s) % (count + 2);
-    if (how & 4) asked.k = fuzz_below(s, 300);
+    pith_sparse_request request = {.size = sizeof request};
+    if (how & 1) request.first = fuzz_u32(s) % (count + 2);
+    if (how & 2) request.count = fuzz_u32(s) % (count + 2);
+    if (how & 4) request.k = fuzz_below(s, 300);
     if (how & 8) {
         const uint32_t bits = fuzz_u32(s);
-        memcpy(&asked.threshold, &bits, sizeof bits);
+        memcpy(&request.threshold, &bits, sizeof bits);
     }
-    FUZZ_CHECK(pith_cuda_sparse_set_request(x->cuda, stream, &items, &asked, NULL, NULL) ==
+    FUZZ_CHECK(pith_cuda_sparse_set_request(x->cuda, stream, &items, &request, NULL, NULL) ==
                PITH_OK);
-    FUZZ_CHECK(status[0] == (int32_t)pith_sparse_set_request(x->work, x->stream, 0, &asked));
+    FUZZ_CHECK(status[0] == (int32_t)pith_sparse_set_request(x->work, x->stream, 0, &request));
     FUZZ_CHECK(pith_cuda_sparse_report(x->cuda, stream, &items, &chosen, NULL, NULL) == PITH_OK);
     FUZZ_CHECK(status[0] == (int32_t)pith_sparse_report(x->work, x->stream, 0, chosen));
     compare_streams(x, stream);

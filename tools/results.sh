@@ -261,8 +261,8 @@ $("$build/bench/latency")
 
 ## Two threads, encode from cache-sized blocks
 
-A tensor of 1 MiB, encoded again and again, by one thread and by two in turns of 20 calls; medians
-of 8020. Four calls before each turn, which wait for what the other one left in the other core's
+A tensor of 1 MiB, encoded again and again, by one thread and by two in rounds of 20 calls; medians
+of 8020. Four calls before each round, which wait for what the other one left in the other core's
 cache, are not measured.
 
 $("$build/bench/threads")

@@ -108,7 +108,7 @@ static bool start_swap(pith_collective_channel *ch, struct pithi_collective_swap
 }
 
 /* Tests a request that may be open. */
-static bool settle(pith_collective_channel *ch, uint64_t request, bool *open, uint64_t *bytes) {
+static bool test_open(pith_collective_channel *ch, uint64_t request, bool *open, uint64_t *bytes) {
     int done = 0;
     if (*open && ch->t.test(ch->t.user, request, &done, bytes)) return false;
     if (done) *open = false;
@@ -167,13 +167,13 @@ bool pithi_collective_voted(pith_collective_channel *ch, bool *done) {
         const bool started = s->receiving || s->sending;
         if (!started && !start_swap(ch, s, (uint32_t)((own + distance) % ranks), from))
             return false;
-        if (!settle(ch, s->recv, &s->receiving, &bytes)) return false;
+        if (!test_open(ch, s->recv, &s->receiving, &bytes)) return false;
         if (s->receiving) return true;
         merge(ch, &s->got, bytes, from);
     }
     for (uint32_t k = 0; k < x->rounds; k++) {
         uint64_t bytes = sizeof x->swap[k].sent;
-        if (!settle(ch, x->swap[k].send, &x->swap[k].sending, &bytes)) return false;
+        if (!test_open(ch, x->swap[k].send, &x->swap[k].sending, &bytes)) return false;
         if (x->swap[k].sending) return true;
     }
     *done = true;
@@ -253,7 +253,7 @@ pith_status pithi_collective_largest(pith_collective_channel *ch, uint64_t *numb
 static bool swapped(pith_collective_channel *ch, bool *done) {
     struct pithi_collective_swap *s = &ch->exchange.swap[0];
     uint64_t sent = sizeof s->sent, got = sizeof s->got;
-    if (!settle(ch, s->send, &s->sending, &sent) || !settle(ch, s->recv, &s->receiving, &got))
+    if (!test_open(ch, s->send, &s->sending, &sent) || !test_open(ch, s->recv, &s->receiving, &got))
         return false;
     *done = !s->sending && !s->receiving;
     return got == sizeof s->got;

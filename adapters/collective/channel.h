@@ -33,7 +33,7 @@ struct pithi_collective_message {
     uint32_t origin;    /* the rank that encoded its frames, which another one may forward */
     bool open;          /* posted, not yet completed */
     uint64_t request;   /* the number that the transport knows the request by */
-    uint64_t asked;     /* bytes that the transport was given */
+    uint64_t posted;    /* bytes of the send or receive that the transport was given */
 };
 
 /* The parts whose frames stand in each message. A part of the tensor is what one rank owns or gets:

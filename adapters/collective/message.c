@@ -129,8 +129,8 @@ static bool post_hop(pith_collective_channel *ch, uint32_t hop) {
         struct pithi_collective_message *m = &h->in[i];
         m->payload = 0;
         if (!m->cap || is_own(ch, m)) continue;
-        m->asked = receive_bytes(ch, m);
-        if (ch->t.irecv(ch->t.user, m->rank, hop, m->bytes, m->asked, &m->request)) return false;
+        m->posted = receive_bytes(ch, m);
+        if (ch->t.irecv(ch->t.user, m->rank, hop, m->bytes, m->posted, &m->request)) return false;
         m->open = true;
     }
     return true;
@@ -148,7 +148,7 @@ bool pithi_collective_arrived(pith_collective_channel *ch, uint32_t hop, uint64_
     *all = true;
     for (uint32_t s = 0; s < h->sources; s++) {
         struct pithi_collective_message *m = &h->in[slice * h->sources + s];
-        uint64_t bytes = m->asked;
+        uint64_t bytes = m->posted;
         int done = 0;
         if (!m->open) continue;
         if (ch->t.test(ch->t.user, m->request, &done, &bytes)) return false;
@@ -173,12 +173,12 @@ bool pithi_collective_send(pith_collective_channel *ch, uint32_t hop, uint64_t s
         if (m->bytes != sealed) pithi_collective_seal(ch, hop, slice, m);
         sealed = m->bytes;
         const bool exact = ch->t.flags & PITH_TRANSPORT_EXACT;
-        m->asked = exact ? exact_bytes(ch, m) : PITHI_COLLECTIVE_HEADER + m->payload;
-        if (ch->t.isend(ch->t.user, m->rank, hop, m->bytes, m->asked, &m->request)) return false;
+        m->posted = exact ? exact_bytes(ch, m) : PITHI_COLLECTIVE_HEADER + m->payload;
+        if (ch->t.isend(ch->t.user, m->rank, hop, m->bytes, m->posted, &m->request)) return false;
         m->open = true;
         const int across = ch->node_of[m->rank] != ch->place.node;
         ch->report.sent_messages[across]++;
-        ch->report.sent_bytes[across] += m->asked;
+        ch->report.sent_bytes[across] += m->posted;
         ch->report.sent_values[across] += m->payload ? m->values : 0;
     }
     return true;
@@ -187,7 +187,7 @@ bool pithi_collective_send(pith_collective_channel *ch, uint32_t hop, uint64_t s
 static bool hop_sent(pith_collective_channel *ch, struct pithi_collective_hop *h, bool *all) {
     for (uint64_t i = 0; i < ch->slices * h->targets; i++) {
         struct pithi_collective_message *m = &h->out[i];
-        uint64_t bytes = m->asked;
+        uint64_t bytes = m->posted;
         int done = 0;
         if (!m->open) continue;
         if (ch->t.test(ch->t.user, m->request, &done, &bytes)) return false;

@@ -413,12 +413,12 @@ static inline __m512i multiply(__m512i x, __m512i number) {
 
 /* Stores the lanes of the mask, the last lane's last. */
 static inline uint8_t *store_words(__m512i x, __mmask32 mask, uint8_t *end) {
-    static const uint16_t turn[2 * LANES] = {
+    static const uint16_t rotation[2 * LANES] = {
         0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
         22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11,
         12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
     const size_t count = (size_t)_mm_popcnt_u32(mask);
-    x = _mm512_permutexvar_epi16(load(turn + count), _mm512_maskz_compress_epi16(mask, x));
+    x = _mm512_permutexvar_epi16(load(rotation + count), _mm512_maskz_compress_epi16(mask, x));
     _mm512_storeu_si512(end - 2 * LANES, x);
     return end - 2 * count;
 }

@@ -223,7 +223,7 @@ static bool open(const struct pithi_block *b, struct work *w) {
     return quant_of(b, &w->quant);
 }
 
-static struct pithi_strip packed_of(const struct pithi_block *b, unsigned order) {
+static struct pithi_strip strip_of(const struct pithi_block *b, unsigned order) {
     struct pithi_strip p = {.kernels = b->kernels, .order = order};
     memcpy(p.extent, b->tiled.tile->extent, sizeof p.extent);
     return p;
@@ -320,14 +320,14 @@ static bool put_words(const struct pithi_block *b, const struct work *w, struct 
 
 static bool put_body(const struct pithi_block *b, const struct work *w, struct variant variant,
                      struct pithi_pen *pen) {
-    const struct pithi_strip packed = packed_of(b, variant.order);
+    const struct pithi_strip strip = strip_of(b, variant.order);
     const struct coded coded = {b, w->codes, variant.order};
     uint8_t code[CODE_BYTES];
     switch (variant.method) {
     case CONSTANT:
         pithi_put32(code, (uint32_t)w->codes[0]);
         return pithi_pen_put(pen, code, sizeof code);
-    case PACKED: return pithi_strip_put(&packed, w->codes, pen);
+    case PACKED: return pithi_strip_put(&strip, w->codes, pen);
     case CODED:
         return pithi_symbols_put_from(pen, b->params->most, b->kernels,
                                       &(struct pithi_word_source){make_words, &coded}, b->count);
@@ -406,7 +406,7 @@ static bool one_code(const struct pithi_block *b, const struct work *w) {
 }
 
 static unsigned packed_order(const struct pithi_block *b, const struct work *w) {
-    const struct pithi_strip p = packed_of(b, 0);
+    const struct pithi_strip p = strip_of(b, 0);
     const struct pithi_source source = {.values =
                                             pithi_tile_layout_dense(w->codes, sizeof *w->codes)};
     return pithi_strip_choose(&p, &source, dimensions(b->tiled.tile));
@@ -453,9 +453,9 @@ static struct variant choose(const struct pithi_block *b, const struct work *w,
     const bool weigh = b->count >= WEIGHTED_MIN && !w->quant.relative && can_weigh(b);
     const bool near = always || order || e->interp < e->lorenzo[order] + NEAR;
     unsigned row = e->interp_row;
-    const bool ahead = e->interp < e->lorenzo[order];
-    *share = weigh && near && !ahead ? weighted_share(b, w, order, &row) : UINT32_MAX;
-    if (!ahead && *share >= PAYS) return (struct variant){CODED, order};
+    const bool interp_best = e->interp < e->lorenzo[order];
+    *share = weigh && near && !interp_best ? weighted_share(b, w, order, &row) : UINT32_MAX;
+    if (!interp_best && *share >= PAYS) return (struct variant){CODED, order};
     return (struct variant){weigh ? WEIGHTED : INTERPOLATED, row};
 }
 
@@ -535,7 +535,7 @@ static size_t code_auto(struct pithi_block *b, struct work *w, size_t cap) {
 /* Encodes in one pass over the values: codes are packed as they are made. */
 static size_t code_fast(struct pithi_block *b, struct work *w, size_t cap) {
     const struct pithi_source *const source = &w->source;
-    struct pithi_strip p = packed_of(b, 0);
+    struct pithi_strip p = strip_of(b, 0);
     struct pithi_packing packing;
     struct pithi_pen pen = {.at = b->bytes, .capacity = cap};
     const unsigned most = dimensions(b->tiled.tile);
@@ -628,13 +628,13 @@ static void put_one(void *layout, size_t at, size_t count, const void *value) {
 
 static const char *take_packed(struct reading *g, unsigned order, struct pithi_reader *r) {
     const struct pithi_block *const b = g->block;
-    const struct pithi_strip packed = packed_of(b, order);
+    const struct pithi_strip strip = strip_of(b, order);
     struct pithi_tile_layout layout =
         b->out ? pithi_tile_layout_dense(b->out, g->exact.element) : b->tiled.layout;
     r->scratch = g->rest;
     if (!layout.first || b->out_dtype != b->params->dtype)
-        return pithi_strip_take_parts(&packed, r, &g->quant, &(struct pithi_sink){put_part, g});
-    const char *const fault = pithi_strip_take_to(&packed, r, &g->quant, &layout, b->nontemporal);
+        return pithi_strip_take_parts(&strip, r, &g->quant, &(struct pithi_sink){put_part, g});
+    const char *const fault = pithi_strip_take_to(&strip, r, &g->quant, &layout, b->nontemporal);
     if (!fault) pithi_exact_patch(&g->exact, &(struct pithi_sink){put_one, &layout});
     return fault;
 }

@@ -236,8 +236,8 @@ static size_t scratch_bytes(const struct pithi_params *p) {
     size_t bytes;
     layout(p, NULL, &bytes);
     if (p->decode_only) return bytes;
-    const size_t survey = pithi_sparse_scratch_bytes();
-    return bytes > survey ? bytes : survey;
+    const size_t selection = pithi_sparse_scratch_bytes();
+    return bytes > selection ? bytes : selection;
 }
 
 static struct work work_of(const struct pithi_block *b) {

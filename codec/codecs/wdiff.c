@@ -229,7 +229,7 @@ static struct pithi_code_strings strings_of(const struct pithi_block *b, const s
         .at = c->code_buffer, .count = 1, .codes = b->count, .bits = c->set.bits};
 }
 
-/* As put_zstd, of coded codes. */
+/* Codes the block's codes by rANS, as put_zstd does by zstd. */
 static size_t put_rans(struct pithi_block *b, const struct coding *c) {
     const struct pithi_code_strings s = strings_of(b, c);
     struct pithi_pen pen = {b->bytes + c->scales,

@@ -17,7 +17,7 @@ static inline uint16x8_t all(unsigned x) { return vdupq_n_u16((uint16_t)x); }
 /* ---- Lanes of a mask -------------------------------------------------------------------------
  * For a mask m of eight lanes, two places of bytes for each lane. `spread` has for lane i of the
  * mask those of lane k, k lanes of the mask being below i, and for others places that give 0;
- * `packed` has in the last lanes those of the lanes of the mask, ascending. */
+ * `compress` has in the last lanes those of the lanes of the mask, ascending. */
 
 #define COUNT4(m) (((m)&1) + ((m) >> 1 & 1) + ((m) >> 2 & 1) + ((m) >> 3 & 1))
 #define COUNT(m) (COUNT4(m) + COUNT4((m) >> 4))
@@ -31,19 +31,20 @@ static inline uint16x8_t all(unsigned x) { return vdupq_n_u16((uint16_t)x); }
     }
 /* Half h of the row: lane i of the mask comes to lane 8 - COUNT + RANK. */
 #define LANE(m, i) (8 - COUNT(m) + RANK(m, i))
-#define PACKED_1(m, i, h) \
+#define COMPRESS_1(m, i, h) \
     ((m) >> (i)&1 && LANE(m, i) / 4 == (h) ? (uint64_t)PLACES(i) << 16 * (LANE(m, i) & 3) : 0)
-#define PACKED_4(m, i, h) \
-    (PACKED_1(m, i, h) | PACKED_1(m, i + 1, h) | PACKED_1(m, i + 2, h) | PACKED_1(m, i + 3, h))
-#define PACKED(m) \
-    { PACKED_4(m, 0, 0) | PACKED_4(m, 4, 0), PACKED_4(m, 0, 1) | PACKED_4(m, 4, 1) }
+#define COMPRESS_4(m, i, h)                                                    \
+    (COMPRESS_1(m, i, h) | COMPRESS_1(m, i + 1, h) | COMPRESS_1(m, i + 2, h) | \
+     COMPRESS_1(m, i + 3, h))
+#define COMPRESS(m) \
+    { COMPRESS_4(m, 0, 0) | COMPRESS_4(m, 4, 0), COMPRESS_4(m, 0, 1) | COMPRESS_4(m, 4, 1) }
 #define ROW_4(of, m) of(m), of(m + 1), of(m + 2), of(m + 3)
 #define ROW_16(of, m) ROW_4(of, m), ROW_4(of, m + 4), ROW_4(of, m + 8), ROW_4(of, m + 12)
 #define ROW_64(of, m) ROW_16(of, m), ROW_16(of, m + 16), ROW_16(of, m + 32), ROW_16(of, m + 48)
 #define MASKS(of) ROW_64(of, 0), ROW_64(of, 64), ROW_64(of, 128), ROW_64(of, 192)
 
 static const uint16_t spread[256][RANS_LANES] = {MASKS(SPREAD)};
-static const uint64_t packed[256][RANS_LANES / 4] = {MASKS(PACKED)};
+static const uint64_t compress[256][RANS_LANES / 4] = {MASKS(COMPRESS)};
 static const uint8_t counts[256] = {MASKS(COUNT)};
 
 /* A bit for each lane, of lanes that are all ones or 0. */
@@ -95,7 +96,7 @@ static inline uint8_t *shift_out(uint16x8_t *low, uint16x8_t *high, uint16x8_t f
         vandq_u16(used, vcgeq_u16(*high, vshlq_n_u16(f, 16 - PITHI_RANS_LOG2_SLOTS)));
     const unsigned mask = mask_of(full);
     vst1q_u8(end - 2 * RANS_LANES,
-             vqtbl1q_u8(bytes(*low), vreinterpretq_u8_u64(vld1q_u64(packed[mask]))));
+             vqtbl1q_u8(bytes(*low), vreinterpretq_u8_u64(vld1q_u64(compress[mask]))));
     *low = vbslq_u16(full, *high, *low);
     *high = vbicq_u16(*high, full);
     return end - 2 * (size_t)counts[mask];

@@ -1,4 +1,4 @@
-/* bound_value.h - error bounds of groups of kv, which a block with coded codes states.
+/* bound_value.h - error bounds of groups of kv, which a block with entropy-coded codes states.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef PITHI_GROUP_BOUND_VALUE_H
 #define PITHI_GROUP_BOUND_VALUE_H

@@ -1,4 +1,4 @@
-/* code_symbols.c - packed codes to one in a byte, for entropy coding, and back; coded codes.
+/* code_symbols.c - packed codes to symbols of a byte each and back; entropy-coded codes.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "group/code_symbols.h"
 
@@ -105,7 +105,7 @@ uint32_t pithi_symbols_to_codes(unsigned bits, const uint8_t *symbols, size_t co
     return (all | all >> 8) & 0xFF;
 }
 
-/* ---- Coded codes: of the kinds of pieces, but that plain codes stay packed -------------------*/
+/* ---- Entropy-coded codes: the kinds of pieces, but that plain codes stay packed --------------*/
 
 enum { PACKED = 0, CONSTANT = 1, RANS = 4 };
 enum { RANS_HEAD = 4 };
@@ -153,14 +153,14 @@ static const char *take_packed(struct pithi_reader *r, const struct pithi_code_s
 
 const char *pithi_codes_take(struct pithi_reader *r, const struct pithi_code_strings *s,
                              uint8_t *symbols) {
-    if (!r->left) return "coded codes are cut";
+    if (!r->left) return "entropy-coded codes are cut";
     if (*r->at == PACKED) {
         pithi_reader_take(r, 1);
         return take_packed(r, s);
     }
     const bool piece = *r->at == CONSTANT || *r->at == RANS;
     const uint8_t *const from = piece ? pithi_piece_take(r, s->count * s->codes, symbols) : NULL;
-    if (!from) return "coded codes are damaged";
+    if (!from) return "entropy-coded codes are damaged";
     uint32_t all = 0;
     for (size_t i = 0; i < s->count; i++)
         all |=

@@ -19,10 +19,11 @@ struct pithi_code_strings {
     unsigned bits;
 };
 
-/* Writes the codes as coded codes (doc/FORMAT.md), in at most pen->capacity bytes. False when they
- * do not fit; `symbols` has a capacity of a byte for each code. */
+/* Writes the codes as entropy-coded codes (doc/FORMAT.md), in at most pen->capacity bytes. False
+ * when they do not fit; `symbols` has a capacity of a byte for each code. */
 bool pithi_codes_put(struct pithi_pen *pen, const struct pithi_code_strings *s, uint8_t *symbols);
-/* Reads coded codes into their strings. Returns NULL, or what is wrong; any bytes are safe. */
+/* Reads entropy-coded codes into their strings. Returns NULL, or what is wrong; any bytes are
+ * safe. */
 const char *pithi_codes_take(struct pithi_reader *r, const struct pithi_code_strings *s,
                              uint8_t *symbols);
 

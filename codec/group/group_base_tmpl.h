@@ -74,11 +74,11 @@ ALWAYS void open_base_pass(struct base_pass *p, const struct pithi_group_job *jo
 ALWAYS v16 base_maxima(struct base_pass *p, v16 m, const uint8_t *value, const uint8_t *base,
                        size_t i, struct base_variant w) {
     const size_t g = (i & (p->batch - 1)) >> p->shift, group = p->set.group;
-    const size_t ahead = PREFETCH_MAXIMA / width(w.vt);
+    const size_t prefetch = PREFETCH_MAXIMA / width(w.vt);
     for (size_t k = 0; k < UNIT * width(w.vt); k += 64)
         __builtin_prefetch(value + PREFETCH_MAXIMA + k, 0, 2);
     for (size_t k = 0; k < UNIT * width(w.bt); k += 64)
-        __builtin_prefetch(base + ahead * width(w.bt) + k, 0, 2);
+        __builtin_prefetch(base + prefetch * width(w.bt) + k, 0, 2);
     const v16 x[4] = {magnitude16(difference(w.vt, w.bt, value, base, 0)),
                       magnitude16(difference(w.vt, w.bt, value, base, 16)),
                       magnitude16(difference(w.vt, w.bt, value, base, 32)),

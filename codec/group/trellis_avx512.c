@@ -128,7 +128,7 @@ ALWAYS __m512i best_states(const __m512i m[STATES]) {
 }
 
 /* Rows of eight steps become eight vectors of a step each: 128 bits of four rows at a time. */
-ALWAYS void turn(const uint16_t *row, __m512i x[8]) {
+ALWAYS void transpose_steps(const uint16_t *row, __m512i x[8]) {
     __m512i y[8];
     PITHI_UNROLL for (size_t i = 0; i < 8; i++) {
         const uint16_t *const p = row + i * SEQUENCE;
@@ -140,7 +140,7 @@ ALWAYS void turn(const uint16_t *row, __m512i x[8]) {
         x[i] = _mm512_mask_broadcast_i64x2(x[i], 0xC0,
                                            _mm_loadu_si128((const __m128i *)(p + 24 * SEQUENCE)));
     }
-    turn_rows(x, y);
+    transpose_rows(x, y);
     PITHI_UNROLL for (size_t i = 0; i < 8; i++) x[i] = y[i];
 }
 
@@ -157,7 +157,7 @@ static __attribute__((noinline)) __m512i go_forward(const struct tables *t, stru
     if (mirrored) m[STATES - 1] = m[0];
     for (size_t i = 0; i < steps; i += 8) {
         __m512i value[8];
-        turn(p->row + i, value);
+        transpose_steps(p->row + i, value);
         uint32_t *const upper = p->upper + i * STATES;
         for (size_t k = 0; k < 8 * step_bytes; k += 64)
             __builtin_prefetch(next + i * step_bytes + k, 0, 3);

@@ -36,7 +36,7 @@ ALWAYS void interlace(const eight x[8], eight y[8]) {
         y[2 * i + 1] = e_high(x[i], x[i + 4]);
     }
 }
-ALWAYS void turn_rows(eight rows[8], eight columns[8]) {
+ALWAYS void transpose_rows(eight rows[8], eight columns[8]) {
     interlace(rows, columns);
     interlace(columns, rows);
     interlace(rows, columns);

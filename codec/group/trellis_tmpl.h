@@ -85,18 +85,18 @@ static void tables_make(struct tables *t, uint32_t bits) {
 
 /* ---- Encode: paths ----------------------------------------------------------------------------*/
 
-ALWAYS void turn8(const uint16_t *from, size_t from_step, uint16_t *to, size_t to_step) {
+ALWAYS void transpose8(const uint16_t *from, size_t from_step, uint16_t *to, size_t to_step) {
     eight x[8], y[8];
     PITHI_UNROLL for (size_t i = 0; i < 8; i++) x[i] = e_load(from + i * from_step);
-    turn_rows(x, y);
+    transpose_rows(x, y);
     PITHI_UNROLL for (size_t i = 0; i < 8; i++) e_store(to + i * to_step, y[i]);
 }
 
-static __attribute__((noinline)) void turn(const uint16_t *from, size_t rows, size_t columns,
-                                           size_t from_step, uint16_t *to, size_t to_step) {
+static __attribute__((noinline)) void transpose(const uint16_t *from, size_t rows, size_t columns,
+                                                size_t from_step, uint16_t *to, size_t to_step) {
     for (size_t i = 0; i < rows; i += 8)
         for (size_t j = 0; j < columns; j += 8)
-            turn8(from + i * from_step + j, from_step, to + j * to_step + i, to_step);
+            transpose8(from + i * from_step + j, from_step, to + j * to_step + i, to_step);
 }
 
 /* Steps are taken in blocks: the distances of all of a block come before its metrics, which then
@@ -271,9 +271,9 @@ static void encode_sequences(struct pithi_group_job *job, const struct tables *t
         const struct values x = stage(job, i + k * n, n, b->differences);
         round_row(t, &x, g->unit, n, p->row + k * SEQUENCE);
     }
-    turn(p->row, WIDE, n, SEQUENCE, p->step, WIDE);
+    transpose(p->row, WIDE, n, SEQUENCE, p->step, WIDE);
     find_paths(t, p, n, single);
-    turn(p->step, n, WIDE, WIDE, p->row, SEQUENCE);
+    transpose(p->step, n, WIDE, WIDE, p->row, SEQUENCE);
     for (size_t k = 0; k < count; k++) {
         struct coded *const g = &b->group[k * n / job->set.group];
         uint8_t *const to = job->codes + (i + k * n) * bits / 8;

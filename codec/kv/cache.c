@@ -209,7 +209,7 @@ uint8_t *pithi_cache_exact(const pith_kv *c, uint64_t at, uint64_t *count) {
     return c->exact + place * pithi_row_bytes(&c->paged);
 }
 
-uint64_t pithi_cache_room(const pith_kv *c) {
+uint64_t pithi_cache_remaining(const pith_kv *c) {
     const uint64_t pages = least(c->slots - (c->pages - c->shared), c->entries - c->pages);
     const uint64_t step = c->paged.kv.channel ? c->paged.tokens - 1 : 0; /* of a page not due */
     const uint64_t more = pithi_cache_open(c) + pages * c->paged.tokens + step + c->window;
@@ -221,7 +221,7 @@ uint64_t pith_kv_count(const pith_kv *c) { return c->finished + c->held; }
 
 uint64_t pith_kv_finished(const pith_kv *c) { return c->finished; }
 
-uint64_t pith_kv_room(const pith_kv *c) { return pithi_cache_room(c); }
+uint64_t pith_kv_remaining(const pith_kv *c) { return pithi_cache_remaining(c); }
 
 pith_status pith_kv_stats(const pith_kv *c, pith_stats *out) {
     if (!c) return PITH_ERR_ARG;
@@ -414,7 +414,7 @@ static pith_status truncate(pith_kv *c, uint64_t tokens, pith_error *error) {
     const uint64_t pages = pages_of(c, tokens);
     const bool copy = pages <= c->shared && is_open(c, pages, tokens);
     if (copy && !c->slots)
-        return pithi_fail(error, PITH_ERR_SPACE, "no room for a page of its own");
+        return pithi_fail(error, PITH_ERR_SPACE, "no memory for a page of its own");
     const struct pithi_cache_page last = copy ? c->page[pages - 1] : (struct pithi_cache_page){0};
     c->pages = copy ? pages - 1 : pages;
     c->shared = least(c->shared, c->pages);
@@ -458,7 +458,7 @@ static pith_status fork_cache(const pith_kv *parent, uint64_t tokens, uint32_t f
     const uint64_t shared = flags & PITH_KV_COPY ? 0 : pages - is_open(parent, pages, finished);
     PITHI_TRY(pith_kv_init(parent->plan, memory, bytes, &c, error));
     if (pages > c->entries || pages - shared > c->slots)
-        return pithi_fail_numbers(error, PITH_ERR_SPACE, "# pages are copied, there is room for #",
+        return pithi_fail_numbers(error, PITH_ERR_SPACE, "# pages are copied, the memory is for #",
                                   pages - shared, c->slots);
     for (; c->pages < shared; c->pages++) c->page[c->pages] = parent->page[c->pages];
     c->shared = shared;

@@ -113,7 +113,7 @@ static pith_status save(pith_work *w, const pith_kv *c, void *dst, size_t cap, s
     const uint64_t bytes = pith_kv_save_bytes(c);
     if (cap < bytes)
         return pithi_fail_with(&w->error, PITH_ERR_SPACE, bytes,
-                               "the saved cache has # bytes, there is room for #",
+                               "the saved cache has # bytes, the capacity is #",
                                &(struct pithi_words){.number = {bytes, cap}});
     uint8_t *at = dst;
     for (uint64_t page = 0; page < c->pages;) at = save_pages(w, c, &page, at);
@@ -191,7 +191,8 @@ static pith_status check_saved(pith_work *w, const pith_kv *k, struct saved s) {
         }
         count_frame(&s, &c);
         if (s.held > k->paged.limit || s.finished > k->paged.limit - s.held || s.pages > k->slots)
-            return pithi_fail(&w->error, PITH_ERR_SPACE, "more than the cache has room for");
+            return pithi_fail(&w->error, PITH_ERR_SPACE,
+                              "more tokens or pages than the cache has memory for");
     }
     if (s.at != s.length)
         return pithi_fail_at(&w->error, PITH_ERR_CORRUPT, "bytes after the last frame", s.at);

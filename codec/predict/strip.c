@@ -156,7 +156,7 @@ static void add_counters(const struct counters *c, uint32_t counts[PITHI_PACK_WI
 
 /* A tile that is being written. */
 struct writing {
-    const struct pithi_strip *packed;
+    const struct pithi_strip *strip;
     const struct pithi_source *source;
     struct pithi_packing *packing;
     struct pithi_unpredict sums;
@@ -167,7 +167,7 @@ struct writing {
 static struct writing writing_of(const struct pithi_strip *p, const struct pithi_source *source,
                                  struct pithi_packing *packing) {
     const size_t count = count_of(p);
-    struct writing g = {.packed = p, .source = source, .packing = packing};
+    struct writing g = {.strip = p, .source = source, .packing = packing};
     g.widths = widths_in(packing->scratch, count);
     g.to = groups_in(packing->scratch, count);
     g.end = (uint8_t *)packing->scratch + pithi_strip_scratch(count);
@@ -189,13 +189,13 @@ static const void *next_values(struct writing *g, size_t n, void *strip) {
 
 /* Writes elements [at, at + n), one operation after the other. */
 static void write_strip(struct writing *g, size_t at, size_t n) {
-    const struct pithi_kernels *const k = g->packed->kernels;
+    const struct pithi_kernels *const k = g->strip->kernels;
     const size_t groups = groups_of(n);
     uint32_t *const words = strip_words(g->packing->scratch);
     int32_t *const codes = strip_codes(g->packing->scratch);
     const void *const from = next_values(g, n, strip_values(g->packing->scratch));
     uint8_t *const miss = g->source->quant ? g->source->miss + at / 8 : NULL;
-    g->packing->misses += make_codes(g->packed, g->source->quant, from, n, codes, miss);
+    g->packing->misses += make_codes(g->strip, g->source->quant, from, n, codes, miss);
     if (at == 0) g->packing->first = codes[0];
     g->packing->constant = g->packing->constant && all_are(g->packing->first, codes, n);
     k->differ(&g->sums, codes, n, words);
@@ -209,7 +209,7 @@ static void write_strip(struct writing *g, size_t at, size_t n) {
  * many. As long as all codes may be equal, which write_strip finds, there are none. */
 static size_t fused_encode(struct writing *g, size_t at, size_t n) {
     struct pithi_fused_encode c = {.quant = g->source->quant, .sums = &g->sums, .end = g->end};
-    const size_t row = g->packed->extent[PITHI_TILE_NDIM - 1];
+    const size_t row = g->strip->extent[PITHI_TILE_NDIM - 1];
     size_t all = 0;
     for (size_t done = 1; done && all < n && c.quant && !g->packing->constant; all += done) {
         size_t count, pitch;
@@ -220,7 +220,7 @@ static size_t fused_encode(struct writing *g, size_t at, size_t n) {
             c.prefetch = pithi_tile_layout_rows(&g->further, row, n, &count, &pitch);
         c.widths = g->widths;
         c.to = g->to;
-        done = g->packed->kernels->fused_encode(&c);
+        done = g->strip->kernels->fused_encode(&c);
         pithi_tile_layout_skip(&g->walk, done);
         if (g->walk.layout->tiling) pithi_tile_layout_skip(&g->further, done);
         memset(g->source->miss + (at + all) / 8, 0, done / 8);
@@ -434,7 +434,7 @@ static size_t widths_of(const uint8_t *names, size_t groups, const struct pairs 
 
 /* A tile that is being read. */
 struct reading {
-    const struct pithi_strip *packed;
+    const struct pithi_strip *strip;
     const struct pithi_quant *quant;
     const struct pithi_sink *sink; /* NULL: values go to `walk` */
     struct pithi_unpredict sums;
@@ -447,7 +447,7 @@ struct reading {
 /* Puts n elements of these planes: codes, or the values that they mean. */
 static void put_words(struct reading *g, const uint8_t *planes, size_t left, const uint8_t *widths,
                       size_t n) {
-    const struct pithi_kernels *const k = g->packed->kernels;
+    const struct pithi_kernels *const k = g->strip->kernels;
     uint32_t *const words = strip_words(g->scratch);
     int32_t *codes = strip_codes(g->scratch);
     size_t run;
@@ -475,17 +475,17 @@ static void put_strip(struct reading *g, const uint8_t *planes, size_t left, con
                                    .widths = widths,
                                    .nontemporal = g->nontemporal};
     for (size_t done = g->quant && !g->sink ? 1 : 0; done && n; n -= done) {
-        r.to = pithi_tile_layout_rows(&g->walk, g->packed->extent[PITHI_TILE_NDIM - 1], n, &r.count,
+        r.to = pithi_tile_layout_rows(&g->walk, g->strip->extent[PITHI_TILE_NDIM - 1], n, &r.count,
                                       &r.pitch);
         r.at = (size_t)g->walk.used;
-        done = g->packed->kernels->fused_decode(&r);
+        done = g->strip->kernels->fused_decode(&r);
         pithi_tile_layout_skip(&g->walk, done);
     }
     if (n) put_words(g, r.planes, r.left, r.widths, n);
 }
 
 static const char *take(struct reading *g, struct pithi_reader *r) {
-    const struct pithi_strip *const p = g->packed;
+    const struct pithi_strip *const p = g->strip;
     const size_t count = count_of(p), groups = groups_of(count), names = (groups + 3) / 4;
     uint8_t widths[STRIP_GROUPS];
     struct pairs pairs;
@@ -510,14 +510,14 @@ static const char *take(struct reading *g, struct pithi_reader *r) {
 const char *pithi_strip_take_to(const struct pithi_strip *p, struct pithi_reader *r,
                                 const struct pithi_quant *quant,
                                 const struct pithi_tile_layout *values, bool nontemporal) {
-    struct reading g = {.packed = p, .quant = quant, .nontemporal = nontemporal};
+    struct reading g = {.strip = p, .quant = quant, .nontemporal = nontemporal};
     pithi_tile_layout_begin(&g.walk, values);
     return take(&g, r);
 }
 
 const char *pithi_strip_take_parts(const struct pithi_strip *p, struct pithi_reader *r,
                                    const struct pithi_quant *quant, const struct pithi_sink *to) {
-    struct reading g = {.packed = p, .quant = quant, .sink = to};
+    struct reading g = {.strip = p, .quant = quant, .sink = to};
     return take(&g, r);
 }
 

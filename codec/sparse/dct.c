@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { ORDER = PITHI_DCT_ORDER, TURN = 4 * ORDER };
+enum { ORDER = PITHI_DCT_ORDER, PERIOD = 4 * ORDER };
 
 /* sqrt(2 / 64) cos(m pi / 128) for m of 0 to 64. */
 static const float quarter[ORDER + 1] = {
@@ -29,9 +29,9 @@ static const float quarter[ORDER + 1] = {
 };
 
 static float cosine(uint32_t m) {
-    m %= TURN;
-    if (m > TURN / 2) m = TURN - m;
-    return m > ORDER ? -quarter[TURN / 2 - m] : quarter[m];
+    m %= PERIOD;
+    if (m > PERIOD / 2) m = PERIOD - m;
+    return m > ORDER ? -quarter[PERIOD / 2 - m] : quarter[m];
 }
 
 /* Writes the numbers of an order of 64, 16 or 4: that of value i and coefficient k to

@@ -57,9 +57,9 @@ PITH_NODISCARD PITH_API pith_status pith_kv_init(const pith_plan *plan, void *me
 /* As pith_stream_unlock: a cache whose call never returned may have part of its tokens. */
 PITH_API void pith_kv_unlock(pith_kv *cache);
 /* Append the tokens of views[i], of the layout's dtype, to caches[i]: a list, as everywhere. No
- * cache may come twice (PITH_ERR_ARG). PITH_ERR_SPACE when tokens are more than pith_kv_room. On
- * failure all caches are as before, and the error's item is the number of the one that it is about;
- * but where the caller's runner failed (PITH_ERR_RUNNER) some have their tokens. */
+ * cache may come twice (PITH_ERR_ARG). PITH_ERR_SPACE when tokens are more than pith_kv_remaining.
+ * On failure all caches are as before, and the error's item is the number of the one that it is
+ * about; but where the caller's runner failed (PITH_ERR_RUNNER) some have their tokens. */
 PITH_NODISCARD PITH_API pith_status pith_kv_append(pith_work *work, pith_kv *const *caches,
                                                    const pith_view *views, size_t count);
 
@@ -78,7 +78,7 @@ PITH_API uint64_t pith_kv_count(const pith_kv *cache);
 /* Tokens held that are finished: coded, and not to change any more. */
 PITH_API uint64_t pith_kv_finished(const pith_kv *cache);
 /* Tokens that can still be appended in the memory that the cache was given. */
-PITH_API uint64_t pith_kv_room(const pith_kv *cache);
+PITH_API uint64_t pith_kv_remaining(const pith_kv *cache);
 /* Tokens [first, first + count), heads [head, head + heads) into a view [count, heads, dim] of
  * dtype f32, bf16 or f16: decoded, or exact ones rounded to the view's dtype. Work is in proportion
  * to what is read, after a search for the first page. The view must not overlap the cache.
@@ -89,8 +89,8 @@ PITH_NODISCARD PITH_API pith_status pith_kv_read(pith_work *work, const pith_kv 
                                                  uint32_t heads, const pith_view *view);
 /* Keep the first `tokens`, at most pith_kv_count. Tokens that were finished stay as they are coded;
  * none becomes exact again. What is appended next is coded apart from them: with axis=channel it
- * begins a page of its own. PITH_ERR_SPACE: a cache without room for a page cannot cut one that it
- * shares with its parent. */
+ * begins a page of its own. PITH_ERR_SPACE: a cache without memory for a page cannot cut one that
+ * it shares with its parent. */
 PITH_NODISCARD PITH_API pith_status pith_kv_truncate(pith_work *work, pith_kv *cache,
                                                      uint64_t tokens);
 /* A second cache of the same plan with the first `tokens` of parent, in memory of its own, which

@@ -1179,11 +1179,11 @@ public:
     // Errors: none. Threads: cache.
     std::uint64_t count() const noexcept { return pith_kv_count(get()); }
     std::uint64_t finished() const noexcept { return pith_kv_finished(get()); }
-    std::uint64_t room() const noexcept { return pith_kv_room(get()); }
+    std::uint64_t remaining() const noexcept { return pith_kv_remaining(get()); }
 
     // Append tokens.
     //   values  [n, heads, dim] of the layout's dtype
-    // Errors: PITH_ERR_SPACE (more than room()), _SHAPE, _DTYPE: the cache is as before.
+    // Errors: PITH_ERR_SPACE (more than remaining()), _SHAPE, _DTYPE: the cache is as before.
     // Threads: work, cache.
     void append(Work &work, const ConstView &values) { work.check(try_append(work, values)); }
     [[nodiscard]] pith_status try_append(Work &work, const ConstView &values) noexcept {

@@ -701,7 +701,7 @@ class DeviceStream:
             slots: which; None: all
 
         Returns:
-            A status for each slot; where it is not 0 what was asked before stays.
+            A status for each slot; where it is not 0 what was requested before stays.
 
         Raises:
             UnsupportedError: another codec
@@ -709,18 +709,18 @@ class DeviceStream:
         """
         torch, device = _torch(), self._plan.device
         listed = self._slots(slots)
-        asked = _ffi.new("pith_sparse_request[]", len(listed))
+        requests = _ffi.new("pith_sparse_request[]", len(listed))
         size = _ffi.sizeof("pith_sparse_request")
         for i, slot in enumerate(listed):
             n = self._plan._plan.slot(slot)[1]
             # A count of 0 stands for all from `first` on.
             begin = max(first, n) if count == 0 else first
-            asked[i] = (size, begin, count or 0, k, threshold)
-        given = torch.frombuffer(bytearray(_ffi.buffer(asked) or bytes(1)), dtype=torch.uint8)
-        requests = given.to(device)
-        address = _ffi.cast("pith_sparse_request *", requests.data_ptr())
+            requests[i] = (size, begin, count or 0, k, threshold)
+        given = torch.frombuffer(bytearray(_ffi.buffer(requests) or bytes(1)), dtype=torch.uint8)
+        on_device = given.to(device)
+        address = _ffi.cast("pith_sparse_request *", on_device.data_ptr())
         status = self._about(listed, _lib.pith_cuda_sparse_set_request, address)
-        del requests
+        del on_device
         return status
 
     def report(self, chosen: Tensor | int, *, slots: Iterable[int] | None = None) -> Tensor:

@@ -97,9 +97,9 @@ class Cache:
         return int(lib.pith_kv_finished(self._cache))
 
     @property
-    def room(self) -> int:
+    def remaining(self) -> int:
         """Tokens that can still be appended."""
-        return int(lib.pith_kv_room(self._cache))
+        return int(lib.pith_kv_remaining(self._cache))
 
     @property
     def nbytes(self) -> int:
@@ -123,7 +123,7 @@ class Cache:
             x: ``[n, heads, dim]``, or ``[n, dim]`` of one head, of the plan's dtype
 
         Raises:
-            SpaceError: more than :attr:`room`
+            SpaceError: more than :attr:`remaining`
             DtypeError, ShapeError: x is not that
 
         """
@@ -183,24 +183,24 @@ class Cache:
         """
         self._do(lib.pith_kv_truncate, tokens)
 
-    def fork(self, tokens: int | None = None, *, room: int = 0, copy: bool = False) -> Cache:
+    def fork(self, tokens: int | None = None, *, reserve: int = 0, copy: bool = False) -> Cache:
         """Return a second cache that begins with this one's first tokens.
 
         Args:
             tokens: how many; None: all
-            room: tokens that can be appended to it
+            reserve: tokens that can be appended to it
             copy: copy everything. Else complete pages are read where this cache has them: it must
                 not be truncated below ``tokens`` or loaded as long as the other one is used
 
         Raises:
-            ArgumentError: more tokens than there are; room below 0
+            ArgumentError: more tokens than there are; reserve below 0
 
         """
-        if room < 0:
-            raise ArgumentError(f"room: found {room}, expected no negative number")
+        if reserve < 0:
+            raise ArgumentError(f"reserve: found {reserve}, expected no negative number")
         tokens = len(self) if tokens is None else tokens
         page = int(lib.pith_kv_page_tokens(self._plan._plan))
-        need = _window(self._plan) + room + page + (tokens if copy else 0)
+        need = _window(self._plan) + reserve + page + (tokens if copy else 0)
         child = Cache.__new__(Cache)
         child._start(self._plan, lib.pith_kv_bytes(self._plan._plan, need), self._work)
         made = ffi.new("pith_kv **")

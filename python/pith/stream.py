@@ -832,9 +832,9 @@ class Stream:
         n = self._plan.slot(slot)[1]
         if count == 0:  # for the library: all from `first` on
             first = max(first, n)
-        asked = {"first": first, "count": count or 0, "k": k, "threshold": threshold}
+        request = {"first": first, "count": count or 0, "k": k, "threshold": threshold}
         size = ffi.sizeof("pith_sparse_request")
-        made = ffi.new("pith_sparse_request *", {"size": size, **asked})
+        made = ffi.new("pith_sparse_request *", {"size": size, **request})
         self._do(lib.pith_sparse_set_request, slot, made)
 
     def report(self, chosen: int, *, slot: int = 0) -> None:

@@ -256,10 +256,10 @@ def test_choices_that_are_asked_for(cuda, torch, put):
 
     with pytest.raises(pith.StateError):
         cuda.check(sender.report(5))
-    for asked in ({}, {"first": 20, "count": 70}, {"k": 3}, {"threshold": 0.02}, {"count": 0}):
-        cuda.check(sender.request(**asked))
+    for request in ({}, {"first": 20, "count": 70}, {"k": 3}, {"threshold": 0.02}, {"count": 0}):
+        cuda.check(sender.request(**request))
         for i in range(2):
-            host.request(**asked, slot=i)
+            host.request(**request, slot=i)
         same_frames()
     cuda.check(sender.request())
     cuda.check(sender.report(put([40, 50])))

@@ -28,7 +28,8 @@ def test_append_and_read():
     for t in range(400):
         one.append(x[t : t + 1])
     assert len(one) == len(bulk) == 400 and one.finished == bulk.finished > 0
-    assert 0 <= bulk.room < 128 and one.room >= 112 and one.nbytes > bulk.nbytes and one.plan is p
+    assert 0 <= bulk.remaining < 128 and one.remaining >= 112
+    assert one.nbytes > bulk.nbytes and one.plan is p
     assert one.save() == bulk.save()
     y = one.read()
     assert y.shape == x.shape and np.abs(y - x).max() < 0.5
@@ -39,7 +40,7 @@ def test_append_and_read():
     assert same(out.copy(), y[10:30].astype(np.float16))
     assert one.read(dtype="f16", count=3).dtype == np.float16
     with pytest.raises(pith.SpaceError):
-        bulk.append(x[: bulk.room + 1])
+        bulk.append(x[: bulk.remaining + 1])
     for wrong in ((390, 20), (-1, 3), (401, 0)):
         with pytest.raises(pith.ArgumentError):
             one.read(*wrong)
@@ -125,13 +126,13 @@ def test_fork_truncate_save_load():
     parent = kv.Cache(p)
     parent.append(x)
     for copy in (False, True):
-        child = parent.fork(390, room=50, copy=copy)
+        child = parent.fork(390, reserve=50, copy=copy)
         assert len(child) == 390 and same(child.read(), parent.read(0, 390))
         child.append(x[:50])
         assert len(child) == 440 and len(parent) == 400
     whole = parent.fork()
     assert len(whole) == 400
-    orphan = parent.fork(room=1)
+    orphan = parent.fork(reserve=1)
     saved, expected = parent.save(), parent.read()
     del parent
     assert same(orphan.read(), expected)
@@ -148,8 +149,8 @@ def test_fork_truncate_save_load():
         kv.Cache(plan("kv:bits=8")).load(saved)
     with pytest.raises(pith.ArgumentError):
         other.fork(101)
-    with pytest.raises(pith.ArgumentError, match="room: found -1"):
-        other.fork(room=-1)
+    with pytest.raises(pith.ArgumentError, match="reserve: found -1"):
+        other.fork(reserve=-1)
     assert len(other) == 100
 
 
@@ -157,7 +158,7 @@ def test_window_that_the_spec_names():
     p = plan("kv:preset=kivi4,window=32")
     cache = kv.Cache(p)
     cache.append(noise(300, 4, 64))
-    child = cache.fork(room=200)
+    child = cache.fork(reserve=200)
     child.append(noise(200, 4, 64, seed=1))
     assert len(child) == 500
 

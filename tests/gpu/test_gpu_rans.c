@@ -1,4 +1,4 @@
-/* test_gpu_rans.c - coded codes on the device: frames of entropy=rans, made and read.
+/* test_gpu_rans.c - entropy-coded codes on the device: frames of entropy=rans, made and read.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <string.h>
@@ -180,8 +180,8 @@ static void test_hostile(void **state) {
 enum { STATES_MOST = 128, STRING_MOST = 4096 };
 static const char states_spec[] = "wdiff:entropy=rans,bits=2,group=16,block=16384";
 
-/* Writes n coded codes 0 and 1, as frequent as each other, with so many states; this library makes
- * no string of some of these numbers. Returns the bytes. */
+/* Writes n entropy-coded codes 0 and 1, as frequent as each other, with so many states; this
+ * library makes no string of some of these numbers. Returns the bytes. */
 static size_t put_states(uint8_t *to, unsigned log2_states, size_t n, uint64_t seed) {
     uint32_t x[STATES_MOST];
     uint16_t words[STRING_MOST / 2];

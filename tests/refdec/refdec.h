@@ -212,7 +212,7 @@ bool ref_coded(struct ref_reader *r, uint64_t n, uint32_t *words);
 /* The number that a word stands for: 0, -1, 1, -2 ... */
 int32_t ref_number(uint32_t word);
 void ref_put_value(const struct ref_frame *f, int32_t code, uint8_t *out, uint64_t i);
-/* Coded codes: n codes of m code strings, one in a byte (refdec_words.c). */
+/* Entropy-coded codes: n codes of m code strings, one in a byte (refdec_words.c). */
 bool ref_coded_codes(struct ref_reader *r, uint64_t n, uint64_t m, unsigned w, uint8_t *codes);
 /* A rANS string of n symbols (refdec_words.c). */
 bool ref_rans(const uint8_t *bytes, size_t length, uint8_t *out, size_t n);

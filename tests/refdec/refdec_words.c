@@ -294,7 +294,7 @@ bool ref_coded_codes(struct ref_reader *r, uint64_t n, uint64_t m, unsigned w, u
     const uint8_t *kind, *bytes, *u24;
     if (!ref_take(r, 1, &kind)) return false;
     if (*kind != 0 && *kind != 1 && *kind != 4) return false;
-    REF_CASE("kinds of coded codes", 0x13, *kind);
+    REF_CASE("kinds of entropy-coded codes", 0x13, *kind);
     if (*kind == 0) {
         if (!ref_take(r, m * string, &bytes)) return false;
         for (uint64_t i = 0; i < n; i++)

@@ -148,7 +148,7 @@ static void check_read(const struct cache *c, const struct kv_model *m, uint64_t
 static void check_cache(const struct cache *c, const struct kv_model *m, uint64_t *seed) {
     const uint64_t n = m->tokens;
     CHECK(pith_kv_count(c->kv) == n && pith_kv_finished(c->kv) == m->finished);
-    CHECK(pith_kv_room(c->kv) <= c->capacity - n);
+    CHECK(pith_kv_remaining(c->kv) <= c->capacity - n);
     for (unsigned how = 0; how < 3; how++) check_read(c, m, 0, n, 0, c->set.heads, how);
     for (int i = 0; i < 8; i++) {
         const uint64_t first = gen_next(seed) % (n + 1), count = gen_next(seed) % (n - first + 1);
@@ -208,7 +208,7 @@ static void test_append(void **state) {
         check_cache(&all, &m, &seed);
         check_same(&one, &all);
         check_same(&one, &some);
-        CHECK(pith_kv_room(one.kv) == 0);
+        CHECK(pith_kv_remaining(one.kv) == 0);
         kv_model_close(&m);
         free(rows);
         cache_close(&one);
@@ -473,7 +473,7 @@ static void test_list(void **state) {
             uint8_t *memory[LIST];
             uint64_t n[LIST];
             for (size_t i = 0; i < LIST; i++) {
-                const uint64_t left = pith_kv_room(l.together[i].kv);
+                const uint64_t left = pith_kv_remaining(l.together[i].kv);
                 caches[i] = l.together[i].kv;
                 n[i] = round == 5 ? left : gen_next(&seed) % (round % 2 ? 3 : left / 2 + 1);
                 if (i == (size_t)round) n[i] = 0;
@@ -756,7 +756,7 @@ static void *grow(void *arg) {
             const pith_view v = pith_view_dense(out, PITH_F32, 3, shape);
             note(side, pith_kv_read(side->work, side->cache[i], held - n, n, 0, s->heads, &v));
         }
-        if (pith_kv_room(side->cache[1]) < 2)
+        if (pith_kv_remaining(side->cache[1]) < 2)
             for (size_t i = 0; i < 3; i++)
                 note(side, pith_kv_truncate(side->work, side->cache[i], 0));
     }
@@ -899,7 +899,7 @@ static void test_truncate(void **state) {
                 kv_model_truncate(&m, keep);
                 cuts = keep ? cuts + cut : 0;
             }
-            const uint64_t n = gen_next(&seed) % (pith_kv_room(c.kv) + 1);
+            const uint64_t n = gen_next(&seed) % (pith_kv_remaining(c.kv) + 1);
             append(&c, rows + gen_next(&seed) % (c.capacity - n + 1) * kv_model_row(&m), 0);
             append(&c, rows, n);
             CHECK(kv_model_append(&m, rows, n));
@@ -930,11 +930,11 @@ static void test_capacity_for_cuts(void **state) {
         CHECK_OK(pith_kv_append(work, &kv, &all, 1));
         for (uint64_t i = 1; i <= cuts; i++) {
             CHECK_OK(pith_kv_truncate(work, kv, 90 - 17 * i));
-            CHECK(pith_kv_room(kv) == 10 + 17 * i);
+            CHECK(pith_kv_remaining(kv) == 10 + 17 * i);
             const pith_view more = rows_view(&s, rows, 10 + 17 * i);
             CHECK_OK(pith_kv_append(work, &kv, &more, 1));
         }
-        CHECK(pith_kv_count(kv) == 100 && pith_kv_room(kv) == 0);
+        CHECK(pith_kv_count(kv) == 100 && pith_kv_remaining(kv) == 0);
         free(memory);
         free(rows);
     }
@@ -958,11 +958,11 @@ static void test_full(void **state) {
         const pith_view fits = rows_view(s, rows, most);
         pith_work *const work = work_for(&plan, 1, NULL, &scratch);
         CHECK_OK(pith_kv_init(plan, memory, bytes, &kv, NULL));
-        CHECK(pith_kv_room(kv) == most);
+        CHECK(pith_kv_remaining(kv) == most);
         CHECK_STATUS(PITH_ERR_SPACE, pith_kv_append(work, &kv, &all, 1));
-        CHECK(pith_kv_count(kv) == 0 && pith_kv_room(kv) == most);
+        CHECK(pith_kv_count(kv) == 0 && pith_kv_remaining(kv) == most);
         CHECK_OK(pith_kv_append(work, &kv, &fits, 1));
-        CHECK(pith_kv_finished(kv) == 2 * s->page && pith_kv_room(kv) == 0);
+        CHECK(pith_kv_finished(kv) == 2 * s->page && pith_kv_remaining(kv) == 0);
         CHECK_STATUS(PITH_ERR_SPACE, pith_kv_append(work, &kv, &one, 1));
         pith_plan_destroy(plan);
         free(memory);
@@ -1002,7 +1002,7 @@ static void test_fork(void **state) {
             kv_model_copy(&copy[i], i == 2 ? &copy[1] : &m);
             kv_model_truncate(&copy[i], keep);
             check_cache(&child[i], &copy[i], &seed);
-            const uint64_t more = pith_kv_room(child[i].kv) / 2;
+            const uint64_t more = pith_kv_remaining(child[i].kv) / 2;
             append(&child[i], rows, more);
             CHECK(kv_model_append(&copy[i], rows, more));
         }
@@ -1043,12 +1043,12 @@ static void test_small_child(void **state) {
     CHECK(child == NULL);
     CHECK_STATUS(PITH_ERR_SPACE, pith_kv_fork(parent.work, parent.kv, 40, 0, memory, less, &child));
     CHECK_OK(pith_kv_fork(parent.work, parent.kv, 32, 0, memory, less, &child));
-    CHECK(pith_kv_room(child) == 0);
+    CHECK(pith_kv_remaining(child) == 0);
     CHECK_STATUS(PITH_ERR_SPACE, pith_kv_truncate(parent.work, child, 5));
     CHECK(pith_kv_count(child) == 32);
     CHECK_OK(pith_kv_truncate(parent.work, child, 16));
     CHECK_OK(pith_kv_fork(parent.work, parent.kv, 40, 0, memory, bytes, &child));
-    CHECK(pith_kv_room(child) == 8);
+    CHECK(pith_kv_remaining(child) == 8);
     free(memory);
     free(rows);
     cache_close(&parent);
@@ -1074,7 +1074,7 @@ static void test_memory_of_children(void **state) {
                     const uint64_t bytes = pith_kv_bytes(parent.plan, apart + copy * keep);
                     CHECK_OK(pith_kv_fork(parent.work, parent.kv, keep, copy ? PITH_KV_COPY : 0,
                                           memory, (size_t)bytes, &child));
-                    CHECK(pith_kv_room(child) >= most);
+                    CHECK(pith_kv_remaining(child) >= most);
                 }
             }
             free(memory);
@@ -1181,7 +1181,7 @@ static void test_refused_init(void **state) {
             low = middle;
     }
     CHECK_OK(pith_kv_init(plan, memory, high, &cache, &error));
-    CHECK(cache != NULL && error.text[0] == 0 && pith_kv_room(cache) == 0);
+    CHECK(cache != NULL && error.text[0] == 0 && pith_kv_remaining(cache) == 0);
     char wanted[2][32];
     snprintf(wanted[0], sizeof wanted[0], "%zu bytes needed", high);
     snprintf(wanted[1], sizeof wanted[1], "%zu given", low);

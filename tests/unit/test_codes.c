@@ -1,4 +1,4 @@
-/* test_codes.c - codes as symbols, and coded codes: there and back, damage, what they take.
+/* test_codes.c - codes as symbols, and entropy-coded codes: there and back, damage, what they take.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
@@ -62,7 +62,7 @@ static void symbols_are_codes(void **state) {
         }
 }
 
-/* ---- Coded codes -----------------------------------------------------------------------------*/
+/* ---- Entropy-coded codes ---------------------------------------------------------------------*/
 
 enum shape { BELL, FLAT, ONE, SHAPES };
 

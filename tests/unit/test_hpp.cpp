@@ -972,14 +972,14 @@ void test_caches() {
     std::vector<unsigned char> memory(static_cast<std::size_t>(pith_kv_bytes(plan.get(), 200)));
     pith_kv *twin = nullptr;
     CHECK_OK(pith_kv_init(plan.get(), memory.data(), memory.size(), &twin, nullptr));
-    CHECK(cache.room() == pith_kv_room(twin) && cache.count() == 0);
+    CHECK(cache.remaining() == pith_kv_remaining(twin) && cache.count() == 0);
 
     const Floats v = values(100 * 64, 30);
     cache.append(work, pith::view(v, {100, 2, 32}));
     const pith_view in = pith::view(v, {100, 2, 32});
     CHECK_OK(pith_kv_append(work.get(), &twin, &in, 1));
     CHECK(cache.count() == 100 && cache.finished() == pith_kv_finished(twin));
-    CHECK(cache.room() == pith_kv_room(twin) && cache.finished() > 0);
+    CHECK(cache.remaining() == pith_kv_remaining(twin) && cache.finished() > 0);
     Floats back(50 * 32), wanted(50 * 32);
     cache.read(work, 25, 50, 1, 1, pith::view(back, {50, 1, 32}));
     const pith_view to = pith::view(wanted, {50, 1, 32});

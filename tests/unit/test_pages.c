@@ -705,7 +705,7 @@ static void test_arguments(void **state) {
     CHECK(pith_work_bytes(&small.plan, 1, 0) < pith_work_bytes(&c.setup.plan, 1, 0));
     CHECK_STATUS(PITH_ERR_SPACE, pith_kv_append(small.work, &c.kv, &good, 1));
     CHECK(pith_work_error(small.work)->text[0] != 0);
-    CHECK(pith_kv_count(c.kv) == 0 && pith_kv_room(c.kv) == 40);
+    CHECK(pith_kv_count(c.kv) == 0 && pith_kv_remaining(c.kv) == 40);
     CHECK_OK(pith_kv_append(work, NULL, NULL, 0));
     CHECK_OK(pith_kv_append(work, &c.kv, &zero, 1)); /* one token twice */
     CHECK(pith_kv_count(c.kv) == 2 && pith_work_error(work)->text[0] == 0);

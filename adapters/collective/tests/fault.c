@@ -123,9 +123,9 @@ void fault_wrap(pith_transport *t) {
 
 /* Tests a request of a transport whose sends, too, end with the size of the message. */
 static int exact_test(void *user, uint64_t request, int *done, uint64_t *bytes) {
-    const uint64_t asked = *bytes;
+    const uint64_t sent = *bytes;
     const int code = fault_test(user, request, done, bytes);
-    return code || (*done && *bytes != asked);
+    return code || (*done && *bytes != sent);
 }
 
 void fault_exact(pith_transport *t) {
