@@ -271,7 +271,7 @@ static pith_status check_accumulation(const struct accumulation *f) {
     if (s->params.codec != &pithi_codec_kv || d->params.codec != &pithi_codec_kv ||
         s->params.base_dtype || !f->sum.frame.payload.fixed)
         return pithi_fail(error, PITH_ERR_UNSUPPORTED,
-                          "accumulators are frames of codec kv, at a fixed rate");
+                          "frames of codec kv are accumulated, into one of fixed rate");
     if (!pithi_frame_same_tiles(s, d) ||
         memcmp(s->tiling.extent, d->tiling.extent, sizeof s->tiling.extent) != 0)
         return pithi_fail(error, PITH_ERR_MISMATCH, "the frames differ in shape or page");

@@ -2,6 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * pith.h includes this file; include that one.
+ *
+ * Threads. As in pith.h: a stream and a work serve one call at a time (PITH_ERR_BUSY); calls that
+ * take neither may run on any threads at once, each with a struct of its own.
  */
 #ifndef PITH_BOUNDS_H
 #define PITH_BOUNDS_H
@@ -20,11 +23,12 @@ extern "C" {
  * of embed) at the slot's step. */
 
 /* A bound on |x - x'| for the slot, instead of what the spec asks for; 0: as the spec says.
- * PITH_ERR_ARG when it is negative or not finite. All these calls answer PITH_ERR_UNSUPPORTED
- * for streams of other codecs. */
+ * PITH_ERR_ARG: it is negative or not finite, or there is no such slot. PITH_ERR_UNSUPPORTED, of
+ * all these calls: the stream is of another codec. */
 PITH_NODISCARD PITH_API pith_status pith_stream_set_bound(pith_work *work, pith_stream *stream,
                                                           uint64_t slot, double bound);
-/* The spec's bound times this factor, finite and above 0, for the slot. */
+/* The spec's bound times this factor, for the slot. PITH_ERR_ARG: the factor is not finite and
+ * above 0, or there is no such slot. */
 PITH_NODISCARD PITH_API pith_status pith_stream_scale_bound(pith_work *work, pith_stream *stream,
                                                             uint64_t slot, double factor);
 /* Factors for classes of embedding tables: small bounds where rows that become equal cost accuracy,
@@ -89,8 +93,11 @@ typedef struct pith_row_statistics {
 /* Add a batch of looked-up rows of one table. specs: `count` specs (1..PITH_ROW_STATISTICS_MAX) of
  * codec embed from the smallest bound to the largest, such as "embed:rel=0.01", "embed:rel=0.03",
  * "embed:rel=0.05", with rows of one length; the same for every batch. What they say of
- * schedules, modes and blocks has no influence. At most 2^24 elements. On failure *statistics is as
- * before. Allocates through env for its own duration. error may be NULL. */
+ * schedules, modes and blocks has no influence. On failure *statistics is as before. Allocates
+ * through env for its own duration. error may be NULL. PITH_ERR_ARG: an argument is NULL, count is
+ * not 1 to PITH_ROW_STATISTICS_MAX, or specs are of another codec or differ in the length of rows;
+ * PITH_ERR_SPEC: one does not parse; PITH_ERR_DTYPE: embed does not take the batch's;
+ * PITH_ERR_SHAPE: it has more than 2^24 elements; PITH_ERR_MEMORY. */
 PITH_NODISCARD PITH_API pith_status pith_row_statistics_sample(
     pith_row_statistics *statistics, const char *const *specs, uint32_t count,
     const pith_view *batch, const pith_env *env, pith_error *error);

@@ -2,6 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * pith.h includes this file; include that one.
+ *
+ * Threads. As in pith.h: a work serves one call at a time, a cache one that changes it, or reads
+ * side by side (PITH_ERR_BUSY); a plan, and pages, which no call marks, are shared by any threads.
  */
 #ifndef PITH_KV_H
 #define PITH_KV_H
@@ -146,7 +149,10 @@ PITH_NODISCARD PITH_API pith_status pith_kv_read_add(pith_work *work, const pith
  * with one of plan's dtype, whose hash in the delta is compared with the decoded accumulator's
  * before anything is written (one more pass over it). Of a delta with entropy, which may be
  * damaged inside, all is decoded before that. On failure the frame is as before, but where the
- * caller's runner failed (PITH_ERR_RUNNER). */
+ * caller's runner failed (PITH_ERR_RUNNER). PITH_ERR_UNSUPPORTED: plans of other codecs, or an
+ * accumulator with a base or entropy; PITH_ERR_MISMATCH: frames of other plans, shapes or pages;
+ * PITH_ERR_BASE: the hashes differ; PITH_ERR_SHAPE, PITH_ERR_DTYPE: the view; and as pith_decode of
+ * damaged bytes. */
 PITH_NODISCARD PITH_API pith_status pith_kv_accumulate(pith_work *work, const pith_plan *plan,
                                                        void *frame, size_t bytes,
                                                        const pith_plan *delta_plan,
@@ -197,7 +203,10 @@ typedef struct pith_kv_pair {
  * page lie: dtype (encode: the layout's; decode: f32, bf16 or f16), shape [page tokens, heads, dim]
  * and strides; its data is not used. Neither the pages nor the values may overlap. Any bytes decode
  * to something. Whether decoding a page and encoding it again gives the same page:
- * pith_kv_idempotent_from. */
+ * pith_kv_idempotent_from. PITH_ERR_UNSUPPORTED: the plan has no pages of their own
+ * (pith_kv_check); PITH_ERR_DTYPE, PITH_ERR_SHAPE: those of like; PITH_ERR_ARG: an argument or a
+ * pointer of a pair is NULL, or a pair has more tokens than a page (the error's offset is its
+ * number); PITH_ERR_SPACE: the work is too small. */
 PITH_NODISCARD PITH_API pith_status pith_kv_encode_pages(pith_work *work, const pith_plan *plan,
                                                          const pith_view *like,
                                                          const pith_kv_pair *pairs, size_t count);

@@ -353,7 +353,11 @@ typedef struct pith_stream pith_stream;
 
 /* Parse, check, size, and allocate the plan: spec, layout, env (NULL: defaults; its allocator must
  * outlive the plan). Nothing in a plan changes afterwards: any number of threads, works and streams
- * use it at once, and one plan serves all tensors of a shape. On failure *plan is NULL. */
+ * use it at once, and one plan serves all tensors of a shape. On failure *plan is NULL.
+ * PITH_ERR_SPEC: the spec does not parse, or sets what the layout excludes; PITH_ERR_DTYPE,
+ * PITH_ERR_SHAPE: what the codec does not take; PITH_ERR_UNSUPPORTED: flags or exempt ranges that
+ * it has not; PITH_ERR_ARG: an argument is NULL, or a field is not what its text allows;
+ * PITH_ERR_MEMORY. */
 PITH_NODISCARD PITH_API pith_status pith_plan_create(const pith_plan **plan, const char *spec,
                                                      const pith_layout *layout, const pith_env *env,
                                                      pith_error *error);
@@ -720,17 +724,22 @@ PITH_NODISCARD PITH_API pith_status pith_inspect(const void *bytes, size_t lengt
  * dtype); 0 for lossless frames and for key frames, which bring the new base itself.
  * NaN when a group is poisoned, or an exempt value infinite at 16 bits. Reads the scales, or what
  * entropy-coded blocks of codec kv state instead, and the exempt values; what these blocks state is
- * corrupt below 0, here as for decoders and for pith_verify. */
+ * corrupt below 0, here as for decoders and for pith_verify. PITH_ERR_TRUNCATED: the payload is not
+ * whole; PITH_ERR_CORRUPT, of blocks too; else as pith_inspect. error may be NULL. */
 PITH_NODISCARD PITH_API pith_status pith_error_bound(const void *frame, size_t length,
                                                      double *bound, pith_error *error);
-/* Check everything that can be checked without a base: structure, checksums, every block. */
+/* Check everything that can be checked without a base: structure, checksums, every block.
+ * PITH_ERR_TRUNCATED, _CORRUPT, _CHECKSUM: what is wrong; PITH_ERR_LIMIT: the frame declares more
+ * than env allows; PITH_ERR_MEMORY, PITH_ERR_RUNNER; else as pith_inspect. error may be NULL. */
 PITH_NODISCARD PITH_API pith_status pith_verify(const void *frame, size_t length,
                                                 const pith_env *env, pith_error *error);
 
 /* ---- One-shot calls -------------------------------------------------------------------------
  * Without a stream; they allocate what they need through env and free it. base is NULL or a view
- * of the same count. A base is compared by its hash before anything is written. */
-/* Bound on pith_compress's output for the same arguments. The views' data is not used. */
+ * of the same count. A base is compared by its hash before anything is written. error may be
+ * NULL. */
+/* Bound on pith_compress's output, in bytes, for the same arguments. The views' data is not used.
+ * Errors: as pith_compress. */
 PITH_NODISCARD PITH_API pith_status pith_compress_bound(const char *spec, const pith_view *view,
                                                         const pith_view *base,
                                                         const pith_layout *layout, uint64_t *bytes,
@@ -738,18 +747,23 @@ PITH_NODISCARD PITH_API pith_status pith_compress_bound(const char *spec, const 
 /* One frame of the view. layout gives flags, source and exempt ranges and may be NULL; its dtypes,
  * shape and slots are 0 or what the views say (else PITH_ERR_ARG). An ordinary frame, never a key
  * frame: key_every=N speaks of the steps of a stream. Without a base wdiff codes the values
- * themselves, which is no error and far less exact. */
+ * themselves, which is no error and far less exact. *written: the frame's bytes; 0 on failure.
+ * PITH_ERR_SPACE: cap is less; PITH_ERR_STATE: the spec has error feedback, which needs a stream;
+ * PITH_ERR_SHAPE: view and base differ in count; else as pith_plan_create. */
 PITH_NODISCARD PITH_API pith_status pith_compress(const char *spec, const pith_view *view,
                                                   const pith_view *base, const pith_layout *layout,
                                                   const pith_env *env, void *dst, size_t cap,
                                                   size_t *written, pith_error *error);
-/* The view needs the frame's element count; its shape may differ. */
+/* Decode a frame, in full, to a view of as many elements, whose shape may differ. PITH_ERR_SHAPE:
+ * it has others; PITH_ERR_DTYPE: the frame does not decode to its dtype; PITH_ERR_BASE: the frame
+ * needs a base, or another one; else as pith_verify. */
 PITH_NODISCARD PITH_API pith_status pith_decompress(const void *frame, size_t length,
                                                     const pith_view *base, const pith_env *env,
                                                     const pith_view *view, pith_error *error);
 /* Elements [first, first + view count) of the tensor taken flat; view is that range, base (when
  * the frame has one) is the whole base. Work is proportional to the blocks touched; the hash
- * of the base, and with checksums the exempt values, are checked over all of them. */
+ * of the base, and with checksums the exempt values, are checked over all of them. PITH_ERR_SHAPE:
+ * the range is not inside the tensor; else as pith_decompress. */
 PITH_NODISCARD PITH_API pith_status pith_decode_range(const void *frame, size_t length,
                                                       const pith_view *base, uint64_t first,
                                                       const pith_env *env, const pith_view *view,

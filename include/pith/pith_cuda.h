@@ -355,11 +355,13 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_sparse_get_state(
     const pith_cuda_plan *cuda, const pith_cuda_stream *stream, const pith_cuda_items *items,
     pith_sparse_state *states, void *cuda_stream, pith_error *error);
 
-/* ---- Pages ----------------------------------------------------------------------------------
- * As pith_kv_encode_pages and pith_kv_decode_pages, of `count` pages in one launch: pairs and what
- * they point to are device memory, the rest of them is as there. status: one word per page, in
+/* ---- Pages ----------------------------------------------------------------------------------*/
+
+/* As pith_kv_encode_pages and as pith_kv_decode_pages, of `count` pages in one launch: pairs and
+ * what they point to are device memory, the rest of them is as there. status: one word per page, in
  * device memory, PITH_OK or PITH_ERR_ARG for a pair that cannot be, which is left as it is. The
- * elements of a head are neighbours (stride 1); tokens and heads have any strides. */
+ * elements of a head are neighbours (stride 1), else PITH_ERR_UNSUPPORTED; tokens and heads have
+ * any strides. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_kv_encode_pages(const pith_cuda_plan *cuda,
                                                               const pith_view *like,
                                                               const pith_kv_pair *pairs,

@@ -29,7 +29,10 @@
  *
  * With the key transform, elements are coefficients, in sets, residuals and requests alike: gather
  * without a view gives coefficients of the residual, and views, which have values, are neither
- * gathered from nor scattered to (PITH_ERR_UNSUPPORTED). pith_stream_get_residual gives values. */
+ * gathered from nor scattered to (PITH_ERR_UNSUPPORTED). pith_stream_get_residual gives values.
+ *
+ * Threads. As in pith.h: a work and a stream serve one call at a time (PITH_ERR_BUSY). The calls of
+ * planning take neither, and may run on any threads at once. */
 #ifndef PITH_SPARSE_H
 #define PITH_SPARSE_H
 
@@ -168,7 +171,8 @@ PITH_NODISCARD PITH_API pith_status pith_exdyna_init(pith_exdyna *plan, uint64_t
  * this call and the next: the struct is none that these calls make. */
 PITH_NODISCARD PITH_API pith_status pith_exdyna_update(pith_exdyna *plan, const uint64_t *counts,
                                                        pith_error *error);
-/* The elements from which a rank chooses at the plan's step. */
+/* The elements from which a rank chooses at the plan's step. PITH_ERR_ARG: rank is not below the
+ * plan's ranks; PITH_ERR_STATE: as said above. */
 PITH_NODISCARD PITH_API pith_status pith_exdyna_range(const pith_exdyna *plan, uint32_t rank,
                                                       pith_sparse_range *range, pith_error *error);
 
@@ -189,14 +193,15 @@ PITH_API uint64_t pith_deft_bytes(uint32_t pieces, uint32_t ranks);
 /* k of every piece: from the largest norm to the smallest, the share of its norm in what is left of
  * the sum, of what is left of k; at least 1, at most the piece. So the sum of all is about k, and
  * never below the number of pieces. PITH_ERR_ARG: a norm that is negative or not finite, a piece
- * without elements. */
+ * without elements; PITH_ERR_SPACE: bytes are less than pith_deft_bytes. */
 PITH_NODISCARD PITH_API pith_status pith_deft_counts(const pith_sparse_range *pieces,
                                                      const double *norms, uint32_t count,
                                                      uint64_t k, void *memory, size_t bytes,
                                                      uint64_t *ks, pith_error *error);
 /* The bin of every piece: the costliest first, into the bin with the least load. A piece costs
  * size * log2(k), or its size with k = 1. Of a piece with k = size every element is sent by every
- * rank: it is in no bin. */
+ * rank: it is in no bin. PITH_ERR_ARG: no ranks, or a k that is not 1 to the piece's size;
+ * PITH_ERR_SPACE: bytes are less than pith_deft_bytes. */
 enum { PITH_DEFT_COMMON = 0x7FFFFFFF };
 PITH_NODISCARD PITH_API pith_status pith_deft_pack(const pith_sparse_range *pieces,
                                                    const uint64_t *ks, uint32_t count,
@@ -226,7 +231,8 @@ typedef struct pith_sparse_link {
 PITH_API double pith_sparse_link_seconds(const pith_sparse_link *links, uint32_t count,
                                          uint32_t value_bits, double ratio);
 /* The largest k of every link whose expected bytes take no longer than `seconds`, at least 1, and
- * n where the whole tensor does. */
+ * n where the whole tensor does. PITH_ERR_ARG: seconds, or a link's speed, is not finite and above
+ * 0, or no frame has such value_bits or index. */
 PITH_NODISCARD PITH_API pith_status pith_sparse_link_counts(const pith_sparse_link *links,
                                                             uint32_t count, uint32_t value_bits,
                                                             uint32_t index, double seconds,

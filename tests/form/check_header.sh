@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check_header.sh: the public headers compile alone, without a warning, in C and C++, and tools that
-# read headers without being compilers understand all of them.
+# check_header.sh: the public headers compile alone, without a warning, in C and C++, tools that read
+# headers without being compilers understand all of them, and every call says its errors.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -104,4 +104,7 @@ for cc in "${compilers[@]}"; do
     fi
 done
 [ ${#compilers[@]} -gt 0 ] || { echo 'no compiler was found'; exit 1; }
+
+# ---- Text ----------------------------------------------------------------------------------------
+if command -v python3 >/dev/null; then try python3 tests/form/check_calls.py; fi
 exit $failed

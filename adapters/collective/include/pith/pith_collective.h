@@ -247,6 +247,7 @@ PITH_NODISCARD PITH_API pith_status pith_collective_create(pith_collective_chann
                                                            pith_error *error);
 /* With no call in flight. Waits for nobody, but the transport's release may. NULL is allowed. */
 PITH_API void pith_collective_destroy(pith_collective_channel *channel);
+/* Where this rank is among nodes. PITH_ERR_ARG: an argument is NULL, or out->size is not set. */
 PITH_API pith_status pith_collective_get_place(const pith_collective_channel *channel,
                                                pith_collective_place *out);
 /* First element and element count of rank's shard in the whole tensor. PITH_ERR_ARG past the last
@@ -319,19 +320,23 @@ PITH_NODISCARD PITH_API pith_status pith_collective_start(pith_collective_channe
                                                           const pith_collective_call *call,
                                                           pith_collective_request **request);
 /* Does what can be done without waiting, at most about one slice of encoding or decoding. *done: 1
- * when the call has ended, whose status is then returned; else 0, and PITH_OK. report may be NULL,
- * here and below. */
+ * when the call has ended, whose status is then returned (One status, at the top); else 0, and
+ * PITH_OK. report may be NULL, here and below. PITH_ERR_ARG: request or done is NULL, or the
+ * request has ended. */
 PITH_NODISCARD PITH_API pith_status pith_collective_test(pith_collective_request *request,
                                                          int *done, pith_collective_report *report);
+/* Waits for the end of the call, and returns its status. PITH_ERR_ARG: request is NULL, or has
+ * ended. */
 PITH_NODISCARD PITH_API pith_status pith_collective_wait(pith_collective_request *request,
                                                          pith_collective_report *report);
 /* Waits for the calls of several channels, working on all of them in turn. Requests that are NULL
  * are passed over, and all are NULL in the end. reports has count entries, of one size, or is NULL.
- * The lowest status of all. */
+ * The lowest status of all; PITH_ERR_ARG, and nothing is waited for, where requests is NULL or one
+ * has ended. */
 PITH_NODISCARD PITH_API pith_status pith_collective_wait_all(size_t count,
                                                              pith_collective_request **requests,
                                                              pith_collective_report *reports);
-/* Collective. Start and wait. */
+/* Collective. Start and wait. Errors: as pith_collective_start, then those of the call. */
 PITH_NODISCARD PITH_API pith_status pith_collective_run(pith_collective_channel *channel,
                                                         const pith_collective_call *call,
                                                         pith_collective_report *report);
@@ -518,7 +523,9 @@ typedef struct pith_collective_measure {
  * 2^12, ... up to 2^20 elements, and find the size from which compressed is faster. The slowest
  * rank's times count, and the result is the same on every rank. The transport, whose release is not
  * called, must serve no channel meanwhile, and may be given to one afterwards if this was PITH_OK.
- * error may be NULL. */
+ * error may be NULL. PITH_ERR_ARG: an argument is NULL, out->size is not set, or the options have
+ * a base or another kind. Else as pith_collective_create, and what the calls that are measured end
+ * with. */
 PITH_NODISCARD PITH_API pith_status
 pith_collective_break_even(const pith_transport *transport, const pith_collective_options *options,
                            pith_collective_measure *out, pith_error *error);

@@ -31,9 +31,9 @@ extern "C" {
  * to release. PITH_ERR_ARG on this rank alone: transport is NULL, or comm is MPI_COMM_NULL. */
 PITH_NODISCARD PITH_API pith_status pith_mpi_transport(pith_transport *transport, MPI_Comm comm);
 
-/* Collective: pith_mpi_transport, then pith_collective_create, whose arguments and statuses these
- * are; pith_collective_destroy is then collective, before MPI_Finalize, unless the channel is
- * broken. */
+/* Collective: pith_mpi_transport, then pith_collective_create, whose arguments these are. Errors:
+ * as pith_mpi_transport and as pith_collective_create. pith_collective_destroy is then collective,
+ * before MPI_Finalize, unless the channel is broken. */
 PITH_NODISCARD PITH_API pith_status pith_mpi_create(pith_collective_channel **channel,
                                                     MPI_Comm comm,
                                                     const pith_collective_options *options,

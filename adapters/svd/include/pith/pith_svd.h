@@ -13,7 +13,9 @@
  *
  * The library calls LAPACK through LAPACKE, allocates memory and may use LAPACK's own threads: it
  * is not part of libpith, and meant for preparing a model. Results are the same for one LAPACK on
- * one machine, not among several: keep the U that values were encoded with. */
+ * one machine, not among several: keep the U that values were encoded with.
+ *
+ * Threads. Any number of threads may call at once where LAPACK allows that; nothing is shared. */
 #ifndef PITH_PITH_SVD_H
 #define PITH_PITH_SVD_H
 
