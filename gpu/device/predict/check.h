@@ -141,7 +141,7 @@ enum { PITHI_SOUND, PITHI_UNKNOWN, PITHI_DAMAGED };
 
 PITHI_DEVICE bool pithi_variant_legal(const struct pithi_gpu_block *b) {
     if (b->method == PITHI_EB_CONSTANT) return b->order == 0;
-    if (b->method == PITHI_EB_INTERPOLATED)
+    if (b->method == PITHI_EB_INTERPOLATED || b->method == PITHI_EB_WEIGHTED)
         return b->order < PITHI_PACK_WIDTHS && !b->quant.relative;
     return b->method < PITHI_EB_INTERPOLATED && b->order <= pithi_tile_dimensions(&b->tile);
 }
