@@ -4,30 +4,14 @@
 
 #include <string.h>
 
-#include "common/log2.h"
+#include "predict/estimate_value.h"
 #include "predict/interp.h"
 
-enum { RUN = 32, RUNS_MIN = 16, RUNS_MAX = 1024, SHARE = 64 };
-/* Small words are kinds of their own, others have a kind for each bit length. */
-enum { SMALL = 16, KINDS = SMALL + 28 };
-struct kinds {
-    uint32_t total, of[KINDS];
-};
+enum { RUN = PITHI_ESTIMATE_RUN };
 
-static void add(struct kinds *s, uint32_t word) {
-    s->of[word < SMALL ? word : SMALL - 5 + pithi_bit_length(word)]++;
+static void add(struct pithi_kinds *s, uint32_t word) {
+    s->of[pithi_kind_of(word)]++;
     s->total++;
-}
-
-/* Returns, in 1/256 bit, what kinds take and the bits below the highest of long words. */
-static uint64_t entropy(const struct kinds *s) {
-    const uint32_t whole = s->total ? pithi_log2_256(s->total) : 0;
-    uint64_t sum = 0;
-    for (uint32_t k = 0; k < KINDS; k++) {
-        const uint32_t below = k < SMALL ? 0 : k + 4 - SMALL;
-        if (s->of[k]) sum += (uint64_t)s->of[k] * (whole - pithi_log2_256(s->of[k]) + below * 256);
-    }
-    return sum;
 }
 
 struct tile {
@@ -120,7 +104,7 @@ static void rebuilt_run(const struct tile *t, size_t at, size_t n, int32_t *to) 
 
 /* Adds the words of n elements of the finest level that are predicted alike, by neighbours in other
  * rows. Codes are below 2^22, so that sums are below 10 * 2^27. */
-static void add_between(struct kinds *s, const struct tile *t, size_t at, size_t n,
+static void add_between(struct pithi_kinds *s, const struct tile *t, size_t at, size_t n,
                         enum pithi_interp_kind kind, size_t distance) {
     int32_t x[RUN], a[RUN], b[RUN], c[RUN], e[RUN];
     const bool has_b = kind <= PITHI_INTERP_LINEAR;
@@ -147,7 +131,7 @@ static void add_between(struct kinds *s, const struct tile *t, size_t at, size_t
 
 /* Adds the words of n elements from `at` on, each on the level and along the dimension where it is
  * coded: to s[0] on the finest level, else to s[1]. */
-static void add_interp(struct kinds *s, const struct tile *t, size_t at, size_t n) {
+static void add_interp(struct pithi_kinds *s, const struct tile *t, size_t at, size_t n) {
     size_t place[PITHI_TILE_NDIM], pitch[PITHI_TILE_NDIM], rest = at, distance = 1;
     for (size_t d = PITHI_TILE_NDIM; d--; rest /= t->extent[d], distance *= t->extent[d]) {
         place[d] = rest % t->extent[d];
@@ -215,8 +199,9 @@ static void copy_box(const struct pithi_interp *t, const struct box *b, const vo
 static bool inner(size_t j, size_t n) { return n == 1 || (j >= INNER && j + INNER < n); }
 
 /* Adds words of differences. */
-static void add_differences(struct kinds *s, const struct pithi_interp *t, const struct box *b,
-                            const int32_t *codes, unsigned order, uint32_t *words) {
+static void add_differences(struct pithi_kinds *s, const struct pithi_interp *t,
+                            const struct box *b, const int32_t *codes, unsigned order,
+                            uint32_t *words) {
     const size_t n = b->extent[3] - 2 * INNER_LAST;
     for (size_t j1 = 0; j1 < b->extent[1]; j1++)
         for (size_t j2 = 0; j2 < b->extent[2]; j2++) {
@@ -229,7 +214,7 @@ static void add_differences(struct kinds *s, const struct pithi_interp *t, const
 
 /* Adds words of a coded box: those of each class of the finest level, and before them the coarse
  * ones, all of which count. */
-static void add_weighted(struct kinds s[PITHI_WEIGHTED_CLASSES + 1], const struct box *b,
+static void add_weighted(struct pithi_kinds s[PITHI_WEIGHTED_CLASSES + 1], const struct box *b,
                          const uint32_t *words) {
     const size_t coarse = pithi_interp_coarse(b->extent);
     for (size_t i = 0; i < coarse; i++) add(&s[0], words[i]);
@@ -250,7 +235,7 @@ struct pithi_estimate_pair pithi_estimate_weighted(const struct pithi_interp *t,
                                                    const struct pithi_estimate_memory *memory) {
     const size_t count = (size_t)t->extent[1] * t->extent[2] * t->extent[3];
     const unsigned boxes = count < BOX_OF ? 1 : BOXES;
-    struct kinds lorenzo = {0}, weighted[PITHI_WEIGHTED_CLASSES + 1] = {{0}};
+    struct pithi_kinds lorenzo = {0}, weighted[PITHI_WEIGHTED_CLASSES + 1] = {{0}};
     struct pithi_estimate_pair result;
     for (unsigned i = 0; i < boxes; i++) {
         const struct box b = box_of(t->extent, boxes == 1 ? 2 : i);
@@ -264,14 +249,14 @@ struct pithi_estimate_pair pithi_estimate_weighted(const struct pithi_interp *t,
     }
     uint64_t fine = 0, total = 0;
     for (unsigned k = 1; k <= PITHI_WEIGHTED_CLASSES; k++) {
-        fine += entropy(&weighted[k]);
+        fine += pithi_kinds_entropy(&weighted[k]);
         total += weighted[k].total;
     }
     const uint64_t coarse = pithi_interp_coarse(t->extent);
     result.weighted = (uint32_t)((fine / total * (count - coarse) +
-                                  entropy(&weighted[0]) / weighted[0].total * coarse) /
+                                  pithi_kinds_entropy(&weighted[0]) / weighted[0].total * coarse) /
                                  count);
-    result.lorenzo = (uint32_t)(entropy(&lorenzo) / lorenzo.total);
+    result.lorenzo = (uint32_t)(pithi_kinds_entropy(&lorenzo) / lorenzo.total);
     return result;
 }
 
@@ -287,16 +272,12 @@ struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, pithi_pre
                                           const uint32_t extent[PITHI_TILE_NDIM]) {
     const struct tile t = {q, q->dtype == PITH_F32, difference, values, codes, extent};
     const size_t count = (size_t)extent[0] * extent[1] * extent[2] * extent[3], row = extent[3];
-    size_t runs = count / (RUN * SHARE) + RUNS_MIN;
-    if (runs > RUNS_MAX) runs = RUNS_MAX;
-    /* A step by the golden section spreads runs evenly, and an odd one meets even and odd
-     * places. */
-    const uint64_t step = (uint64_t)count * 40503 >> 16 | 1;
-    struct kinds lorenzo[PITHI_TILE_NDIM + 1] = {{0}}, interp[2] = {{0}};
+    const size_t runs = pithi_estimate_runs(count);
+    struct pithi_kinds lorenzo[PITHI_TILE_NDIM + 1] = {{0}}, interp[2] = {{0}};
     unsigned most = PITHI_TILE_NDIM; /* higher orders than the tile has dimensions say the same */
     while (most > 1 && extent[PITHI_TILE_NDIM - most] == 1) most--;
     for (size_t run = 0; run < runs; run++) {
-        const size_t at = (size_t)(run * step % count);
+        const size_t at = (size_t)pithi_estimate_at(count, run);
         const size_t x = at % row, left = row - x, n = left < RUN ? left : RUN;
         uint32_t words[RUN];
         for (unsigned order = 0; order <= most; order++) {
@@ -306,15 +287,15 @@ struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, pithi_pre
         if (!q->relative) add_interp(interp, &t, at, n);
     }
     struct pithi_estimate result = {.interp = UINT32_MAX};
-    const uint64_t sum = entropy(&interp[0]) + entropy(&interp[1]);
+    const uint64_t sum = pithi_kinds_entropy(&interp[0]) + pithi_kinds_entropy(&interp[1]);
     const uint32_t total = interp[0].total + interp[1].total;
     if (total) {
         result.interp = (uint32_t)(sum / total);
         result.interp_row = row_of(result.interp, sum / 256 * count / total);
     }
     for (unsigned order = 0; order <= PITHI_TILE_NDIM; order++)
-        result.lorenzo[order] = order <= most
-                                    ? (uint32_t)(entropy(&lorenzo[order]) / lorenzo[order].total)
-                                    : result.lorenzo[most];
+        result.lorenzo[order] =
+            order <= most ? (uint32_t)(pithi_kinds_entropy(&lorenzo[order]) / lorenzo[order].total)
+                          : result.lorenzo[most];
     return result;
 }
