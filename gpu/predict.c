@@ -70,14 +70,6 @@ static bool has_zeros(const pith_cuda_plan *c) {
     return c->table.device.kind == PITHI_DEVICE_zeros;
 }
 
-/* Codes, and what each block will look like. */
-static void plan_blocks(struct launches *l) {
-    of_parts(l, PITHI_GPU_bounded_code);
-    if (pithi_workspace_parts(&l->plan->table) == 1) return;
-    of_parts(l, PITHI_GPU_bounded_sample);
-    of_parts(l, PITHI_GPU_bounded_widths);
-    of_blocks(l, PITHI_GPU_bounded_plan);
-}
 /* What blocks come to that have strings: how they are cut, the strings, their lengths. */
 static void code_strings(struct launches *l, enum pithi_gpu_kernel cut,
                          enum pithi_gpu_kernel measure) {
@@ -85,6 +77,20 @@ static void code_strings(struct launches *l, enum pithi_gpu_kernel cut,
     of_strings(l, cut, blocks);
     of_strings(l, PITHI_GPU_rans_encode, shares(strings, PITHI_RANS_WRITERS));
     of_strings(l, measure, blocks);
+}
+/* Codes, and what each block will look like. */
+static void plan_blocks(struct launches *l) {
+    of_parts(l, PITHI_GPU_bounded_code);
+    if (l->plan->table.device.coded) {
+        of_blocks(l, PITHI_GPU_coded_plan);
+        of_parts(l, PITHI_GPU_coded_words);
+        code_strings(l, PITHI_GPU_embed_cut, PITHI_GPU_eb_measure);
+        return;
+    }
+    if (pithi_workspace_parts(&l->plan->table) == 1) return;
+    of_parts(l, PITHI_GPU_bounded_sample);
+    of_parts(l, PITHI_GPU_bounded_widths);
+    of_blocks(l, PITHI_GPU_bounded_plan);
 }
 static void plan_rows(struct launches *l) {
     of_parts(l, PITHI_GPU_rows_code);
@@ -104,7 +110,10 @@ static void plan_zeros(struct launches *l) {
 static void read_strings(struct launches *l) {
     const struct pithi_device_plan *const t = &l->plan->table;
     const uint64_t strings = t->most_blocks * pithi_lossless_parts(t);
-    of_strings(l, has_zeros(l->plan) ? PITHI_GPU_act_read : PITHI_GPU_embed_read, t->most_blocks);
+    const enum pithi_gpu_kernel read = has_zeros(l->plan)  ? PITHI_GPU_act_read
+                                       : has_rows(l->plan) ? PITHI_GPU_embed_read
+                                                           : PITHI_GPU_eb_read;
+    of_strings(l, read, t->most_blocks);
     of_strings(l, PITHI_GPU_rans_decode, shares(strings, PITHI_RANS_READERS));
     of_strings(l, PITHI_GPU_embed_join, t->most_blocks);
 }

@@ -822,10 +822,13 @@ static struct pithi_bound_setting bound_setting(const struct pithi_params *p) {
                                         .signed_zeros = p->value[ZEROS] != 0};
 }
 
-/* Kernels of devices code without entropy coding, and not in f64. */
+/* Kernels of devices code without entropy coding, or with rANS where no block is interpolated, which
+ * those of a relative bound are not; and not in f64. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     d->kind = PITHI_DEVICE_bounded;
-    return p->value[MODE] == FAST && p->dtype != PITH_F64 && pithi_bound_describe(p, d);
+    d->coded = p->value[MODE] == RATIO && p->value[ENTROPY] == RANS;
+    if (p->dtype == PITH_F64 || !pithi_bound_describe(p, d)) return false;
+    return d->coded ? d->requested.target == PITHI_TARGET_PWREL : p->value[MODE] == FAST;
 }
 
 const struct pithi_codec pithi_codec_eb = {
@@ -854,7 +857,9 @@ const struct pithi_codec pithi_codec_eb = {
     .whole = &pithi_whole_bounded,
     .bound_setting = bound_setting,
     .describe = describe,
-    .described = "devices code eb with mode=fast and abs, rel or pwrel, and not in f64",
-    .described_keys = 1u << MODE | 1u << REVISION,
+    .described =
+        "devices code eb with mode=fast and abs, rel or pwrel, or with "
+        "mode=ratio,entropy=rans and pwrel, and not in f64",
+    .described_keys = 1u << MODE | 1u << REVISION | 1u << EFFORT,
     .later_keys = 1u << ENTROPY,
 };

@@ -41,6 +41,7 @@
 #endif
 
 #ifdef PITHI_GPU_predict
+#include "device/predict/coded.h"
 #include "device/predict/decode.h"
 #include "device/predict/encode.h"
 #include "device/predict/rows_decode.h"

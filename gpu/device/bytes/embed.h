@@ -4,7 +4,8 @@
  *
  * Kernels of device/predict find and number rows, and make and read what is not coded. Symbols and
  * strings lie in the workspace as those of exact values do, behind the parts of frames that those
- * kernels have. Numbers of act are words as well: rows of one element, all of them distinct. */
+ * kernels have. Numbers of act and differences of eb are words as well: rows of one element, all of
+ * them distinct. */
 #ifndef PITHI_GPU_DEVICE_BYTES_EMBED_H
 #define PITHI_GPU_DEVICE_BYTES_EMBED_H
 
@@ -41,17 +42,31 @@ PITHI_DEVICE void pithi_embed_carry(struct pithi_gpu_shared *s, uint32_t strip) 
     s->rans.carry[(strip + 1) % 2] = s->rans.carry[strip % 2] + pithi_coded_all(s);
 }
 
+/* By the team's first thread: so many rows of one element, and none that are not distinct. */
+PITHI_DEVICE void pithi_embed_numbers(struct pithi_gpu_rows *r, uint32_t numbers, uint32_t *code,
+                                      uint32_t *spare) {
+    r->row = 1;
+    r->distinct = numbers;
+    r->rows = r->wide = r->coded = 0;
+    r->kind = PITHI_ROWMAP_NONE;
+    r->code = code;
+    r->spare = spare;
+    r->number = r->first = r->place = NULL;
+    r->centre = NULL;
+}
 /* By the team's first thread: a block of act whose numbers are not known yet. */
 PITHI_DEVICE void pithi_act_open(const struct pithi_gpu_side *side, struct pithi_gpu_block *b,
                                  struct pithi_gpu_rows *r, struct pithi_gpu_zeros *z) {
     pithi_zeros_open(side, b, z);
-    r->row = 1;
-    r->rows = r->distinct = r->wide = r->coded = 0;
-    r->kind = PITHI_ROWMAP_NONE;
-    r->code = (uint32_t *)(void *)pithi_codes_of(side, b);
-    r->spare = z->number;
-    r->number = r->first = r->place = NULL;
-    r->centre = NULL;
+    pithi_embed_numbers(r, 0, (uint32_t *)(void *)pithi_codes_of(side, b), z->number);
+}
+
+/* By the team's first thread: a block of eb. Encodes have its differences behind the codes, decodes
+ * make them where codes lie. */
+PITHI_DEVICE void pithi_eb_open(const struct pithi_gpu_side *side, const struct pithi_gpu_block *b,
+                                struct pithi_gpu_rows *r) {
+    pithi_embed_numbers(r, b->count, (uint32_t *)(void *)pithi_spare_of(side, b),
+                        (uint32_t *)(void *)pithi_codes_of(side, b));
 }
 
 /* By the team's first thread, of an item that is located: its block. Whether there is one. */
@@ -64,6 +79,8 @@ PITHI_DEVICE bool pithi_embed_find(const struct pithi_gpu_call *a,
     if (!e->block.live) return false;
     if (pithi_coded_zeros(&side->plan))
         pithi_act_open(side, &e->block, &e->rows, &e->zeros);
+    else if (pithi_coded_tiles(&side->plan))
+        pithi_eb_open(side, &e->block, &e->rows);
     else
         pithi_rows_open(side, &e->block, &e->rows);
     e->part = PITHI_EMBED_SYMBOLS;

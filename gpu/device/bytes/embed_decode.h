@@ -1,5 +1,5 @@
 /* embed_decode.h - coded maps and words of blocks of rows: to numbers of rows, and codes of the
- * distinct ones; coded words of act, to numbers.
+ * distinct ones; coded words of act and eb, to numbers.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A team reads the parts of its block one after the other. Symbols of words are left to a launch
@@ -24,6 +24,7 @@ PITHI_DEVICE bool pithi_embed_wanted(const struct pithi_gpu_call *a, struct pith
     b->bytes = s->from.payload + entry->at;
     b->length = entry->length & ~PITHI_INDEX_PLAIN;
     b->plain = entry->length & PITHI_INDEX_PLAIN;
+    if (pithi_coded_tiles(&a->from.plan)) return !b->plain; /* its elements are not neighbours */
     return !b->plain && b->lo < b->hi && b->before < b->hi && b->before + b->count > b->lo;
 }
 
@@ -50,15 +51,16 @@ PITHI_DEVICE bool pithi_embed_parse(const struct pithi_gpu_call *a, struct pithi
            pithi_planes_take(s, (uint32_t)pithi_rowmap_plain_bytes(r->rows, r->distinct));
 }
 
-PITHI_PHASE(pithi_embed_read_open, uint64_t number) {
+/* By the team's first thread: the block, of which nothing is known; whether there is one. */
+PITHI_DEVICE bool pithi_embed_read_begin(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                         uint64_t number) {
     struct pithi_embed_shared *const e = &s->rans.embed;
-    if (t->tid) return;
     s->rans.live = pithi_embed_wanted(a, s, number);
-    if (!e->block.live) return;
+    if (!e->block.live) return false;
     for (uint32_t part = 0; part < pithi_lossless_parts(&a->from.plan); part++)
         pithi_coding_piece(a, s->from.index, e->block.number, part * (uint32_t)a->coding.levels)
             ->length = 0;
-    pithi_entry(e->block.workspace, e->block.number)->kind = 0; /* act: the map is not known */
+    pithi_entry(e->block.workspace, e->block.number)->kind = 0; /* act, eb: nothing is known */
     s->rans.plain = s->rans.foreign = false;
     s->rans.exact = true;
     s->rans.former = s->from.frame[PITHI_AT_REVISION] < 2;
@@ -68,6 +70,10 @@ PITHI_PHASE(pithi_embed_read_open, uint64_t number) {
     e->coded.words_at = e->coded.escapes_at = e->coded.open = e->coded.sound = 0;
     for (uint32_t i = 0; i < PITHI_RANS_READERS; i++) s->rans.string[i].live = false;
     pithi_embed_record(a, s->from.index, e->block.number)->sound = 0;
+    return true;
+}
+PITHI_PHASE(pithi_embed_read_open, uint64_t number) {
+    if (t->tid || !pithi_embed_read_begin(a, s, number)) return;
     if (!s->rans.live || pithi_embed_parse(a, s)) return;
     pithi_reader_damaged(a, s);
     s->rans.live = false;
@@ -291,7 +297,7 @@ PITHI_PHASE(pithi_embed_join_open, uint64_t number) {
     s->rans.live = e->coded.sound;
     s->rans.carry[0] = 0;
     s->rans.fault = 0;
-    if (!s->rans.live) return;
+    if (!s->rans.live || pithi_coded_tiles(&a->from.plan)) return;
     if (pithi_coded_zeros(&a->from.plan)) {
         e->rows.distinct = pithi_entry(e->block.workspace, e->block.number)->distinct;
         return;

@@ -1,5 +1,5 @@
 /* embed_encode.h - rows that were numbered to symbols of their map and of their words, and what
- * strings of these make of a block; words of act too.
+ * strings of these make of a block; words of act and eb too.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A team has a block, and decides as the CPU does: bytes/symbols_choice.h, codecs/embed.c. */
@@ -16,6 +16,10 @@ PITHI_DEVICE const struct pithi_gpu_entry *pithi_embed_made(const struct pithi_g
     struct pithi_embed_shared *const e = &s->rans.embed;
     if (!pithi_embed_find(a, &a->to, &s->to, number, s)) return NULL;
     const struct pithi_gpu_entry *const entry = pithi_entry(e->block.workspace, e->block.number);
+    if (pithi_coded_tiles(&a->to.plan)) {
+        if (entry->method != PITHI_EB_CODED) e->rows.distinct = 0;
+        return entry;
+    }
     pithi_rows_distinct(&e->block, &e->rows, entry->distinct);
     e->rows.wide = entry->order;
     return entry;
@@ -314,6 +318,7 @@ PITHI_BODY(pithi_embed_cut) {
     if (!s->rans.embed.block.live) return;
     const uint64_t block = s->rans.embed.block.number;
     PITHI_RUN(pithi_embed_clear, 0);
+    if (!pithi_embed_words(&s->rans.embed)) return;
     pithi_embed_cut_words(a, s, t, team);
     if (s->rans.embed.rows.kind == PITHI_ROWMAP_PLAIN) pithi_embed_cut_map(a, s, t, team);
     for (uint32_t part = 0; part < PITHI_EMBED_PARTS; part++) {

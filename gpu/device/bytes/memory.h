@@ -160,7 +160,8 @@ struct pithi_embed_block {
     uint32_t escapes_at;      /* decode */
     uint32_t sound;
 };
-/* A block of rows, or of act, whose numbers are rows of one element. part: the first of its words.
+/* A block of rows, or of act or eb, whose numbers are rows of one element. part: the first of its
+ * words. touched: decode, of eb: an element is wanted.
  * last: of each thread the place behind the last of its symbols that is not 0, or
  * 0; next: that of all strips before, of the strip that is looked at, and the next. */
 struct pithi_embed_shared {
@@ -168,7 +169,7 @@ struct pithi_embed_shared {
     struct pithi_gpu_rows rows;
     struct pithi_gpu_zeros zeros;
     struct pithi_embed_block coded;
-    uint32_t part;
+    uint32_t part, touched;
     struct pithi_symbol_lengths lengths;
     uint64_t cost[PITHI_SYMBOLS_LOW_MOST + 1];
     const uint8_t *open; /* decode: open bits of the map */
@@ -278,16 +279,17 @@ PITHI_INLINE uint64_t pithi_coding_run(const struct pithi_device_plan *t) {
     return t->device.kind == PITHI_DEVICE_rows ? most + t->device.row : most;
 }
 /* Parts of a block of rows: symbols of the map; those of words, or gaps between them; those that
- * are not 0. Of act, whose map is bytes: the last two once more, of the other form of numbers. */
+ * are not 0. eb has no map. Of act, whose map is bytes: the last two once more, of the other form of numbers. */
 enum { PITHI_EMBED_MAP, PITHI_EMBED_SYMBOLS, PITHI_EMBED_OTHERS, PITHI_EMBED_PARTS };
 enum { PITHI_ACT_FORMS = 2, PITHI_ACT_PARTS = PITHI_EMBED_PARTS + 2 };
 PITHI_INLINE bool pithi_coding_bounded(const struct pithi_device_plan *t) {
-    return t->device.kind == PITHI_DEVICE_rows || t->device.kind == PITHI_DEVICE_zeros;
+    return t->device.kind == PITHI_DEVICE_rows || t->device.kind == PITHI_DEVICE_zeros ||
+           t->device.kind == PITHI_DEVICE_bounded;
 }
 /* Strings have parts of blocks: so many. */
 PITHI_INLINE uint32_t pithi_coding_bounded_parts(const struct pithi_device_plan *t) {
-    return t->device.kind == PITHI_DEVICE_rows ? (uint32_t)PITHI_EMBED_PARTS
-                                               : (uint32_t)PITHI_ACT_PARTS;
+    return t->device.kind == PITHI_DEVICE_zeros ? (uint32_t)PITHI_ACT_PARTS
+                                                : (uint32_t)PITHI_EMBED_PARTS;
 }
 /* The most bytes of a block at a fixed rate; of codecs with a bound those of their parts. */
 PITHI_INLINE uint64_t pithi_coding_block(const struct pithi_device_plan *t) {
@@ -342,11 +344,10 @@ PITHI_INLINE uint32_t pithi_lossless_forms(const struct pithi_device_plan *t) {
 PITHI_INLINE uint64_t pithi_lossless_sample_run(uint64_t run) {
     return run < PITHI_VALUES_LEAST ? 0 : PITHI_VALUES_SAMPLE;
 }
-/* What lies behind the parts; rows have nothing there. */
+/* What lies behind the parts; rows and tiles have nothing there. */
 PITHI_INLINE uint64_t pithi_coding_tail_bytes(const struct pithi_device_plan *t, uint64_t run) {
-    if (t->device.kind == PITHI_DEVICE_rows) return 0;
-    return t->device.kind == PITHI_DEVICE_zeros ? pithi_act_tail_bytes(run)
-                                                : pithi_lossless_tail_bytes(run);
+    if (t->device.kind == PITHI_DEVICE_zeros) return pithi_act_tail_bytes(run);
+    return pithi_coding_bounded(t) ? 0 : pithi_lossless_tail_bytes(run);
 }
 /* Symbols, and room for strings, of a form of so many words. */
 PITHI_INLINE uint64_t pithi_lossless_symbols_bytes(const struct pithi_device_plan *t,

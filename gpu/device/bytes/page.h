@@ -48,6 +48,9 @@ PITHI_DEVICE bool pithi_coded_exact(const struct pithi_device_plan *p) {
 PITHI_DEVICE bool pithi_coded_zeros(const struct pithi_device_plan *p) {
     return p->device.kind == PITHI_DEVICE_zeros;
 }
+PITHI_DEVICE bool pithi_coded_tiles(const struct pithi_device_plan *p) {
+    return p->device.kind == PITHI_DEVICE_bounded;
+}
 /* Whether a block has several strings. */
 PITHI_DEVICE bool pithi_coded_parted(const struct pithi_device_plan *p) {
     return pithi_coded_paged(p) || pithi_coded_exact(p) || pithi_coding_bounded(p);

@@ -5,6 +5,8 @@
 
 #include "device/bytes/act_decode.h"
 #include "device/bytes/act_encode.h"
+#include "device/bytes/eb_decode.h"
+#include "device/bytes/eb_encode.h"
 #include "device/bytes/embed_decode.h"
 #include "device/bytes/embed_encode.h"
 #include "device/bytes/lossless_decode.h"

@@ -178,14 +178,16 @@ PITHI_DEVICE bool pithi_exact_parse(struct pithi_gpu_block *b, uint32_t head, ui
     return true;
 }
 
-/* Finds the parts of a block; those that lie in bytes of unknown meaning are looked at later. */
-PITHI_DEVICE uint32_t pithi_block_parse(struct pithi_gpu_block *b, uint32_t width) {
+/* Finds the parts of a block; those that lie in bytes of unknown meaning are looked at later. coded:
+ * launches before have read coded words, and looked at them. */
+PITHI_DEVICE uint32_t pithi_block_parse(struct pithi_gpu_block *b, uint32_t width, bool coded) {
     if (b->plain) return b->length == b->count * width ? PITHI_SOUND : PITHI_DAMAGED;
     if (b->length < PITHI_EB_HEAD) return PITHI_DAMAGED;
     b->method = b->bytes[0];
     b->order = b->bytes[1];
     if (!pithi_variant_legal(b) || !pithi_exact_parse(b, PITHI_EB_HEAD, width))
         return PITHI_DAMAGED;
+    if (b->method == PITHI_EB_CODED && coded) return PITHI_SOUND;
     if (b->method >= PITHI_EB_CODED) return PITHI_UNKNOWN;
     if (b->method == PITHI_EB_CONSTANT)
         return b->body_bytes == PITHI_EB_CODE ? PITHI_SOUND : PITHI_DAMAGED;
@@ -210,25 +212,37 @@ PITHI_DEVICE bool pithi_block_find(const struct pithi_gpu_call *a, struct pithi_
     b->bytes = s->from.payload + entry->at;
     b->length = entry->length & ~PITHI_INDEX_PLAIN;
     b->plain = entry->length & PITHI_INDEX_PLAIN;
+    b->joined = false;
     return true;
 }
 
 PITHI_PHASE(pithi_block_locate, uint64_t number) {
     struct pithi_gpu_block *const b = &s->strip.block;
+    const bool coded = a->from.plan.device.coded;
     if (t->tid || !pithi_block_find(a, s, number)) return;
-    s->strip.fault = pithi_block_parse(b, pithi_width(a->from.plan.dtype));
+    s->strip.fault = pithi_block_parse(b, pithi_width(a->from.plan.dtype), coded);
     b->legible = s->strip.fault != PITHI_DAMAGED && !b->plain;
+    b->joined = coded && b->legible && b->method == PITHI_EB_CODED &&
+                pithi_entry(b->workspace, b->number)->kind;
+}
+/* Whether there are words, which are packed or were joined. */
+PITHI_DEVICE bool pithi_block_words(const struct pithi_gpu_block *b) {
+    return b->method == PITHI_EB_PACKED || b->joined;
 }
 
-/* Whether an element is wanted. */
-PITHI_PHASE(pithi_block_touch, uint32_t row) {
-    const struct pithi_gpu_block *const b = &s->strip.block;
-    (void)a;
-    for (uint32_t i = t->tid; i < b->count / row; i += PITHI_TEAM) {
-        const struct pithi_gpu_place p = pithi_place_of(&s->from.slot->tiling, &b->tile, i * row);
-        if (p.at < b->hi && p.at + row > b->lo && b->lo < b->hi)
-            pithi_atomic_max32(&s->strip.touched, 1);
+/* Whether an element is wanted of the thread's rows, of so many elements. */
+PITHI_DEVICE bool pithi_rows_wanted(const struct pithi_tiling *tiling,
+                                    const struct pithi_gpu_block *b, uint32_t row, uint32_t tid) {
+    for (uint32_t i = tid; b->lo < b->hi && i < b->count / row; i += PITHI_TEAM) {
+        const struct pithi_gpu_place p = pithi_place_of(tiling, &b->tile, i * row);
+        if (p.at < b->hi && p.at + row > b->lo) return true;
     }
+    return false;
+}
+PITHI_PHASE(pithi_block_touch, uint32_t row) {
+    (void)a;
+    if (pithi_rows_wanted(&s->from.slot->tiling, &s->strip.block, row, t->tid))
+        pithi_atomic_max32(&s->strip.touched, 1);
 }
 
 PITHI_PHASE(pithi_block_compare, uint64_t number) {
@@ -314,6 +328,14 @@ PITHI_PHASE(pithi_names_judge, uint32_t first) {
     s->strip.run[first % 2] = 0;
 }
 
+/* The same of words that were joined. */
+PITHI_PHASE(pithi_joined_judge, uint32_t first) {
+    (void)a;
+    if (t->tid) return;
+    s->strip.sums = s->strip.fault != PITHI_DAMAGED && s->strip.block.order;
+    s->strip.run[first % 2] = 0;
+}
+
 PITHI_PHASE(pithi_block_answer, uint64_t number) {
     struct pithi_gpu_mark *const m = pithi_mark(a, s->from.index);
     (void)number;
@@ -348,6 +370,16 @@ PITHI_PHASE(pithi_strip_unpack, uint32_t strip) {
         pithi_unzigzag(word[k]);
 }
 
+/* The same of words that were joined, which lie there. */
+PITHI_PHASE(pithi_joined_fetch, uint32_t strip) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    const uint32_t g = strip * PITHI_TEAM + t->tid;
+    const uint8_t *const codes = pithi_codes_of(&a->from, b);
+    if (g >= b->groups) return;
+    for (uint32_t k = 0; k < pithi_group_count(b, g); k++)
+        s->strip.word[k][t->tid] = pithi_get_aligned32(codes + 4 * ((uint64_t)g * PITHI_GROUP + k));
+}
+
 /* Sums along rows, as far as the group itself has them. */
 PITHI_PHASE(pithi_strip_sum, uint32_t strip) {
     const struct pithi_gpu_block *const b = &s->strip.block;
@@ -377,9 +409,13 @@ PITHI_LOCAL(pithi_strip_keep, uint32_t strip) {
 PITHI_DEVICE void pithi_strip_open(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                    struct pithi_gpu_thread *t, struct pithi_team *team,
                                    uint32_t strip, bool sums) {
-    PITHI_STEP(pithi_strip_widths, strip);
-    PITHI_SCAN(0);
-    PITHI_RUN(pithi_strip_unpack, strip);
+    if (s->strip.block.joined) {
+        PITHI_RUN(pithi_joined_fetch, strip);
+    } else {
+        PITHI_STEP(pithi_strip_widths, strip);
+        PITHI_SCAN(0);
+        PITHI_RUN(pithi_strip_unpack, strip);
+    }
     if (!sums) return;
     PITHI_RUN(pithi_strip_sum, strip);
     PITHI_STEP(pithi_strip_keep, strip);
@@ -403,13 +439,18 @@ PITHI_PHASE(pithi_run_hand, uint32_t strip) {
 }
 
 /* Part of a body: checks the widths of a block of packed words against its length, and sums the
- * part's differences, which a launch after this one needs of the parts before its own. */
+ * part's differences, of joined words too, which a launch after this one needs of the parts before
+ * its own. */
 PITHI_DEVICE void pithi_words_judge(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                     struct pithi_gpu_thread *t, struct pithi_team *team) {
     const struct pithi_gpu_share strips = pithi_share_strips(&s->strip.block, s->strip.block.named);
-    PITHI_STEP(pithi_names_add, strips.from);
-    PITHI_SCAN(1);
-    PITHI_RUN(pithi_names_judge, strips.from);
+    if (s->strip.block.joined) {
+        PITHI_RUN(pithi_joined_judge, strips.from);
+    } else {
+        PITHI_STEP(pithi_names_add, strips.from);
+        PITHI_SCAN(1);
+        PITHI_RUN(pithi_names_judge, strips.from);
+    }
     if (!s->strip.sums) return;
     for (uint32_t strip = strips.from; strip < strips.to; strip++) {
         pithi_strip_open(a, s, t, team, strip, true);
@@ -437,7 +478,7 @@ PITHI_DEVICE void pithi_block_judge(const struct pithi_gpu_call *a, struct pithi
         PITHI_RUN(pithi_exact_look, 0);
         PITHI_SCAN(0);
         PITHI_RUN(pithi_exact_judge, 0);
-        if (s->strip.block.method == PITHI_EB_PACKED) pithi_words_judge(a, s, t, team);
+        if (pithi_block_words(&s->strip.block)) pithi_words_judge(a, s, t, team);
     }
 }
 

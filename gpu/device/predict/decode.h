@@ -66,11 +66,12 @@ PITHI_LOCAL(pithi_run_fetch, bool sums) {
     t->predict.total = sums && t->tid < b->part ? pithi_part_of(&a->from, b, t->tid)->run : 0;
 }
 
-/* What stands before the part: widths, which are in scan 1, and runs, in scan 0. */
+/* What stands before the part: widths, which are in scan 1 where words are packed, and runs, in
+ * scan 0. */
 PITHI_PHASE(pithi_strip_begin, uint32_t first) {
     (void)a;
     if (t->tid) return;
-    s->strip.carry[first % 2] = pithi_scan_all(s, 1) >> 32;
+    s->strip.carry[first % 2] = s->strip.block.joined ? 0 : pithi_scan_all(s, 1) >> 32;
     s->strip.run[first % 2] = pithi_runs_before(s, 0, s->strip.block.part, 0);
 }
 
@@ -78,8 +79,10 @@ PITHI_PHASE(pithi_strip_begin, uint32_t first) {
 PITHI_DEVICE void pithi_strips_begin(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                      struct pithi_gpu_thread *t, struct pithi_team *team,
                                      uint32_t first, bool sums) {
-    PITHI_STEP(pithi_names_add, first);
-    PITHI_SCAN(1);
+    if (!s->strip.block.joined) {
+        PITHI_STEP(pithi_names_add, first);
+        PITHI_SCAN(1);
+    }
     PITHI_STEP(pithi_run_fetch, sums);
     PITHI_WARP_RUNS(predict.total);
     PITHI_RUN(pithi_scan_publish, 0);
@@ -278,7 +281,7 @@ PITHI_BODY(pithi_bounded_decode) {
         PITHI_RUN(pithi_plain_read, pithi_width(a->from.plan.dtype));
         return;
     }
-    if (b->method == PITHI_EB_PACKED)
+    if (pithi_block_words(b))
         pithi_strip_read(a, s, t, team);
     else
         PITHI_RUN(pithi_constant_read, number);
@@ -292,7 +295,7 @@ PITHI_BODY(pithi_bounded_decode) {
 
 /* Whether the block has differences of a higher order than this, of which codes are left. */
 PITHI_DEVICE bool pithi_block_sums(const struct pithi_gpu_block *b, uint32_t order) {
-    return !b->plain && b->method == PITHI_EB_PACKED && b->order > order;
+    return !b->plain && pithi_block_words(b) && b->order > order;
 }
 
 /* Sums along the dimension that a->predict.dimension says, counted from the last. */

@@ -483,8 +483,7 @@ PITHI_PHASE(pithi_code_close, bool constant) {
     struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
     const uint32_t width = pithi_width(a->to.plan.dtype), misses = s->strip.misses;
     const uint64_t raw = (uint64_t)b->count * width;
-    uint64_t length = PITHI_EB_HEAD + PITHI_EXACT_COUNT + pithi_exact_which_bytes(b, misses) +
-                      (uint64_t)misses * width;
+    uint64_t length = pithi_eb_body_at(b, misses, width);
     if (constant)
         length += PITHI_EB_CODE;
     else
@@ -517,7 +516,8 @@ PITHI_BODY(pithi_bounded_plan) {
 /* Behind it no thread looks at what the parts came to, which is about to be cleared. */
 PITHI_PHASE(pithi_part_done, uint64_t number) { (void)a, (void)s, (void)t, (void)number; }
 
-/* A team a part. Where a block is one part the team goes on with what else are launches. */
+/* A team a part. Where a block is one part, and words are not coded, the team goes on with what else
+ * are launches. */
 PITHI_BODY(pithi_bounded_code) {
     PITHI_RUN(pithi_code_open, number);
     if (!s->strip.block.live) return;
@@ -527,7 +527,7 @@ PITHI_BODY(pithi_bounded_code) {
     PITHI_WARP_ADD(predict.total);
     PITHI_RUN(pithi_code_join, number);
     PITHI_RUN(pithi_code_hand, number);
-    if (s->strip.block.parts > 1) return;
+    if (s->strip.block.parts > 1 || a->to.plan.device.coded) return;
     PITHI_RUN(pithi_part_clear, number);
     pithi_part_sample(a, s, t, team);
     PITHI_RUN(pithi_part_done, number);
@@ -668,7 +668,7 @@ PITHI_PHASE(pithi_write_open, uint64_t number) {
     uint8_t *const body = b->bytes + (b->body - b->bytes);
     if (b->method == PITHI_EB_CONSTANT)
         pithi_put32(body, pithi_get_aligned32(pithi_codes_of(&a->to, b)));
-    else
+    else if (b->method == PITHI_EB_PACKED)
         for (uint32_t k = 0; k < PITHI_PACK_WIDTHS; k++) body[k] = s->strip.table[k];
 }
 

@@ -7,6 +7,7 @@
 #include "device/call.h"
 #include "device/phase.h"
 #include "predict/bitplane_choice.h"
+#include "predict/estimate_value.h"
 
 /* The k-th largest magnitude is found in three passes: by its upper 11 bits, the next 10, the last
  * 10. */
@@ -34,6 +35,8 @@ struct pithi_gpu_block {
     /* decode: all of the slot is wanted; the parts of the block are known. What branches look at
      * must not change in the phases behind them. */
     bool whole, legible;
+    /* decode, of coded words: launches before have left their differences where codes lie. */
+    bool joined;
     /* Parts of the block. */
     const uint8_t *which, *values, *body;
     uint32_t body_bytes;
@@ -100,6 +103,7 @@ struct pithi_gpu_strip {
     uint8_t table[PITHI_PACK_WIDTHS], name[PITHI_TEAM];
     union {
         uint32_t word[PITHI_BITPLANE_GROUP][PITHI_TEAM]; /* of each thread's group */
+        struct pithi_kinds kinds[PITHI_TILE_NDIM + 1];   /* of samples, by order */
         uint32_t bins[PITHI_SELECT_BINS];
     };
 };

@@ -39,6 +39,11 @@ PITHI_DEVICE uint8_t *pithi_codes_of(const struct pithi_gpu_side *side,
                                      const struct pithi_gpu_block *b) {
     return b->workspace + pithi_workspace_codes(&side->plan) + 4 * b->before;
 }
+/* As many again, of codecs that have a use for them. */
+PITHI_DEVICE uint8_t *pithi_spare_of(const struct pithi_gpu_side *side,
+                                     const struct pithi_gpu_block *b) {
+    return b->workspace + pithi_workspace_spare(&side->plan) + 4 * b->before;
+}
 /* Tiles that share a byte of elements have a byte each. */
 PITHI_DEVICE uint8_t *pithi_misses_of(const struct pithi_gpu_side *side,
                                       const struct pithi_gpu_block *b) {
@@ -159,6 +164,13 @@ PITHI_DEVICE uint32_t pithi_group_count(const struct pithi_gpu_block *b, uint32_
 PITHI_DEVICE uint64_t pithi_exact_which_bytes(const struct pithi_gpu_block *b, uint32_t misses) {
     const uint32_t map = (b->count + 7) / 8;
     return misses > map / 4 ? map : 4 * (uint64_t)misses;
+}
+
+/* Where the body of a block of eb begins. */
+PITHI_DEVICE uint64_t pithi_eb_body_at(const struct pithi_gpu_block *b, uint32_t misses,
+                                       uint32_t width) {
+    return PITHI_EB_HEAD + PITHI_EXACT_COUNT + pithi_exact_which_bytes(b, misses) +
+           (uint64_t)misses * width;
 }
 
 /* Dimensions of more than one element: no higher order of differences says more. */

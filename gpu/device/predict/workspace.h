@@ -29,7 +29,7 @@ struct pithi_gpu_entry {
     uint32_t distinct;
     uint8_t method, order, table[4];
     /* embed, coded: the kind of the map, and its bytes where it is coded; encode: bytes of packed
-     * words. */
+     * words. act and eb, decode: `kind` is whether the map, or coded words, are known. */
     uint8_t kind, unused;
     uint32_t map, packed;
 };
@@ -53,8 +53,8 @@ PITHI_INLINE uint32_t pithi_workspace_parts(const struct pithi_device_plan *t) {
 }
 
 /* The part of a frame: entries, parts of blocks, bits of exact values, codes (4 bytes an element,
- * in the order of tiles; a last short row is whole); embed: as many codes again, and what is known
- * of rows (rows.h). */
+ * in the order of tiles; a last short row is whole); embed, and coded words of eb: as many codes
+ * again; embed: what is known of rows (rows.h). */
 PITHI_INLINE uint64_t pithi_workspace_pad(uint64_t bytes) {
     return (bytes + PITHI_MARK_BYTES - 1) / PITHI_MARK_BYTES * PITHI_MARK_BYTES;
 }
@@ -111,7 +111,8 @@ PITHI_INLINE uint64_t pithi_workspace_bytes(const struct pithi_device_plan *t) {
         return pithi_workspace_list(t) + pithi_workspace_pad(4 * t->device.sets.most_chosen);
     if (t->device.kind == PITHI_DEVICE_zeros)
         return 2 * pithi_workspace_pieces(t) - pithi_workspace_maps(t);
-    if (t->device.kind != PITHI_DEVICE_rows) return pithi_workspace_spare(t);
+    if (t->device.kind == PITHI_DEVICE_bounded)
+        return t->device.coded ? pithi_workspace_numbers(t) : pithi_workspace_spare(t);
     return pithi_workspace_numbers(t) + pithi_workspace_pad(16 * pithi_workspace_rows(t));
 }
 

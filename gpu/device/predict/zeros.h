@@ -23,7 +23,7 @@ PITHI_DEVICE void pithi_zeros_open(const struct pithi_gpu_side *side, struct pit
     const uint64_t skipped = b->before / 4 + PITHI_ZEROS_SLACK * b->number;
     b->parts = 1;
     b->order = 0;
-    z->number = (uint32_t *)(void *)(b->workspace + pithi_workspace_spare(p)) + b->before;
+    z->number = (uint32_t *)(void *)pithi_spare_of(side, b);
     z->map = b->workspace + pithi_workspace_maps(p) + skipped;
     z->piece = z->map + pithi_workspace_pieces(p) - pithi_workspace_maps(p);
     z->used = z->bytes = z->depth = 0;
