@@ -18,14 +18,14 @@ PITHI_INLINE double pithi_root(double x) {
 }
 
 /* Returns e^x for |x| <= 3. */
-static inline double pithi_exp_small(double x) {
+PITHI_INLINE double pithi_exp_small(double x) {
     double sum = 1;
     for (int i = 40; i > 0; i--) sum = 1 + x / i * sum;
     return sum;
 }
 
 /* Returns 10^x for x <= 0, to about 1e-13; 0 where it leaves the doubles. */
-static inline double pithi_exp10(double x) {
+PITHI_INLINE double pithi_exp10(double x) {
     double whole = 1;
     if (x < -400) return 0;
     for (; x <= -1; x += 1) whole /= 10;

@@ -20,7 +20,7 @@ PITHI_INLINE double pithi_root20(double x) {
 }
 
 /* Returns the natural logarithm of a finite, normal x > 0, to 1e-15 of it or of 1. */
-static inline double pithi_ln(double x) {
+PITHI_INLINE double pithi_ln(double x) {
     const uint64_t bits = pithi_bits64(x);
     int exponent = (int)(bits >> 52) - 1023;
     double m = pithi_double((bits & 0xFFFFFFFFFFFFFu) | 0x3FF0000000000000u); /* [1, 2) */
@@ -32,19 +32,19 @@ static inline double pithi_ln(double x) {
     return exponent * 0.6931471805599453 + 2 * s * sum;
 }
 
-static inline double pithi_log2(double x) { return pithi_ln(x) / 0.6931471805599453; }
+PITHI_INLINE double pithi_log2(double x) { return pithi_ln(x) / 0.6931471805599453; }
 
 /* Returns c[0] x^(count - 1) + ... + c[count - 1]. */
-static inline double pithi_polynomial(const double *c, int count, double x) {
+PITHI_INLINE double pithi_polynomial(const double *c, int count, double x) {
     double sum = c[0];
-    for (int i = 1; i < count; i++) sum = sum * x + c[i];
+    PITHI_UNROLL for (int i = 1; i < count; i++) sum = sum * x + c[i];
     return sum;
 }
 
 /* Returns the z that a normal variable exceeds with probability p, for p in [1e-300, 1/2], to a
  * relative 2e-9: the rational approximation of P. J. Acklam ("An algorithm for computing the
  * inverse normal cumulative distribution function", 2003). */
-static inline double pithi_normal_exceeded(double p) {
+PITHI_INLINE double pithi_normal_exceeded(double p) {
     static const double a[] = {-3.969683028665376e+01, 2.209460984245205e+02,
                                -2.759285104469687e+02, 1.383577518672690e+02,
                                -3.066479806614716e+01, 2.506628277459239e+00};

@@ -78,7 +78,7 @@ struct pithi_moments {
     uint32_t largest;                /* bits of the largest finite |x|; 0: none */
 };
 /* Adds the moments of the next chunk to those of the chunks before. */
-static inline void pithi_moments_add(struct pithi_moments *m, const struct pithi_moments *next) {
+PITHI_INLINE void pithi_moments_add(struct pithi_moments *m, const struct pithi_moments *next) {
     m->sum += next->sum;
     m->squares += next->squares;
     m->magnitudes += next->magnitudes;
