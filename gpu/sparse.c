@@ -43,12 +43,29 @@ static pith_status find_kth(const pith_cuda_plan *c, struct pithi_gpu_call *a, u
     return PITH_OK;
 }
 
+/* Has the rule of the threshold look at the values, as often as it may ask. */
+static pith_status ask(const pith_cuda_plan *c, struct pithi_gpu_call *a, uint64_t items,
+                       void *cuda_stream, pith_error *error) {
+    const uint32_t kind = c->table.device.sets.control;
+    const uint64_t chunks = c->table.most_blocks * pithi_workspace_chunks(&c->table);
+    pith_status status = PITH_OK;
+    if (chunks)
+        status = launch(c, PITHI_GPU_sparse_moments, a, chunks / PITHI_MOMENT_CHUNKS + 1, items,
+                        cuda_stream, error);
+    if (status == PITH_OK && (chunks || pithi_control_samples(kind)))
+        status = launch(c, PITHI_GPU_sparse_estimate, a, 1, items, cuda_stream, error);
+    for (uint32_t i = 0; i < pithi_control_counts(kind) && status == PITH_OK; i++)
+        status = over_values(c, PITHI_GPU_sparse_look, a, items, cuda_stream, error);
+    return status;
+}
+
 /* Whether the rule of the threshold may ask for the k-th largest magnitude, and whether more
  * elements may reach it than the hard limit has. */
 static bool asks_for_kth(const pith_cuda_plan *c) {
     const uint32_t kind = c->table.device.sets.control;
     if (c->table.device.sets.rows) return false;
-    return kind == PITHI_CONTROL_PROP || kind == PITHI_CONTROL_EXACT || kind == PITHI_CONTROL_EVERY;
+    return kind == PITHI_CONTROL_PROP || kind == PITHI_CONTROL_EXACT ||
+           kind == PITHI_CONTROL_EVERY || kind == PITHI_CONTROL_OKTOPK || kind == PITHI_CONTROL_DGC;
 }
 static bool may_overflow(const pith_cuda_plan *c) {
     const uint32_t kind = c->table.device.sets.control;
@@ -85,6 +102,7 @@ pith_status pithi_cuda_sparse_encode(const pith_cuda_plan *c, struct pithi_gpu_c
     if (status == PITH_OK && !chooses)
         status = behind(c, a, items, pithi_workspace_whole(&c->table), &a->sparse.scratch, error);
     if (status == PITH_OK) status = launch(c, PITHI_GPU_sparse_begin, a, 1, n, cuda_stream, error);
+    if (status == PITH_OK && chooses) status = ask(c, a, n, cuda_stream, error);
     for (a->sparse.round = 0; a->sparse.round < 2; a->sparse.round++) {
         if (a->sparse.round && !(chooses && may_overflow(c))) break;
         if (status == PITH_OK && chooses && (a->sparse.round || asks_for_kth(c)))

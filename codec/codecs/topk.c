@@ -849,17 +849,13 @@ static struct pithi_memory remember(const struct pithi_params *p) {
 
 /* ---- Devices ---------------------------------------------------------------------------------*/
 
-/* Devices know the controllers that look at nothing but the k-th largest magnitude and what the
- * last step selected, and no transform. */
+/* Devices know every controller, and no transform. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     static const uint32_t dtype[] = {[F32] = PITH_F32,
                                      [F16] = PITH_F16,
                                      [BF16] = PITH_BF16,
                                      [INT8] = PITH_I8,
                                      [NONE] = PITH_NONE};
-    const uint32_t known = 1u << PITHI_CONTROL_PROP | 1u << PITHI_CONTROL_EXACT |
-                           1u << PITHI_CONTROL_EVERY | 1u << PITHI_CONTROL_MICRO |
-                           1u << PITHI_CONTROL_MICRO_SYMMETRIC | 1u << PITHI_CONTROL_NONZERO;
     d->kind = PITHI_DEVICE_sets;
     d->groups.set = int8;
     d->sets = (struct pithi_sets){.values = dtype[p->value[VALUES]],
@@ -870,7 +866,7 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
                                   .rows = p->value[SCOPE] != 0,
                                   .unit = p->value[UNIT],
                                   .momentum = (float)pithi_decimal_floor(p->value[MOMENTUM])};
-    return known >> p->value[CONTROL] & 1 && !p->value[TRANSFORM];
+    return !p->value[TRANSFORM];
 }
 
 const struct pithi_codec pithi_codec_topk = {
@@ -901,5 +897,6 @@ const struct pithi_codec pithi_codec_topk = {
     .sparse_setting = sparse_setting,
     .set_elements = set_elements,
     .describe = describe,
+    .described = "devices code topk without transform",
     .described_keys = 1u << DENSITY | 1u << K | 1u << CAP | 1u << CONTROL | 1u << INDEX,
 };

@@ -54,6 +54,7 @@
 #endif
 
 #ifdef PITHI_GPU_sparse
+#include "device/sparse/look.h"
 #include "device/sparse/sets.h"
 #include "device/sparse/slots.h"
 #define PITHI_IF_sparse(x) x

@@ -133,6 +133,15 @@ static const char *const specs[] = {
     "topk:density=0.1,control=nonzero,unit=256,values=f16",
     "topk:k=5,scope=row,ef=full",
     "topk:density=0.2,scope=row,values=int8,index=fast,block=64",
+    "topk:density=0.05,control=oktopk,every=4,ef=full",
+    "topk:density=0.05,control=sage,ef=full,block=512",
+    "topk:density=0.05,control=sage,ef=full,momentum=0.9,values=bf16",
+    "topk:density=0.08,control=dgc,ef=full",
+    "topk:k=70,control=dgc,ef=full,momentum=0.9",
+    "topk:density=0.1,control=gauss,ef=full,block=64",
+    "topk:density=0.1,control=gauss,ef=ema:0.5,momentum=0.5,block=8192,cap=1",
+    "topk:density=0.05,control=redsync,ef=full,block=256",
+    "topk:density=0.1,control=redsync,values=none,ef=full,clear=call",
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 
@@ -427,6 +436,9 @@ static const char *const results[] = {
     "topk:density=0.05,control=exact,values=int8,block=512",
     "topk:k=9,control=micro,cap=1,ef=ema:0.5",
     "topk:density=0.5,control=nonzero,index=fast,block=64",
+    "topk:density=0.05,control=gauss,ef=full,block=128",
+    "topk:density=0.05,control=redsync,block=8192",
+    "topk:density=0.02,control=oktopk,every=2",
 };
 enum { SOURCES = sizeof sources / sizeof sources[0], RESULTS = sizeof results / sizeof results[0] };
 
@@ -486,9 +498,13 @@ static void test_again_refused(void **state) {
     again_open(&other, "topk:k=5", "topk:k=5,ef=full,momentum=0.9", 100, 1, 1);
     CHECK_STATUS(PITH_ERR_UNSUPPORTED, again_call(&other, 1));
     again_close(&other);
-    again_open(&other, "topk:k=5", "topk:k=5,scope=row", 100, 1, 1);
-    CHECK_STATUS(PITH_ERR_UNSUPPORTED, again_call(&other, 1));
-    again_close(&other);
+    static const char *const unknown[] = {"topk:k=5,scope=row", "topk:k=5,control=sage",
+                                          "topk:k=5,control=dgc"};
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+        again_open(&other, "topk:k=5", unknown[i], 100, 1, 1);
+        CHECK_STATUS(PITH_ERR_UNSUPPORTED, again_call(&other, 1));
+        again_close(&other);
+    }
     g.read.items.workspace_bytes--;
     CHECK_STATUS(PITH_ERR_SPACE, again_call(&g, 1));
     g.read.items.workspace_bytes++;

@@ -8,6 +8,7 @@
 #include "device/phase.h"
 #include "predict/bitplane_choice.h"
 #include "predict/estimate_value.h"
+#include "sparse/select.h"
 
 /* The k-th largest magnitude is found in three passes: by its upper 11 bits, the next 10, the last
  * 10. */
@@ -88,6 +89,13 @@ struct pithi_gpu_set {
     uint32_t *marks;                /* hold: the map of the block, as words */
 };
 
+/* Moments of the values that topk chooses from: of each thread, and of all before. */
+struct pithi_gpu_moments {
+    double sum[3][PITHI_TEAM]; /* of x, x * x, |x| */
+    uint32_t finite[PITHI_TEAM], largest[PITHI_TEAM];
+    struct pithi_moments all;
+};
+
 /* The team's memory. */
 struct pithi_gpu_strip {
     struct pithi_gpu_block block;
@@ -105,6 +113,7 @@ struct pithi_gpu_strip {
         uint32_t word[PITHI_BITPLANE_GROUP][PITHI_TEAM]; /* of each thread's group */
         struct pithi_kinds kinds[PITHI_TILE_NDIM + 1];   /* of samples, by order */
         uint32_t bins[PITHI_SELECT_BINS];
+        struct pithi_gpu_moments moments;
     };
 };
 

@@ -88,15 +88,29 @@ PITHI_INLINE uint64_t pithi_workspace_rows(const struct pithi_device_plan *t) {
     return t->most / t->device.row + (t->most % t->device.row != 0);
 }
 /* The part of a frame of topk: entries, what is found of the values as a whole, ties of every run
- * of tiles, elements of all sets. */
+ * of tiles, moments of the chunks of all blocks, elements of all sets. */
 PITHI_INLINE uint64_t pithi_workspace_search(const struct pithi_device_plan *t) {
     return pithi_workspace_records(t);
 }
 PITHI_INLINE uint64_t pithi_workspace_ties(const struct pithi_device_plan *t) {
     return pithi_workspace_search(t) + pithi_workspace_pad(sizeof(struct pithi_gpu_search));
 }
-PITHI_INLINE uint64_t pithi_workspace_list(const struct pithi_device_plan *t) {
+PITHI_INLINE uint64_t pithi_workspace_moments(const struct pithi_device_plan *t) {
     return pithi_workspace_ties(t) + pithi_workspace_pad(4 * (t->most / PITHI_TILE + 1));
+}
+/* A chunk has so many threads, each of which adds up a lane of pithi_moments_c; a team, so many
+ * chunks. */
+enum { PITHI_MOMENT_LANES = 16, PITHI_MOMENT_CHUNKS = PITHI_TEAM / PITHI_MOMENT_LANES };
+/* Chunks of every block, of PITHI_MOMENTS_CHUNK elements, that have moments; 0: nobody asks. */
+PITHI_INLINE uint64_t pithi_workspace_chunks(const struct pithi_device_plan *t) {
+    const uint64_t block = (uint64_t)1 << t->block_log2, most = t->most < block ? t->most : block;
+    const uint32_t kind = t->device.sets.control;
+    if (kind != PITHI_CONTROL_GAUSS && kind != PITHI_CONTROL_REDSYNC) return 0;
+    return (most + PITHI_MOMENTS_CHUNK - 1) / PITHI_MOMENTS_CHUNK;
+}
+PITHI_INLINE uint64_t pithi_workspace_list(const struct pithi_device_plan *t) {
+    const uint64_t chunks = t->most_blocks * pithi_workspace_chunks(t);
+    return pithi_workspace_moments(t) + pithi_workspace_pad(chunks * sizeof(struct pithi_moments));
 }
 /* Of an element of every set that the largest slot may hold. */
 PITHI_INLINE uint64_t pithi_workspace_whole(const struct pithi_device_plan *t) {

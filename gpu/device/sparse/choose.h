@@ -4,7 +4,6 @@
 #define PITHI_GPU_DEVICE_SPARSE_CHOOSE_H
 
 #include "device/predict/encode.h"
-#include "sparse/control_value.h"
 
 /* ---- Memory ----------------------------------------------------------------------------------*/
 
@@ -124,42 +123,35 @@ PITHI_DEVICE void pithi_choose_range(const struct pithi_device_plan_slot *slot,
     f->kth[0].k = k;
 }
 
-/* As choose of sparse_frame.c and pithi_control_choose. exact: its threshold is the k-th largest
- * magnitude. */
+/* What the rule has come to. exact: its threshold is the k-th largest magnitude. */
+PITHI_DEVICE void pithi_choose_took(struct pithi_gpu_search *f) {
+    f->exact = f->step.ask == PITHI_ASK_KTH;
+    f->threshold = f->step.t;
+    f->control.extra = f->step.extra;
+    f->control.threshold = pithi_control_kept(f->step.next);
+}
+
+/* As choose of sparse_frame.c and the beginning of pithi_control_choose. */
 PITHI_DEVICE void pithi_choose_threshold(const struct pithi_device_plan *p,
-                                         const struct pithi_device_plan_slot *slot,
+                                         const struct pithi_gpu_item *it,
                                          const struct pithi_gpu_chosen *chosen,
                                          struct pithi_gpu_search *f) {
-    const struct pithi_control_state *const before = &chosen->control;
-    const uint32_t kind = p->device.sets.control, every = p->device.sets.every;
-    const bool symmetric = kind == PITHI_CONTROL_MICRO_SYMMETRIC, begins = !before->threshold;
-    const uint64_t k = f->kth[0].k, n = f->end - f->first;
-    const double wanted = (double)(chosen->reported ? slot->sets.chosen : k);
-    const double last = pithi_float(before->threshold), ratio = (double)before->selected / wanted;
-    f->control = *before;
+    struct pithi_control_step *const step = &f->step;
+    f->control = chosen->control;
     f->control.steps++;
-    if (pithi_choose_by_row(slot)) return;
+    if (pithi_choose_by_row(it->slot)) return;
     f->threshold = chosen->request.threshold;
     f->control.threshold = pithi_control_kept(f->threshold);
     if (f->threshold) return;
-    f->control.extra = 0;
-    f->control.threshold = 0;
-    f->threshold = 1;
-    if (k >= n || kind == PITHI_CONTROL_NONZERO) return;
-    if (kind == PITHI_CONTROL_EXACT || (kind == PITHI_CONTROL_PROP && begins) ||
-        (kind == PITHI_CONTROL_EVERY && (begins || before->steps % (every ? every : 1) == 0))) {
-        f->exact = true;
-        return;
-    }
-    double t = last;
-    if (kind == PITHI_CONTROL_PROP) {
-        f->control.extra = before->extra;
-        t = last * pithi_control_prop(ratio, &f->control.extra);
-    }
-    if (kind == PITHI_CONTROL_MICRO || symmetric)
-        t = begins ? pithi_control_guess(wanted) : last * pithi_control_micro(symmetric, ratio);
-    f->threshold = pithi_control_nearest(t);
-    f->control.threshold = pithi_control_kept(f->threshold);
+    step->before = chosen->control;
+    step->k = f->kth[0].k;
+    step->n = f->end - f->first;
+    step->wanted = (double)(chosen->reported ? it->slot->sets.chosen : step->k);
+    step->number = it->slot_state->step;
+    step->kind = p->device.sets.control;
+    step->every = p->device.sets.every;
+    pithi_control_begin(step);
+    pithi_choose_took(f);
 }
 
 /* Of an item that is a sum: whether its slot is like that of its frames, and the first status that
@@ -215,8 +207,11 @@ PITHI_PHASE(pithi_choose_clear, uint64_t frame) {
     f->anew = a->to.plan.device.sets.control == PITHI_CONTROL_PROP && !chosen->request.threshold;
     f->kth[1].k = f->anew ? f->kth[0].k : f->most;
     f->exact = false;
+    f->arrived = 0;
+    f->reached = 0;
     f->threshold = UINT32_MAX; /* more than the bits of every magnitude */
-    if (!a->sparse.sends) pithi_choose_threshold(&a->to.plan, s->to.slot, chosen, f);
+    f->step.ask = PITHI_ASK_NOTHING;
+    if (!a->sparse.sends) pithi_choose_threshold(&a->to.plan, &s->to, chosen, f);
 }
 
 /* A team a frame. */
@@ -368,6 +363,52 @@ PITHI_BODY(pithi_sparse_count) {
     PITHI_RUN(pithi_pick_find, s->to.index);
 }
 
+/* ---- The k-th of few elements ----------------------------------------------------------------*/
+
+/* Elements of a slot that one team looks at: a row, or a sample. carry[0]: how many are missing to
+ * k; run: what a level finds of the k-th magnitude, its bits and how many are larger. */
+struct pithi_gpu_few {
+    uint64_t first, stride, count;
+};
+PITHI_PHASE(pithi_few_clear, uint32_t level) {
+    (void)a;
+    for (uint32_t i = t->tid; i < PITHI_SELECT_BINS; i += PITHI_TEAM) s->strip.bins[i] = 0;
+    if (t->tid) return;
+    s->strip.low = level ? (uint32_t)s->strip.run[0] : 0;
+    s->strip.carry[0] = s->strip.set.total - (level ? s->strip.run[1] : 0);
+}
+PITHI_PHASE(pithi_few_count, struct pithi_gpu_few few, uint32_t level) {
+    for (uint64_t i = t->tid; i < few.count; i += PITHI_TEAM)
+        pithi_bin_count(
+            s, level,
+            pithi_select_magnitude(pithi_choose_value(a, &s->to, few.first + i * few.stride)));
+}
+PITHI_LOCAL(pithi_few_sum, uint32_t level) {
+    (void)a, (void)level;
+    t->predict.total = 0;
+    for (uint32_t i = 0; i < PITHI_PICK; i++)
+        t->predict.total += s->strip.bins[pithi_pick_first(t->tid) + i];
+}
+PITHI_PHASE(pithi_few_find, uint32_t level) {
+    struct pithi_gpu_pick found;
+    (void)a;
+    if (!pithi_pick_bin(s, t->tid, s->strip.set.total, level, &found)) return;
+    s->strip.run[0] = found.prefix;
+    s->strip.run[1] = found.larger;
+}
+/* Part of a body: finds the s->strip.set.total-th largest magnitude of them. */
+PITHI_DEVICE void pithi_few_kth(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                struct pithi_gpu_thread *t, struct pithi_team *team,
+                                struct pithi_gpu_few few) {
+    for (uint32_t level = 0; level < PITHI_SELECT_LEVELS; level++) {
+        PITHI_RUN(pithi_few_clear, level);
+        PITHI_RUN(pithi_few_count, few, level);
+        PITHI_STEP(pithi_few_sum, level);
+        PITHI_SCAN(0);
+        PITHI_RUN(pithi_few_find, level);
+    }
+}
+
 /* ---- The map ---------------------------------------------------------------------------------*/
 
 PITHI_DEVICE uint32_t *pithi_choose_ties(const struct pithi_gpu_call *a, uint64_t frame) {
@@ -451,8 +492,7 @@ PITHI_BODY(pithi_sparse_map) {
 /* ---- Rows ------------------------------------------------------------------------------------*/
 
 /* The largest of every row, where k of each are chosen: the team has a row at a time. The map is
- * that of no element yet. carry[0]: how many are missing to k; run: what a level finds of the k-th
- * magnitude, its bits and how many are larger. */
+ * that of no element yet. */
 PITHI_PHASE(pithi_by_row_open, uint64_t number) {
     t->predict.total = t->predict.own = 0;
     if (t->tid) return;
@@ -465,31 +505,6 @@ PITHI_PHASE(pithi_by_row_open, uint64_t number) {
     s->strip.set.total = k < slot->sets.row ? k : slot->sets.row;
     s->strip.set.found = 0;
     pithi_choose_bounds(f, s);
-}
-
-PITHI_PHASE(pithi_row_clear, uint32_t level) {
-    (void)a;
-    for (uint32_t i = t->tid; i < PITHI_SELECT_BINS; i += PITHI_TEAM) s->strip.bins[i] = 0;
-    if (t->tid) return;
-    s->strip.low = level ? (uint32_t)s->strip.run[0] : 0;
-    s->strip.carry[0] = s->strip.set.total - (level ? s->strip.run[1] : 0);
-}
-PITHI_PHASE(pithi_row_count, uint64_t row, uint32_t level) {
-    for (uint64_t i = t->tid; i < s->to.slot->sets.row; i += PITHI_TEAM)
-        pithi_bin_count(s, level, pithi_select_magnitude(pithi_choose_value(a, &s->to, row + i)));
-}
-PITHI_LOCAL(pithi_row_sum, uint32_t level) {
-    (void)a, (void)level;
-    t->predict.total = 0;
-    for (uint32_t i = 0; i < PITHI_PICK; i++)
-        t->predict.total += s->strip.bins[pithi_pick_first(t->tid) + i];
-}
-PITHI_PHASE(pithi_row_find, uint32_t level) {
-    struct pithi_gpu_pick found;
-    (void)a;
-    if (!pithi_pick_bin(s, t->tid, s->strip.set.total, level, &found)) return;
-    s->strip.run[0] = found.prefix;
-    s->strip.run[1] = found.larger;
 }
 
 /* low: of element i of the row, whether it is larger than the k-th, and whether it equals it, which
@@ -528,13 +543,11 @@ PITHI_BODY(pithi_sparse_rows) {
     if (!s->strip.touched) return;
     const uint64_t length = s->to.slot->sets.row, step = a->chunks * length;
     for (uint64_t row = number % a->chunks * length; row < s->to.slot->count; row += step) {
-        for (uint32_t level = 0; level < PITHI_SELECT_LEVELS; level++) {
-            PITHI_RUN(pithi_row_clear, level);
-            PITHI_RUN(pithi_row_count, row, level);
-            PITHI_STEP(pithi_row_sum, level);
-            PITHI_SCAN(0);
-            PITHI_RUN(pithi_row_find, level);
-        }
+        struct pithi_gpu_few few;
+        few.first = row;
+        few.stride = 1;
+        few.count = length;
+        pithi_few_kth(a, s, t, team, few);
         for (uint64_t first = 0; first < length; first += PITHI_TEAM) {
             PITHI_STEP(pithi_row_look, row, first);
             PITHI_SCAN(0);

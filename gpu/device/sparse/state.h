@@ -5,6 +5,7 @@
 
 #include "device/predict/memory.h"
 #include "device/sparse/stream.h"
+#include "sparse/control_step.h"
 
 /* The search for the k-th largest magnitude: its bits as far as they are known, how many magnitudes
  * are larger, and how many equal it when all bits are known. */
@@ -17,15 +18,18 @@ struct pithi_gpu_kth {
 };
 
 struct pithi_gpu_search {
-    uint32_t exact;        /* the threshold is the k-th largest magnitude */
-    uint32_t threshold;    /* if not, the threshold */
-    uint32_t anew, unused; /* past the hard limit k are sent, and the rule begins */
-    uint64_t first, end;   /* the elements that may be chosen */
+    uint32_t exact;      /* the threshold is the k-th largest magnitude */
+    uint32_t threshold;  /* if not, the threshold */
+    uint32_t anew;       /* past the hard limit k are sent, and the rule begins */
+    uint32_t arrived;    /* teams that have counted what the rule asks for */
+    uint64_t reached;    /* the same: elements that reach its threshold */
+    uint64_t first, end; /* the elements that may be chosen */
     /* Elements that reach the threshold, in each round; of settings with units, which have one
      * round, all elements of units that have one. */
     uint64_t found[2];
     uint64_t most;                      /* the hard limit */
     struct pithi_control_state control; /* what the slot's next step goes on from */
+    struct pithi_control_step step;     /* the rule */
     struct pithi_gpu_kth kth[2];        /* of each round */
 };
 
