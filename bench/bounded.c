@@ -240,7 +240,7 @@ static const struct {
     {NMSE, "eb:mode=ratio,nmse=0.000001", 0.000001},
 };
 
-/* In the unit of what was requested. */
+/* The error that was reached, in the unit of the one that was requested. */
 static double reached(const struct trip_errors *e, enum target target) {
     switch (target) {
     case ABS: return e->largest * e->bound;
@@ -317,7 +317,7 @@ static int print_batches(const char *directory, const char *file, const char *re
 }
 
 static int print_lookups(const char *directory) {
-    /* In the order of the file, then of all. */
+    /* Goals for the tables in the order of the file, then for all of them together. */
     static const double goals[] = {1.60, 1.72, 4.3, 3.7, 2.2};
     static const char head[] =
         "| rel | zero-order limit | `embed` | `embed:mode=fast` | `eb:mode=ratio` | `embed` / "

@@ -11,7 +11,7 @@
 #include "pith/sparse.h"
 
 enum { STEPS = 4, CACHES = 4, SETS_MOST = 64, FRAMES_MOST = 16 };
-/* Of both sides: what they draw is the same. */
+/* Both sides have these options, so that they draw the same random bits. */
 static const pith_stream_options options = {.size = sizeof options, .seed = 11, .rng_stream = 3};
 
 /* One side of a call: frames of one plan. */
@@ -498,7 +498,7 @@ void gpu_job_close(struct gpu_job *j) {
 
 uint32_t gpu_job_calls(const struct gpu_job *j) { return STEPS * j->sets; }
 
-/* Before there are frames: of the largest. */
+/* Bytes of the frames of a call; before there are any, of as many of the largest. */
 static uint64_t frames_bytes(const struct gpu_job *j) {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < j->row->frames; i++)
@@ -506,8 +506,8 @@ static uint64_t frames_bytes(const struct gpu_job *j) {
     return bytes;
 }
 
-/* Of codec topk: encodes read and write the residual, what adds looks at chosen elements alone, and
- * the map of a held set has a bit for each. */
+/* Bytes that calls of codec topk move: encodes read and write the residual, those that add look at
+ * chosen elements alone, and the map of a held set has a bit for each element. */
 static uint64_t sparse_moved(const struct gpu_job *j) {
     const uint64_t frames = frames_bytes(j), map = j->count / 8;
     const uint64_t values = j->chosen * pith_dtype_bytes(j->row->dtype);

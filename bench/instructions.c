@@ -139,7 +139,7 @@ enum what { ENCODE, DECODE, DECODE_ADD, REDUCE, REDUCE_ENCODE, PAGES_ENCODE, PAG
 static const char *const names[] = {"encode",        "decode",       "decode_add",  "reduce",
                                     "reduce_encode", "encode_pages", "decode_pages"};
 
-/* Of what a call needs, the members that it does not use are 0. */
+/* What calls need; members that a call does not use are 0. */
 struct call {
     enum what what;
     struct end *end, *out;

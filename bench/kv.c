@@ -314,7 +314,7 @@ static double append(struct layers *l, const uint8_t *values, uint64_t at_once) 
     return roofline_clock() - from;
 }
 
-/* The same, one token of every layer a call. */
+/* Seconds to give every layer STEPS tokens, one token of every layer a call. */
 static double append_together(struct layers *l, const uint8_t *values) {
     const size_t step = ROW * pith_dtype_bytes(l->dtype);
     const pith_view like = view_of(NULL, l->dtype, 1);

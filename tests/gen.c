@@ -64,7 +64,7 @@ static void fill_reals(enum gen kind, uint64_t seed, uint32_t dtype, void *dst, 
     }
 }
 
-/* Of f64: values that no f32 has. */
+/* Returns a value of f64 that no f32 has. */
 static double double_value(enum gen kind, uint64_t *seed, size_t i) {
     const uint64_t r = gen_next(seed);
     switch (kind) {

@@ -24,7 +24,7 @@ struct kv_model {
 
 void kv_model_open(struct kv_model *m, const struct kv_setting *set, uint64_t capacity);
 void kv_model_close(struct kv_model *m);
-/* The same tokens in arrays of its own. */
+/* Makes a model with the same tokens, in arrays of its own. */
 void kv_model_copy(struct kv_model *to, const struct kv_model *from);
 /* Append dense rows. False when a one-shot call fails. */
 bool kv_model_append(struct kv_model *m, const void *rows, uint64_t count);

@@ -50,8 +50,8 @@ struct pithi_collective_hop {
     uint64_t slots, save_bytes; /* slots of the encoding stream, and its bytes in a checkpoint */
     uint32_t role;              /* 0: the first hop, 1: across nodes, 2: the gathering half */
     bool shared;                /* all ranks get the same frames */
-    /* Of the hop that forwards, else NULL: the source of the hop before whose message each target
-     * gets. */
+    /* In the hop that forwards, for each target, which source of the hop before sent what it gets;
+     * NULL in others. */
     const uint32_t *forwarded;
     bool encoded; /* this call has encoded something here, which a failure takes back */
     uint32_t targets, sources;

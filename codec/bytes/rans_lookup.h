@@ -14,8 +14,8 @@
 
 enum { BUCKETS = 32, LOG2_WIDTH = 7 };
 
-/* As many buckets as 32 symbols have: `split` of each, the others for its first symbol, then for
- * its second. */
+/* The buckets of at most 32 symbols, as bytes: `split` has one for each bucket, the others have one
+ * for the first symbol of each, then one for the second of each. */
 struct bucket_bytes {
     uint8_t split[BUCKETS], symbol[2 * BUCKETS];
     uint8_t frequency[2][2 * BUCKETS], bias[2][2 * BUCKETS];
@@ -35,7 +35,7 @@ static inline void bucket_bytes_of(struct bucket_bytes *to, const struct pithi_r
     }
 }
 
-/* Of each slot: its symbol in the low 8 bits, then 12 bits of the frequency, 12 of its number. */
+/* Makes a word of each slot: 8 bits of symbol, 12 of frequency, 12 of its place in the symbol. */
 static inline void slots_of(uint32_t slot[PITHI_RANS_SLOTS], const struct pithi_rans_decoder *t) {
     const unsigned width = 1u << t->log2_width;
     for (unsigned at = 0; at < PITHI_RANS_SLOTS; at += width) {
@@ -77,7 +77,7 @@ static inline bool symbol_bytes_of(struct symbol_bytes *to, const struct pithi_r
     return true;
 }
 
-/* Of each symbol: its frequency in the low half, its start in the high one. */
+/* Makes a word for each symbol: its frequency in the low half, its start in the high one. */
 static inline void symbol_pairs_of(uint32_t pair[256], const struct pithi_rans_encoder *t) {
     for (unsigned s = 0; s < 256; s++) pair[s] = t->frequency[s] | (uint32_t)t->start[s] << 16;
 }

@@ -7,7 +7,7 @@
 #include "bytes/top_choice.h"
 #include "common/endian.h"
 
-/* Of words that are cut and joined together, so that they stay in the first-level cache. */
+/* How many words are cut and joined together, so that they stay in the first-level cache. */
 enum { CHUNK = 1024 };
 
 /* What is counted of a sample: its tops of `bits` bits, of which the first and the last that occur

@@ -61,7 +61,7 @@ static inline uint8x16_t shifted(uint8x16_t symbols, uint8x16_t missing) {
     return vbslq_u8(moves, vaddq_u8(vsubq_u8(symbols, missing), vaddq_u8(less, less)), symbols);
 }
 
-/* Of a row: what it lacks. */
+/* How much the offset of a row is below the largest one, in all lanes. */
 typedef uint8x16_t offsets;
 static inline offsets offsets_of(unsigned row) {
     return vdupq_n_u8((uint8_t)(PITHI_TOP_SHIFTS - row));

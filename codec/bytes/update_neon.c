@@ -22,7 +22,7 @@ static inline void put_symbols16(uint8_t *to, vec x) {
     for (int h = 0; h < 2; h++) vst1q_u8(to + 16 * h, symbols_of16(x, h));
 }
 
-/* Of bytes that are 255: a bit for each, of every four. */
+/* Returns four bits for each byte, of which the lowest is set where the byte is 255. */
 static inline uint64_t escapes_of(uint8x16_t symbols) {
     return nibbles_of(vceqq_u8(symbols, vdupq_n_u8(255))) & UINT64_C(0x1111111111111111);
 }

@@ -254,7 +254,7 @@ static uint32_t run(const struct pithi_params *p) {
     return length[p->value[TRANSFORM]];
 }
 
-/* Of order 0, which transforms nothing, unless the transform is the rotation. */
+/* Returns the setting's rotation: of order 0, which changes nothing, for other transforms. */
 static struct pithi_rotation rotation(const struct pithi_params *p) {
     return (struct pithi_rotation){.order = p->value[TRANSFORM] == HADAMARD ? run(p) : 0};
 }

@@ -16,7 +16,7 @@
 /* Elements of a batch, whose scales are made together, and how far maxima are beyond the next batch
  * when its scales are made, so that codes do not wait for a division. */
 enum { BASE_BATCH = 1024, BASE_LEAD = 2 * UNIT, BASE_GROUPS = BASE_BATCH / 16 };
-/* Of two batches: where scales begin, behind their reciprocals. */
+/* The place of scales behind the reciprocals, which two batches have. */
 enum { BASE_SCALES = 2 * BASE_GROUPS };
 /* How far reads run before maxima, in bytes of values: a whole number of pages is slower. */
 enum { PREFETCH_MAXIMA = 6144 };
@@ -209,7 +209,7 @@ ALWAYS v16 base_units(struct base_pass *p, struct hashing *hashing, v16 m, size_
     return m;
 }
 
-/* The same, with random bits drawn for so many units at a time. */
+/* Encodes units as base_units does, with random bits that are drawn for four units at a time. */
 ALWAYS v16 base_stretch(struct base_pass *p, struct hashing *h, v16 m, size_t i, size_t end,
                         size_t later, size_t last, struct base_variant w) {
     if (!w.random) return base_units(p, h, m, i, end, later, last, w);

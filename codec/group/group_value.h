@@ -283,7 +283,7 @@ struct pithi_shrink {
 struct pithi_part {
     int low, high, reciprocal; /* none when the reciprocal is 0 */
 };
-/* Of codes, of their squares, and of codes times t. */
+/* Sums over a group: of its codes, of their squares, and of codes times t. */
 struct pithi_shrink_sums {
     int codes, squares, products;
 };

@@ -21,7 +21,7 @@ struct packing {
      * i / 16. */
     __m512i transposed;
     __m512i pick[4];
-    /* Of codes that were narrowed lane by lane: where every four of them lie; 4 bits: where byte i
+    /* Places in codes that were narrowed lane by lane: of every four codes; 4 bits: where byte i
      * of pairs lies, 16 * (i / 2 % 4) + 4 * (i / 8) + 2 * (i % 2); 2 bits: of fours, in every 16
      * bytes, 16 * (i % 4) + 4 * (i / 4 % 4). */
     __m512i fours, whole;

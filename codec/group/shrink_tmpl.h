@@ -17,7 +17,7 @@ struct shrinking {
     size_t group, groups;
 };
 
-/* The same of 16 groups: what struct pithi_shrink has of one, and their values. Codes have 15 bits
+/* A lane for each of 16 groups: what struct pithi_shrink has of one, and values. Codes have 15 bits
  * below the point, since values have `lift` bits more. */
 struct shrink_lanes {
     const struct shrinking *of;
@@ -198,7 +198,7 @@ ALWAYS v16 coded_value(const struct shrinking *h, v16 x, v16 scale, v16 zero, v1
     q = f_from_i(f_round_to_i(f_min(f_max(q, least), most)));
     return round_to(h->dtype, f_add(f_mul(q, scale), zero));
 }
-/* Of x in its lane. */
+/* Returns by how much coding changes x, lane by lane. */
 ALWAYS v16 changes(const struct shrinking *h, v16 x, v16 scale, v16 zero, v16 reciprocal,
                    v16 most) {
     return v_and(f_sub(x, coded_value(h, x, scale, zero, reciprocal, most)), v_set(0x7FFFFFFFu));

@@ -29,15 +29,15 @@ struct tables {
 };
 
 struct paths {
-    /* By lane, then by step. */
+    /* Values, sorted by lane, then by step. */
     _Alignas(64) uint16_t row[WIDE * SEQUENCE];
     union {
-        /* By step, then by state: which lanes keep the upper way. */
+        /* Which lanes keep the upper way, for each step and each state of it. */
         uint32_t upper[SEQUENCE * STATES];
-        /* Once paths are found: the lowest bits of codes by 64 steps, then by lane. */
+        /* Once paths are found, the lowest bits of codes, by 64 steps, then by lane. */
         uint64_t bits[WIDE * SEQUENCE / 64];
     };
-    /* By step: the lowest bits of codes. */
+    /* The lowest bits of codes of all lanes, for each step. */
     _Alignas(64) uint32_t lowest[SEQUENCE];
     uint32_t mirrored; /* the lanes whose path begins in the last state */
 };

@@ -300,7 +300,7 @@ static void decoder_make(struct decoder *d, uint32_t bits) {
     for (unsigned i = 0; i < 16; i++) begin[i] = i < 3 ? ~0u << (3 - i) * bits : ~0u;
     d->level = v_load((const uint8_t *)level);
     d->begin = v_load((const uint8_t *)begin);
-    /* Of a code: the byte in which the one three before it begins, and the two behind that. */
+    /* The window of a code: the byte in which the third code before it begins, and two more. */
     for (unsigned i = 0; i < 16; i++) {
         const unsigned bit = 16 + i * bits - 3 * bits;
         for (unsigned k = 0; k < 4; k++) place[4 * i + k] = (uint8_t)(k < 3 ? bit / 8 + k : 0x80);

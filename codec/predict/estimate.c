@@ -84,7 +84,7 @@ static int64_t predict(const struct tile *t, size_t i, enum pithi_interp_kind ki
     }
 }
 
-/* As fine and rebuilt, of n elements. */
+/* Writes what fine and rebuilt return for each of n elements. */
 static void fine_run(const struct tile *t, size_t at, size_t n, int32_t *to) {
     for (size_t i = 0; !t->f32 && i < n; i++) to[i] = (int32_t)fine(t, at + i);
     for (size_t i = 0; t->f32 && i < n; i++) {

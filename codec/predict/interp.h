@@ -123,8 +123,8 @@ unsigned pithi_weighted_terms(const uint32_t extent[PITHI_TILE_NDIM], unsigned p
 /* Returns the bytes of scratch memory for tiles of at most this extent, 0 where none can be. */
 size_t pithi_weighted_scratch(const uint32_t extent[PITHI_TILE_NDIM], uint32_t dtype);
 size_t pithi_weighted_decode_scratch(const uint32_t extent[PITHI_TILE_NDIM], uint32_t dtype);
-/* As pithi_interp_encode: first the words before those of the finest level, then those of its
- * classes. */
+/* Encodes as pithi_interp_encode does; words of the finest level come last, those of one class
+ * after those of another. */
 size_t pithi_weighted_encode(const struct pithi_interp *t, const void *values, uint32_t *words,
                              uint8_t *miss, struct pithi_weights *weights);
 /* Make values of words: the coarse ones; then those of the finest level, which t->next gives for

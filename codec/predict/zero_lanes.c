@@ -68,7 +68,7 @@ static void spread_steps(const uint8_t *eight, size_t lanes, size_t steps, uint8
             pithi_put64(bits + i * lanes + j, pithi_get64(eight + j) >> i & lowest);
 }
 
-/* The other way round. */
+/* Undoes spread_steps: sets bit i of byte j to byte i * lanes + j. */
 static void gather_steps(uint8_t *eight, size_t lanes, size_t steps, const uint8_t *bits) {
     memset(eight, 0, PITHI_ZERO_LANES_MOST);
     if (lanes % 8) {
@@ -160,7 +160,7 @@ static void row_above(const uint8_t *bits, size_t lanes, size_t width, size_t y,
     if (y > 1) add_bits(around, bits - 2 * row, row, 5);
 }
 
-/* The same with the bits to the left. */
+/* What rows above and the bits to the left say of the contexts of a row. */
 static void row_around(const uint8_t *bits, size_t lanes, size_t width, size_t y,
                        const uint8_t *class_of, uint8_t *around) {
     row_above(bits, lanes, width, y, class_of, around);

@@ -565,7 +565,7 @@ private:
 class Frames {
 public:
     Frames() = default;
-    // Of a list, or of any range, of what ConstBytes are made of.
+    // Made from a list, or from any range, of what ConstBytes are made of.
     Frames(std::initializer_list<ConstBytes> frames) {
         for (const ConstBytes &frame : frames) push_back(frame);
     }

@@ -30,7 +30,7 @@ enum {
 
 /* Fill a view, which is good while the object lives; 0, or a refusal. */
 int64_t pithpy_view(pith_view *view, int kind, size_t object, size_t more, int write);
-/* The same for the views of items; *which is the item that was refused. */
+/* Fill the views of items, as pithpy_view does one; *which is the item that was refused. */
 int64_t pithpy_views(pith_item *items, size_t count, const int *kinds, const size_t *objects,
                      const size_t *more, int write, size_t *which);
 /* The pointer in a capsule of __dlpack_c_exchange_api__, where it can be used; else 0. */

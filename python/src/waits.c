@@ -8,7 +8,7 @@
 
 static int (*wait_of_sockets)(void *user, double seconds);
 
-/* Of the call that this thread is in. */
+/* What the call that this thread is in knows of signals. */
 static _Thread_local struct {
     size_t raised;
     bool stop;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check_header.sh: the public headers compile alone, without a warning, in C and C++, tools that read
-# headers without being compilers understand all of them, and every call says its errors.
+# check_header.sh: the public headers compile alone, without a warning, in C and C++; tools that
+# read headers without being compilers understand all of them; and every call says its errors.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 cd "$(dirname "$0")/../.."

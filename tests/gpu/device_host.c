@@ -13,7 +13,7 @@
 
 enum { ALIGNMENT = 256, GUARD = 0xC7 };
 
-/* Of every allocation with an offset: the bytes before it must stay as they are. */
+/* An allocation with an offset, before which bytes must stay as they are. */
 struct offset {
     struct offset *next;
     uint8_t *memory;

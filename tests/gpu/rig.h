@@ -9,7 +9,7 @@
 
 /* ---- Memory on both sides --------------------------------------------------------------------*/
 
-/* The same bytes on the host and on the device, in both to their exact size. */
+/* Memory of one content on the host and on the device, of its exact size on both. */
 struct mirror {
     uint8_t *host, *device;
     size_t bytes;
@@ -39,7 +39,7 @@ void rig_close(struct rig *r);
 /* On both sides. */
 void rig_set_base(struct rig *r, const void *base, uint32_t dtype, uint64_t step);
 void rig_set_step(struct rig *r, uint64_t slot, uint64_t step);
-/* Of all slots where there is no base. */
+/* Sets seed, rng_stream and, where there is no base, the step of all slots. */
 void rig_set_random(struct rig *r, uint64_t seed, uint32_t rng_stream, uint64_t step);
 void rig_set_options(struct rig *r, const pith_stream_options *options);
 /* The bytes of the device's stream, sizes.stream_bytes of them. To be freed. */

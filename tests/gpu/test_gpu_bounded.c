@@ -18,7 +18,7 @@ static const char *const specs[] = {
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 
-/* Of one to four dimensions; rows that end inside groups, and runs of groups inside rows. */
+/* Shapes of one to four dimensions: rows end inside groups, or have runs of groups inside. */
 static const uint64_t shapes[][5] = {
     {1, 1},        {1, 7},          {1, 17},         {1, 300},         {1, 5000},
     {2, 3, 5},     {2, 70, 33},     {2, 2, 2500},    {2, 900, 1},      {3, 9, 10, 11},
@@ -179,7 +179,7 @@ static void test_slots(void **state) {
     trip_check_three_slots("eb:rel=0.01,block=128", PITH_F32);
 }
 
-/* And what launches tell each other must fit. */
+/* A workspace that is too small for what launches tell each other is refused. */
 static void test_space(void **state) {
     (void)state;
     const pith_layout layout = shape_layout(shapes[6], PITH_F32, 0);

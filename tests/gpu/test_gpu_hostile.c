@@ -108,7 +108,7 @@ static void forge(struct rig *r, struct frame *f, uint64_t seed) {
     free(kept);
 }
 
-/* Behind a good header; block checksums see it where there are any. */
+/* Damages bytes behind a good header; block checksums see it where there are any. */
 static void overwrite(struct rig *r, struct frame *f, uint64_t seed) {
     const size_t header = header_of(f), payload = f->length - header;
     uint8_t *const kept = copy_of(f->bytes, f->length);

@@ -70,7 +70,7 @@ static pith_kv_pair *device_pairs(struct pool *p) {
 }
 static int32_t *device_status(struct pool *p) { return (int32_t *)(void *)p->status.device; }
 
-/* The same on both sides: bytes between rows stay what they are. */
+/* Decodes pages on both sides, to the same values; bytes between rows stay what they are. */
 static void pool_decode(struct pool *p, const uint8_t *pages, uint32_t dtype) {
     const size_t bytes = (size_t)p->like.stride[0] * p->tokens * PAGES * pith_dtype_bytes(dtype);
     uint8_t *const wanted = allocate(bytes);

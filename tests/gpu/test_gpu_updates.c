@@ -29,7 +29,7 @@ static uint64_t value_of(enum fill fill, size_t i, uint64_t base, uint64_t *seed
     }
 }
 
-/* Of the plan's dtype; where it is BOOL, 0 and 1. */
+/* Fills base and value with values of the plan's dtype; where it is BOOL, 0 and 1. */
 static void fill_both(uint32_t dtype, enum fill fill, size_t count, uint64_t number, uint8_t *base,
                       uint8_t *value) {
     const size_t width = pith_dtype_bytes(dtype);
@@ -81,7 +81,7 @@ static pith_view view_of(const struct setup *u, void *values) {
     return pith_view_flat(values, u->r.layout.dtype, u->r.count);
 }
 
-/* Both encode the values as the next step. */
+/* CPU and device encode the values as the next step. */
 static struct frame encode_next(struct setup *u, uint8_t *value, bool key) {
     const pith_view view = view_of(u, value);
     struct frame f = stream_encode(&u->r.cpu, &view, 0, key);

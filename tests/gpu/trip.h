@@ -7,7 +7,7 @@
 
 /* f32, bf16, f16. */
 extern const uint32_t trip_reals[3];
-/* Of every width and kind. */
+/* Dtypes of every width and kind. */
 enum { TRIP_DTYPES = 12 };
 extern const uint32_t trip_dtypes[TRIP_DTYPES];
 /* Dimensions, then their sizes. */
@@ -25,7 +25,7 @@ void trip_open(struct trip *t, const char *spec, const pith_layout *layout, size
 /* The number chooses the dtype, of f32, bf16 and f16, whether there are checksums, the order of
  * threads, and the offset. */
 void trip_open_varied(struct trip *t, const char *spec, const uint64_t shape[5], uint64_t number);
-/* Likewise, for a frame that is attacked: spec `number` of a list. */
+/* Opens a trip as trip_open_varied does, for a frame that is attacked: spec `number` of a list. */
 void trip_open_attacked(struct trip *t, const char *spec, const uint64_t shape[5], uint64_t number);
 void trip_encode(struct trip *t);
 void trip_close(struct trip *t);
@@ -77,7 +77,7 @@ void open_sender(struct job *j, const struct rig *r);
 /* Encodes values of a kind (gen.h), every slot on both sides: statuses, frames and streams are the
  * same. */
 void send_both(struct rig *r, struct job *j, int kind, uint64_t seed, uint32_t flags);
-/* The same in a call of its own, which succeeds for all slots. */
+/* Encodes as send_both does, in a call of its own, which succeeds for all slots. */
 void encode_both(struct rig *r, int kind, uint64_t seed);
 
 #endif

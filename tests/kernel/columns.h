@@ -26,7 +26,7 @@ static inline struct columns columns_random(const struct pithi_group_setting *se
     return c;
 }
 
-/* From the first row to the end of the last. */
+/* Elements from the beginning of the first row to the end of the last. */
 static inline size_t columns_span(size_t rows, size_t stride, size_t row) {
     return rows ? (rows - 1) * stride + row : 0;
 }

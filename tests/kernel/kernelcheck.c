@@ -105,7 +105,7 @@ static void list_rows(void) {
                        runs_here(&rows[i]) ? "" : " (not here)");
 }
 
-/* Of random cases; one where PITH_TEST_STEP asks for a sample. */
+/* How many rounds of random cases there are; one where PITH_TEST_STEP asks for a sample. */
 static int rounds;
 
 static void run_check(const struct check *check, const struct level *level, bool bench) {

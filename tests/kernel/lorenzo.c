@@ -67,7 +67,7 @@ static void check_differ(const struct level *level, const struct shape *s) {
     check_end();
 }
 
-/* In two parts. */
+/* Undoes differences in two parts, as readers of strips do. */
 static void check_back(const struct level *level, const struct shape *s) {
     struct pithi_unpredict u;
     begin(level, "back", s);

@@ -271,7 +271,7 @@ void check_sample(const struct level *level) {
 
 /* ---- Speed: rows of 64 -----------------------------------------------------------------------*/
 
-/* Of a tensor out of cache, to words of a plane and back. */
+/* A tensor out of cache goes to words, a plane at a time, and back. */
 enum { ROWS = MOST / 64, ROW = 256, APART = 4 * ROW, PLANES = 256, RUNS = 7 };
 static const uint32_t cube[PITHI_TILE_NDIM] = {1, PLANES, ROWS, 64};
 

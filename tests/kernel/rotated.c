@@ -40,7 +40,7 @@ static struct pithi_group_job job_of(const struct shape *s, size_t count) {
     return job;
 }
 
-/* Of the first `count` elements; returns how many groups are poisoned, and 7. */
+/* Encodes the first `count` elements in scalar C; returns how many groups are poisoned, and 7. */
 static uint64_t encode_scalar(const struct shape *s, size_t count) {
     struct pithi_group_job job = job_of(s, count);
     pithi_rotate_c(&s->r, rotated, data, s->dtype, count, s->first);

@@ -64,13 +64,13 @@ struct ref_codec {
     bool (*cut)(struct ref_frame *f);
     /* A fixed-rate block's bytes, a variable-rate one's bound. */
     uint64_t (*block_bytes)(const struct ref_frame *f, uint64_t count);
-    /* The same of all blocks, at most 2^62. NULL: as if they were runs. */
+    /* Bytes of all blocks, at most 2^62. NULL: as if blocks were runs. */
     uint64_t (*all_bytes)(const struct ref_frame *f);
     /* Whether the set that the receiver holds, a map of so many bytes or NULL, is the frame's.
      * NULL: no frame has one. */
     enum ref_status (*check_held)(const struct ref_frame *f, const uint8_t *map, uint64_t bytes);
     enum ref_status (*decode)(const struct ref_block *b);
-    /* Of all blocks decoded, the number of values that they added up. NULL: they do not. */
+    /* How many values the blocks have added to those decoded. NULL: they add none. */
     enum ref_status (*check_values)(const struct ref_frame *f, uint64_t values);
     /* REF_CASE of the parameters, for frames that are legal. NULL: none. */
     void (*note)(const struct ref_frame *f);

@@ -27,7 +27,7 @@ static void sum_up(const struct ref_tile *t, unsigned order, int32_t *codes) {
                 codes[i] = (int32_t)((uint32_t)codes[i] + (uint32_t)codes[i - stride(t, d)]);
 }
 
-/* Of a tile with more than one element. */
+/* How many dimensions a tile of more than one element has, from its first longer one on. */
 static unsigned dimensions(const struct ref_tile *t) {
     unsigned d = 0;
     while (t->extent[d] == 1) d++;

@@ -105,7 +105,7 @@ static uint64_t block_bytes(const struct ref_frame *f, uint64_t count) {
     return f->key ? count * ref_dtype_bytes(f->base_dtype) : page_bytes(f, count);
 }
 
-/* Of all pages; 2^62 or more when there are more. */
+/* Bytes of all pages; 2^62 or more where they are more. */
 static uint64_t pages_bytes(const struct ref_frame *f) {
     const uint64_t limit = UINT64_C(1) << 62;
     if (!f->tiles) return 0;

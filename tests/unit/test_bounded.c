@@ -84,7 +84,7 @@ static void test_rounded_down(void **state) {
     }
 }
 
-/* Of the finite values, in the arithmetic of doubles. */
+/* The range of the finite values, in the arithmetic of doubles. */
 static double range_of(const struct trip *t) {
     double low = INFINITY, high = -INFINITY;
     for (size_t i = 0; i < t->count; i++) {

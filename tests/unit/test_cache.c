@@ -90,7 +90,7 @@ static void append(struct cache *c, const void *rows, uint64_t count) {
     CHECK_OK(pith_kv_append(c->work, &c->kv, &v, 1));
 }
 
-/* The same tokens from a view with gaps whose tokens run backwards. */
+/* Appends the tokens from a view with gaps whose tokens run backwards. */
 static void append_strided(struct cache *c, const uint8_t *rows, uint64_t count) {
     const struct kv_setting *s = &c->set;
     const size_t element = pith_dtype_bytes(s->dtype), row = (size_t)s->heads * s->dim;
@@ -600,7 +600,7 @@ static void check_taken(const struct intruder *in, pith_kv *cache, uint64_t toke
     free(memory);
 }
 
-/* Before any job, and after all of them. */
+/* A runner that calls for the cache before any job, and after all of them. */
 static int intrude(void *user, void (*job)(void *arg, size_t index), void *arg, size_t count) {
     struct intruder *const in = user;
     const pith_view one = rows_view(in->set, in->rows, 1);

@@ -24,7 +24,7 @@ struct array {
     size_t n;
     int looks; /* how often the rule looked at the values */
     int fails; /* which look fails, from 1; 0: none */
-    /* Of the last sample, and of all elements that were sampled. */
+    /* The last sample, and the sum of magnitudes of all elements that were sampled. */
     uint64_t first, stride, sampled;
     double magnitudes;
 };
@@ -227,7 +227,7 @@ static void test_prop_damps_swings(void **state) {
         pithi_control_prop(i % 3 ? 2 : 0.5, &word);
         CHECK((pithi_prop_marks(word) - 1) / 2 <= 2);
     }
-    /* Of what the trend takes the square of the share is left. */
+    /* The trend leaves the square of the share. */
     word = 0;
     pithi_control_prop(2, &word), pithi_control_prop(0.5, &word), pithi_control_prop(2, &word);
     CHECK(fabs(pithi_control_prop(0.9, &word) / (1 - 0.729 * 0.0025) - 1) < 0.0002);

@@ -79,7 +79,7 @@ static void have_children(void) {
     in_child(check_new_stream);
 }
 
-/* In a child, which must end well, and soon. */
+/* Acts in a child, which must end well, and soon. */
 static void in_child(void (*act)(void)) {
     const struct timespec pause = {0, 10000000};
     const pid_t child = fork();

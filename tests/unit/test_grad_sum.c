@@ -138,7 +138,7 @@ static void test_frames(void **state) {
 
 /* ---- Sums -------------------------------------------------------------------------------------*/
 
-/* Of the frames as they are coded. */
+/* Sums the frames as they are coded, without rotating back. */
 static float *coded_sum(const struct bundle *b) {
     float *sum = allocate(b->count * 4), *x = allocate(b->count * 4);
     for (size_t i = 0; i < b->frames; i++) {

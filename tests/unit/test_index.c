@@ -142,7 +142,7 @@ static size_t elias_fano_bytes(const struct pithi_index_set *s, size_t low) {
     return (s->count * low + 7) / 8 + (s->count + ((s->n - 1) >> low) + 7) / 8;
 }
 
-/* Of all forms but HELD that may hold the set, the shortest, the first of several. */
+/* Returns the shortest form but HELD that may hold the set, of several the first. */
 static struct pithi_index_choice shortest(const struct pithi_index_set *s, bool fast) {
     struct pithi_index_choice best = {PITHI_INDEX_BITMAP, 0, (s->n + 7) / 8};
     if (s->count == 0) return (struct pithi_index_choice){PITHI_INDEX_EMPTY, 0, 0};

@@ -191,7 +191,7 @@ static void draw_extent(uint32_t extent[4]) {
 
 static size_t count_of(const uint32_t e[4]) { return (size_t)e[0] * e[1] * e[2] * e[3]; }
 
-/* By the definition: one dimension after the other. */
+/* Makes differences by their definition: along one dimension after the other. */
 static void differences(const int32_t *codes, const uint32_t e[4], unsigned order, uint32_t *to) {
     const size_t count = count_of(e);
     size_t stride = 1;

@@ -153,7 +153,7 @@ static unsigned states_of(size_t n, unsigned kinds) {
     return log2;
 }
 
-/* As many as cost one byte in a hundred. */
+/* A string has as many states as cost one byte in a hundred. */
 static void states_are_chosen(void **state) {
     (void)state;
     context("states");

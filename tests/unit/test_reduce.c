@@ -165,7 +165,7 @@ static void test_strided_sum(void **state) {
     bundle_close(&b);
 }
 
-/* Of 0 stands for 1. */
+/* A scale of 0 stands for 1. */
 static void test_scale_of_zero(void **state) {
     (void)state;
     struct bundle b;

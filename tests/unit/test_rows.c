@@ -18,7 +18,7 @@ struct dictionary {
     uint32_t *which;
 };
 
-/* Of rows that come in two calls. */
+/* Numbers rows that come in two calls. */
 static struct dictionary number_rows(const int32_t *codes, size_t rows, size_t dim) {
     struct dictionary d = {.which = allocate(rows * sizeof *d.which)};
     pithi_rows_begin(&d.rows, dim, rows, allocate(rows * dim * sizeof *codes),

@@ -149,7 +149,7 @@ static void fill(uint32_t *words, size_t count, const struct mixture *m) {
     }
 }
 
-/* In parts of ever more groups: the same words. */
+/* Words that are read in parts of ever more groups are the same. */
 static void check_parts(const uint32_t *words, size_t count, const uint8_t *bytes, size_t length,
                         void *scratch, struct pithi_entropy *coder) {
     struct pithi_reader r = {bytes, length, scratch, coder, pithi_rans_decode_c};

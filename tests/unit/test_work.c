@@ -251,7 +251,7 @@ static void plans_close(struct plans *p) {
     }
 }
 
-/* One end of each. */
+/* Streams, one for each of many plans. */
 struct many {
     pith_stream *stream[MANY];
     void *memory[MANY];

@@ -225,7 +225,7 @@ static void taken_back(void) {
     pith_collective_destroy(other);
 }
 
-/* In hop 0, or in that which forwards. */
+/* Damages frames with a base in hop 0, or in the hop that forwards, as the tag says. */
 static void damaged_weights(uint32_t tag) {
     const pith_collective_options o = {.size = sizeof o,
                                        .kind = PITH_COLLECTIVE_ALLGATHER,

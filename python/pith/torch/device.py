@@ -46,7 +46,7 @@ class _Bucket:
         for name, count in zip(names, counts, strict=True):
             self.pieces[name] = (first, count)
             first += count
-        # Of the two hops each: plan, stream, frames that are made and that come.
+        # For each of the two hops: plan, stream, frames that are made and that come.
         self.plans: list[Plan] = []
         self.streams: list[Any] = []
         self.made: list[Any] = []
@@ -185,7 +185,7 @@ class State:
             except Exception as error:
                 found = found or error
             if found is None:
-                # Of the work on the stream that is current now, for which whoever waits will wait.
+                # Its waiter waits for the work on the stream that is current now.
                 future.set_result(buffer)
         # Not raised here, where other buckets of this backward would be left, and other ranks wait.
         if found is not None:
@@ -204,7 +204,7 @@ class State:
         bucket.last = self._step
         bucket.next += 1
         try:
-            # Of a sum that could not be made the slot's step has not moved.
+            # The step of the slot has not moved where its sum could not be made.
             back.set_step(bucket.next - 1, self._rank)
             send.encode(buffer, out=sent)
         except Exception as error:  # the others wait for what this rank sends

@@ -135,7 +135,7 @@ static cudaGraphExec_t sum_capture(struct sum *s) {
     return capture_end(stream);
 }
 
-/* The same on the CPU: frames into s->sum's memory there, the sum into out. */
+/* Makes on the CPU what the graph makes: frames in s->sum's memory there, the sum in out. */
 static void sum_expect(struct sum *s, struct frame frames[RANKS], float *out, struct frame *made) {
     const pith_plan *const plans[2] = {s->rank[0].cpu.plan, s->into.cpu.plan};
     void *memory;

@@ -54,7 +54,7 @@ void pass_destroy(struct pass *pass);
 void model_init(struct params *params, uint64_t seed);
 /* The mean loss of the batch, in nats per character. */
 float model_loss(const struct params *params, const struct batch *batch, struct pass *pass);
-/* The same, and its gradient. */
+/* The mean loss as model_loss returns it, and its gradient in grads. */
 float model_gradient(const struct params *params, const struct batch *batch, struct pass *pass,
                      struct params *grads);
 
