@@ -1,5 +1,5 @@
-/* test_gpu_eb.c - codec eb with coded words on the device: frames and values are the CPU's, whatever
- * order of differences suits; frames of other modes are read where no block needs more.
+/* test_gpu_eb.c - codec eb with coded words on the device: frames and values are the CPU's,
+ * whatever order of differences suits; frames of other modes are read where no block needs more.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "bad.h"
 #include "gen.h"

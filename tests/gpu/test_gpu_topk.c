@@ -103,7 +103,8 @@ static void test_orders(void **state) {
             }
 }
 
-/* Values whose variance is what rounding leaves of it: another order of sums is another threshold. */
+/* Values whose variance is what rounding leaves of it: another order of sums is another
+ * threshold. */
 static void test_moments(void **state) {
     (void)state;
     static const char *const rules[] = {"topk:density=0.001,control=gauss,block=64",

@@ -7,8 +7,8 @@
 #include "cpu.h"
 #include "gen.h"
 #include "predict/bound_value.h"
-#include "tile.h"
 #include "spec.h"
+#include "tile.h"
 #include "util.h"
 
 static const uint32_t dtypes[4] = {PITH_F32, PITH_BF16, PITH_F16, PITH_F64};

@@ -1,8 +1,8 @@
 /* eb_decode.h - blocks of eb whose words are coded: to differences, which lie where codes will.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A team finds the strings of its block; launches behind it make words of these as for rows. Sums of
- * differences are left to kernels of device/predict, as those of packed words are. */
+ * A team finds the strings of its block; launches behind it make words of these as for rows. Sums
+ * of differences are left to kernels of device/predict, as those of packed words are. */
 #ifndef PITHI_GPU_DEVICE_BYTES_EB_DECODE_H
 #define PITHI_GPU_DEVICE_BYTES_EB_DECODE_H
 

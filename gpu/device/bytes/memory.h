@@ -279,7 +279,8 @@ PITHI_INLINE uint64_t pithi_coding_run(const struct pithi_device_plan *t) {
     return t->device.kind == PITHI_DEVICE_rows ? most + t->device.row : most;
 }
 /* Parts of a block of rows: symbols of the map; those of words, or gaps between them; those that
- * are not 0. eb has no map. Of act, whose map is bytes: the last two once more, of the other form of numbers. */
+ * are not 0. eb has no map. Of act, whose map is bytes: the last two once more, of the other form
+ * of numbers. */
 enum { PITHI_EMBED_MAP, PITHI_EMBED_SYMBOLS, PITHI_EMBED_OTHERS, PITHI_EMBED_PARTS };
 enum { PITHI_ACT_FORMS = 2, PITHI_ACT_PARTS = PITHI_EMBED_PARTS + 2 };
 PITHI_INLINE bool pithi_coding_bounded(const struct pithi_device_plan *t) {

@@ -178,8 +178,8 @@ PITHI_DEVICE bool pithi_exact_parse(struct pithi_gpu_block *b, uint32_t head, ui
     return true;
 }
 
-/* Finds the parts of a block; those that lie in bytes of unknown meaning are looked at later. coded:
- * launches before have read coded words, and looked at them. */
+/* Finds the parts of a block; those that lie in bytes of unknown meaning are looked at later.
+ * coded: launches before have read coded words, and looked at them. */
 PITHI_DEVICE uint32_t pithi_block_parse(struct pithi_gpu_block *b, uint32_t width, bool coded) {
     if (b->plain) return b->length == b->count * width ? PITHI_SOUND : PITHI_DAMAGED;
     if (b->length < PITHI_EB_HEAD) return PITHI_DAMAGED;

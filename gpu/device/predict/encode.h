@@ -516,8 +516,8 @@ PITHI_BODY(pithi_bounded_plan) {
 /* Behind it no thread looks at what the parts came to, which is about to be cleared. */
 PITHI_PHASE(pithi_part_done, uint64_t number) { (void)a, (void)s, (void)t, (void)number; }
 
-/* A team a part. Where a block is one part, and words are not coded, the team goes on with what else
- * are launches. */
+/* A team a part. Where a block is one part, and words are not coded, the team goes on with what
+ * else are launches. */
 PITHI_BODY(pithi_bounded_code) {
     PITHI_RUN(pithi_code_open, number);
     if (!s->strip.block.live) return;
