@@ -1,4 +1,4 @@
-/* device_plan.c - writes the table of a plan that device backends work from.
+/* device_plan.c - writes a plan as plain memory, from which device backends work.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "device_plan.h"
 
@@ -151,8 +151,8 @@ static void measure_pages(const struct pithi_device_plan_slot *slot, struct pith
     pages->most_heads = larger(pages->most_heads, slot->pages.heads);
 }
 
-static void write_slots(const pith_plan *p, struct writer *w, struct pithi_device_plan *table) {
-    struct pithi_device *const device = &table->device;
+static void write_slots(const pith_plan *p, struct writer *w, struct pithi_device_plan *head) {
+    struct pithi_device *const device = &head->device;
     struct pithi_device_plan_slot last = {0};
     for (uint64_t i = 0; i < p->slots; i++) {
         if (!same_headers(p, i))
@@ -161,15 +161,15 @@ static void write_slots(const pith_plan *p, struct writer *w, struct pithi_devic
         last.first = pithi_slot_first(p, i);
         last.exempt_from = pithi_exempt_at(&p->exempt, last.first);
         last.exempt_digest = digest(p, last.first, last.count);
-        if (last.count > table->most) table->most = last.count;
-        if (last.blocks > table->most_blocks) table->most_blocks = last.blocks;
+        if (last.count > head->most) head->most = last.count;
+        if (last.blocks > head->most_blocks) head->most_blocks = last.blocks;
         if (device->kind == PITHI_DEVICE_sets)
             device->sets.most_chosen = larger(device->sets.most_chosen, last.sets.chosen_most);
         if (device->kind == PITHI_DEVICE_pages) measure_pages(&last, &device->pages);
         for (int key = 0; key < 2; key++)
-            if (last.form[key].header_bytes > table->longest_header)
-                table->longest_header = last.form[key].header_bytes;
-        if (w->at) memcpy(w->at + table->slots_at + i * sizeof last, &last, sizeof last);
+            if (last.form[key].header_bytes > head->longest_header)
+                head->longest_header = last.form[key].header_bytes;
+        if (w->at) memcpy(w->at + head->slots_at + i * sizeof last, &last, sizeof last);
     }
 }
 
@@ -228,7 +228,7 @@ static bool describe(const struct pithi_params *q, struct pithi_device *d) {
     return d->kind == PITHI_DEVICE_sets || list_free_keys(q, &d->free_keys);
 }
 
-/* ---- The table -------------------------------------------------------------------------------*/
+/* ---- The device plan -------------------------------------------------------------------------*/
 
 static uint32_t log2_of(uint32_t x) {
     uint32_t n = 0;
@@ -236,9 +236,9 @@ static uint32_t log2_of(uint32_t x) {
     return n;
 }
 
-static struct pithi_device_plan table_of(const pith_plan *p) {
+static struct pithi_device_plan head_of(const pith_plan *p) {
     struct pithi_device_plan t = {
-        .version = PITHI_TABLE_VERSION,
+        .version = PITHI_DEVICE_PLAN_VERSION,
         .dtype = p->params.dtype,
         .base_dtype = p->params.base_dtype,
         .block_log2 = log2_of(p->params.block),
@@ -257,7 +257,7 @@ static struct pithi_device_plan table_of(const pith_plan *p) {
 pith_status pithi_device_plan_write(const pith_plan *p, void *dst, size_t cap, size_t *bytes,
                                     pith_error *error) {
     if (!p || !bytes || !dst) return PITH_ERR_ARG;
-    struct pithi_device_plan t = table_of(p);
+    struct pithi_device_plan t = head_of(p);
     if (!describe(&p->params, &t.device))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED,
                           p->params.codec->described ? p->params.codec->described

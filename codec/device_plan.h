@@ -53,7 +53,7 @@ static_assert(sizeof(struct pithi_pages) >= sizeof(struct pithi_requested) &&
                   sizeof(struct pithi_pages) >= sizeof(struct pithi_sets),
               "pages is the longest");
 
-/* One kind of frame of a slot. `header` is the offset in the table of a header of header_bytes,
+/* One kind of frame of a slot. `header` is the offset in the plan of a header of header_bytes,
  * behind which stands a mask of as many bytes, 0 where the plan's frames differ from each other.
  * checks and data count from the payload's beginning. All blocks but the last have block_bytes; in
  * codecs with pages, all pages of a sequence but its last have, and the pages of a sequence have
@@ -84,9 +84,9 @@ struct pithi_device_plan_range {
     uint32_t dtype, unused;
 };
 
-/* The beginning of a table. Slots follow at `slots_at`, then exempt ranges, then headers. */
+/* The beginning of a device plan. Slots follow at `slots_at`, then exempt ranges, then headers. */
 struct pithi_device_plan {
-    uint32_t version; /* PITHI_TABLE_VERSION */
+    uint32_t version; /* PITHI_DEVICE_PLAN_VERSION */
     uint32_t dtype, base_dtype, block_log2;
     uint64_t bytes, slots_at, slots;
     uint64_t count, most; /* elements of the tensor, and of its largest slot */
@@ -97,16 +97,16 @@ struct pithi_device_plan {
     bool checksums, external;
     struct pithi_device device;
 };
-/* Writes the table that device backends work from, of *bytes bytes. Where cap is less, dst gets as
- * much of the beginning, struct pithi_device_plan, as fits. PITH_ERR_UNSUPPORTED: no device codes
- * with this setting. error may be NULL. The function is exported for libpith_cuda alone and private
- * to libraries of one version. */
+/* Writes a device plan, which has *bytes bytes. Where cap is less, dst gets as much of the
+ * beginning, struct pithi_device_plan, as fits. PITH_ERR_UNSUPPORTED: no device codes with this
+ * setting. error may be NULL. The function is exported for libpith_cuda alone and private to
+ * libraries of one version. */
 PITH_NODISCARD PITH_API pith_status pithi_device_plan_write(const pith_plan *plan, void *dst,
                                                             size_t cap, size_t *bytes,
                                                             pith_error *error);
 
-/* A table is read by a library of the same version, and by no other. */
-#define PITHI_TABLE_VERSION \
+/* A device plan is read by a library of the same version, and by no other. */
+#define PITHI_DEVICE_PLAN_VERSION \
     (PITH_VERSION_MAJOR * 1000000u + PITH_VERSION_MINOR * 1000u + PITH_VERSION_PATCH)
 
 #endif

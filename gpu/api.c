@@ -64,7 +64,7 @@ static pith_status check_once(bool depends, const pith_cuda_items *items, pith_e
 
 static pith_status check_tensor(const pith_cuda_plan *c, const pith_cuda_items *items,
                                 pith_error *error) {
-    if (items->tensor || items->tensors || !c->table.most) return PITH_OK;
+    if (items->tensor || items->tensors || !c->plan.most) return PITH_OK;
     return pithi_fail(error, PITH_ERR_ARG, "no tensor");
 }
 
@@ -74,21 +74,21 @@ static pith_status check_output(const pith_cuda_plan *c, const pith_cuda_items *
                                 pith_error *error) {
     const bool known =
         items->dtype == PITH_F32 || items->dtype == PITH_BF16 || items->dtype == PITH_F16;
-    const bool exact = c->table.device.kind == PITHI_DEVICE_raw && !add;
-    if (add && pithi_cuda_has_base(&c->table) && items->dtype != c->table.base_dtype)
+    const bool exact = c->plan.device.kind == PITHI_DEVICE_raw && !add;
+    if (add && pithi_cuda_has_base(&c->plan) && items->dtype != c->plan.base_dtype)
         return pithi_fail(error, PITH_ERR_DTYPE, "the tensor's dtype is not the base's");
-    if (add && c->table.device.kind == PITHI_DEVICE_raw && c->table.dtype > PITH_F16 &&
-        !pithi_cuda_has_base(&c->table))
+    if (add && c->plan.device.kind == PITHI_DEVICE_raw && c->plan.dtype > PITH_F16 &&
+        !pithi_cuda_has_base(&c->plan))
         return pithi_fail(error, PITH_ERR_DTYPE, "only f32, bf16 and f16 add");
-    if (items->dtype != c->table.dtype && (!known || exact))
+    if (items->dtype != c->plan.dtype && (!known || exact))
         return pithi_fail(error, PITH_ERR_DTYPE, "the codec does not decode to the tensor's dtype");
     return PITH_OK;
 }
 
 static pith_status check_limit(const pith_cuda_plan *c, pith_error *error) {
     const uint64_t most = c->env.max_output_bytes;
-    if (!most || c->table.most <= most / pithi_width(c->table.dtype)) return PITH_OK;
-    const struct pithi_words words = {.number = {c->table.most, most}};
+    if (!most || c->plan.most <= most / pithi_width(c->plan.dtype)) return PITH_OK;
+    const struct pithi_words words = {.number = {c->plan.most, most}};
     return pithi_fail_with(error, PITH_ERR_LIMIT, 0,
                            "a slot of # elements is larger than max_output_bytes, #", &words);
 }
@@ -96,8 +96,8 @@ static pith_status check_limit(const pith_cuda_plan *c, pith_error *error) {
 static struct pithi_gpu_side side_of(const pith_cuda_plan *c, const pith_cuda_stream *stream,
                                      const pith_cuda_items *items) {
     return (struct pithi_gpu_side){
-        .plan = c->table,
-        .table = c->device_table,
+        .plan = c->plan,
+        .plan_memory = c->device_memory,
         .stream = (struct pithi_gpu_stream *)(uintptr_t)stream,
         .items = {.count = items->count,
                   .first_slot = items->first_slot,
@@ -140,7 +140,7 @@ void pithi_cuda_divide_tiles(struct pithi_gpu_call *a, const pith_cuda_plan *c, 
 /* Whole groups always, and whole blocks where those have checksums. */
 void pithi_cuda_divide_runs(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
                             uint64_t elements) {
-    const struct pithi_device_plan *t = &c->table;
+    const struct pithi_device_plan *t = &c->plan;
     const uint64_t group = t->device.groups.set.group, block = (uint64_t)1 << t->block_log2;
     divide(a, c, items, elements, t->checksums && block > group ? block : group);
 }
@@ -184,7 +184,7 @@ pith_status pithi_cuda_clear(const pith_cuda_plan *c, void *p, uint64_t bytes, v
 
 /* Whether a launch must look at frames as a whole before another may write. */
 static bool needs_check(const pith_cuda_plan *c) {
-    return c->table.checksums || c->table.longest_header > PITHI_SHORT_HEADER ||
+    return c->plan.checksums || c->plan.longest_header > PITHI_SHORT_HEADER ||
            pithi_cuda_is_coded(c);
 }
 
@@ -204,14 +204,14 @@ pith_status pithi_cuda_workspace(const struct pithi_gpu_call *a, const pith_cuda
 }
 
 /* Launches the checks of headers, checksums and, where `hash_base` is set, base hashes. Every frame
- * has its own teams. Behind it frames of coded codes are as those of fixed rate. */
+ * has its own teams. Behind it entropy-coded frames are as those of fixed rate. */
 static pith_status check_first(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                const pith_cuda_items *items, void *cuda_stream, pith_error *error) {
     const bool coded = pithi_cuda_is_coded(c), pages = pithi_cuda_is_paged(c) && !coded;
     const uint64_t work = sizeof(struct pithi_gpu_work);
     uint64_t frames;
     pith_status status =
-        pithi_cuda_workspace(a, items, coded ? pithi_cuda_coded_bytes(&c->table) : work,
+        pithi_cuda_workspace(a, items, coded ? pithi_cuda_coded_bytes(&c->plan) : work,
                              coded ? PITHI_CUDA_ALIGNMENT : work, &frames, error);
     if (status != PITH_OK) return status;
     a->work = items->workspace;
@@ -226,23 +226,23 @@ static pith_status check_first(const pith_cuda_plan *c, struct pithi_gpu_call *a
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
 static bool has_paths(const pith_cuda_plan *c) {
-    return c->table.device.groups.set.codebook == PITHI_CODEBOOK_TRELLIS;
+    return c->plan.device.groups.set.codebook == PITHI_CODEBOOK_TRELLIS;
 }
 
 /* Whether values with a base are coded exactly, those of key frames too. */
 static bool is_exact(const pith_cuda_plan *c) {
-    return c->table.device.kind == PITHI_DEVICE_raw && pithi_cuda_has_base(&c->table);
+    return c->plan.device.kind == PITHI_DEVICE_raw && pithi_cuda_has_base(&c->plan);
 }
 
 static enum pithi_gpu_kernel encoder(const pith_cuda_plan *c, bool key) {
-    const uint32_t kind = c->table.device.kind;
+    const uint32_t kind = c->plan.device.kind;
     if (is_exact(c)) return PITHI_GPU_encode_exact;
     if (key) return pithi_cuda_is_paged(c) ? PITHI_GPU_paged_encode_key : PITHI_GPU_encode_key;
     if (kind == PITHI_DEVICE_pages && has_paths(c)) return PITHI_GPU_trellis_paged_encode;
-    if (kind == PITHI_DEVICE_pages && pithi_pages_strips(&c->table))
+    if (kind == PITHI_DEVICE_pages && pithi_pages_strips(&c->plan))
         return PITHI_GPU_paged_encode_strips;
     if (kind == PITHI_DEVICE_pages)
-        return pithi_pages_keep(&c->table) ? PITHI_GPU_paged_encode_kept : PITHI_GPU_paged_encode;
+        return pithi_pages_keep(&c->plan) ? PITHI_GPU_paged_encode_kept : PITHI_GPU_paged_encode;
     if (kind != PITHI_DEVICE_groups) return PITHI_GPU_encode_raw;
     return has_paths(c) ? PITHI_GPU_trellis_encode : PITHI_GPU_encode;
 }
@@ -254,13 +254,13 @@ pith_status pith_cuda_encode(const pith_cuda_plan *c, pith_cuda_stream *stream,
     pith_status status = check_call(c, stream, from, &items, error);
     if (status == PITH_OK)
         status = check_flags(flags, PITH_KEY_FRAME | PITH_SAME_SET | PITH_HELD_SET, error);
-    if (status == PITH_OK) status = check_once(pithi_encode_depends(&c->table), &items, error);
+    if (status == PITH_OK) status = check_once(pithi_encode_depends(&c->plan), &items, error);
     if (status == PITH_OK) status = check_tensor(c, &items, error);
     if (status != PITH_OK) return status;
-    if (items.dtype != c->table.dtype)
+    if (items.dtype != c->plan.dtype)
         return pithi_fail(error, PITH_ERR_DTYPE, "the tensor's dtype is not the layout's");
     const bool key = flags & PITH_KEY_FRAME;
-    if (key && !pithi_cuda_has_base(&c->table))
+    if (key && !pithi_cuda_has_base(&c->plan))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "key frames need a base");
     const bool bare = flags & PITH_SAME_SET, sends = flags & (PITH_SAME_SET | PITH_HELD_SET);
     if (bare && flags & PITH_HELD_SET)
@@ -277,7 +277,7 @@ pith_status pith_cuda_encode(const pith_cuda_plan *c, pith_cuda_stream *stream,
     if (pithi_cuda_is_bounded(c))
         return pithi_cuda_bounded_encode(c, &a, &items, cuda_stream, error);
     if (pithi_cuda_is_sparse(c)) return pithi_cuda_sparse_encode(c, &a, &items, cuda_stream, error);
-    pithi_cuda_divide(&a, c, items.count, c->table.most);
+    pithi_cuda_divide(&a, c, items.count, c->plan.most);
     if (pithi_cuda_is_coded(c) && (!key || is_exact(c)))
         return pithi_cuda_coded_encode(c, encoder(c, key), &a, &items, cuda_stream, error);
     return pithi_cuda_launch(c, encoder(c, key), &a, items.count, cuda_stream, error);
@@ -286,7 +286,7 @@ pith_status pith_cuda_encode(const pith_cuda_plan *c, pith_cuda_stream *stream,
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
 static enum pithi_gpu_kernel decoder(const pith_cuda_plan *c, const struct pithi_gpu_call *a) {
-    const bool copied = c->table.device.kind == PITHI_DEVICE_raw && !a->add;
+    const bool copied = c->plan.device.kind == PITHI_DEVICE_raw && !a->add;
     if (is_exact(c)) return PITHI_GPU_decode_exact;
     if (pithi_cuda_is_paged(c))
         return has_paths(c) ? PITHI_GPU_trellis_paged_decode : PITHI_GPU_paged_decode;
@@ -298,7 +298,7 @@ static enum pithi_gpu_kernel decoder(const pith_cuda_plan *c, const struct pithi
 static pith_status decode(const pith_cuda_plan *c, const pith_cuda_stream *stream,
                           const pith_cuda_items *items, struct pithi_gpu_call *a, void *cuda_stream,
                           pith_error *error) {
-    const bool moves = pithi_decode_counts(a) && pithi_cuda_has_base(&c->table);
+    const bool moves = pithi_decode_counts(a) && pithi_cuda_has_base(&c->plan);
     pith_status status = moves ? check_once(true, items, error) : check_tensor(c, items, error);
     if (status == PITH_OK && (items->tensor || items->tensors))
         status = check_output(c, items, a->add, error);
@@ -311,9 +311,9 @@ static pith_status decode(const pith_cuda_plan *c, const pith_cuda_stream *strea
         return pithi_cuda_bounded_decode(c, a, false, items, cuda_stream, error);
     if (pithi_cuda_is_sparse(c))
         return pithi_cuda_sparse_decode(c, a, false, items, cuda_stream, error);
-    pithi_cuda_divide(a, c, items->count, a->count < c->table.most ? a->count : c->table.most);
+    pithi_cuda_divide(a, c, items->count, a->count < c->plan.most ? a->count : c->plan.most);
     a->chunks += a->first % a->span != 0; /* a range may begin inside a team's elements */
-    a->hash_base = a->add && c->table.device.base_hash;
+    a->hash_base = a->add && c->plan.device.base_hash;
     if (needs_check(c) || a->hash_base) status = check_first(c, a, items, cuda_stream, error);
     if (status != PITH_OK) return status;
     return pithi_cuda_launch(c, decoder(c, a), a, items->count, cuda_stream, error);
@@ -347,7 +347,7 @@ static pith_status open_sum(const pith_cuda_plan *c, const pith_cuda_stream *str
     if (status != PITH_OK) return status;
     if (!per_item || per_item > INT32_MAX)
         return pithi_fail_at(error, PITH_ERR_ARG, "no frames to reduce, or too many", per_item);
-    if (pithi_cuda_has_base(&c->table) || c->table.dtype > PITH_F16)
+    if (pithi_cuda_has_base(&c->plan) || c->plan.dtype > PITH_F16)
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "reduce takes float frames without a base");
     if (pithi_cuda_is_coded(c))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED,
@@ -383,7 +383,7 @@ pith_status pith_cuda_reduce(const pith_cuda_plan *c, pith_cuda_stream *stream,
     if (status != PITH_OK) return status;
     struct pithi_gpu_call a = sum_call(c, stream, &items, per_item, scale);
     if (pithi_cuda_is_sparse(c)) return pithi_cuda_sparse_reduce(c, &a, &items, cuda_stream, error);
-    pithi_cuda_divide(&a, c, items.count, c->table.most);
+    pithi_cuda_divide(&a, c, items.count, c->plan.most);
     if (needs_check(c)) status = check_first(c, &a, &items, cuda_stream, error);
     if (status != PITH_OK) return status;
     return pithi_cuda_launch(c, has_paths(c) ? PITHI_GPU_trellis_reduce : PITHI_GPU_reduce, &a,
@@ -391,7 +391,7 @@ pith_status pith_cuda_reduce(const pith_cuda_plan *c, pith_cuda_stream *stream,
 }
 
 static enum pithi_gpu_kernel recoder(const pith_cuda_plan *c, const pith_cuda_plan *out) {
-    if (out->table.device.kind != PITHI_DEVICE_groups)
+    if (out->plan.device.kind != PITHI_DEVICE_groups)
         return has_paths(c) ? PITHI_GPU_trellis_recode_raw : PITHI_GPU_recode_raw;
     return has_paths(c) || has_paths(out) ? PITHI_GPU_trellis_recode : PITHI_GPU_recode;
 }
@@ -407,20 +407,21 @@ static pith_status open_made(const pith_cuda_plan *c, const pith_cuda_stream *st
     if (status == PITH_OK && !to) status = pithi_cuda_null("out_items", error);
     if (status == PITH_OK) status = take_items(to, made, error);
     if (status == PITH_OK) status = check_frames(made, error);
-    if (status == PITH_OK) status = check_once(pithi_encode_depends(&out->table), made, error);
+    if (status == PITH_OK) status = check_once(pithi_encode_depends(&out->plan), made, error);
     if (status != PITH_OK) return status;
     if (pithi_cuda_is_coded(out))
-        return pithi_fail(error, PITH_ERR_UNSUPPORTED,
-                          "sums are not recoded to coded codes on a device: reduce, then encode");
-    if (pithi_cuda_has_base(&out->table) || out->table.dtype != PITH_F32 ||
+        return pithi_fail(
+            error, PITH_ERR_UNSUPPORTED,
+            "sums are not recoded to entropy-coded frames on a device: reduce, then encode");
+    if (pithi_cuda_has_base(&out->plan) || out->plan.dtype != PITH_F32 ||
         pithi_cuda_is_bounded(out) || pithi_cuda_is_paged(out))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED,
                           "the sum is encoded by a plan of dtype f32, no base");
-    const struct pithi_sets *const sets = &out->table.device.sets;
+    const struct pithi_sets *const sets = &out->plan.device.sets;
     if (pithi_cuda_is_sparse(out) && (sets->momentum != 0 || sets->rows))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED,
                           "a sum has no momentum, nor is it chosen by row");
-    if (pithi_cuda_is_sparse(out) && pithi_control_samples(out->table.device.sets.control))
+    if (pithi_cuda_is_sparse(out) && pithi_control_samples(out->plan.device.sets.control))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED,
                           "a controller that samples does not choose from a sum");
     if (items->count != made->count || out->device != c->device)
@@ -449,10 +450,10 @@ pith_status pith_cuda_reduce_encode(const pith_cuda_plan *c, pith_cuda_stream *s
     a.to = side_of(out, out_stream, &made);
     if (pithi_cuda_is_sparse(c))
         return pithi_cuda_sparse_recode(c, &a, &items, out, &made, cuda_stream, error);
-    pithi_cuda_divide(&a, c, items.count, c->table.most);
+    pithi_cuda_divide(&a, c, items.count, c->plan.most);
     if (needs_check(c)) status = check_first(c, &a, &items, cuda_stream, error);
     if (status != PITH_OK) return status;
-    pithi_cuda_divide(&a, out, items.count, c->table.most);
+    pithi_cuda_divide(&a, out, items.count, c->plan.most);
     return pithi_cuda_launch(c, recoder(c, out), &a, items.count, cuda_stream, error);
 }
 
@@ -468,15 +469,15 @@ pith_status pith_cuda_verify(const pith_cuda_plan *c, const pith_cuda_stream *st
                                .count = UINT64_MAX,
                                .per_item = 1,
                                .scale = 1,
-                               .hash_base = c->table.device.base_hash};
+                               .hash_base = c->plan.device.base_hash};
     if (pithi_cuda_is_bounded(c))
         return pithi_cuda_bounded_decode(c, &a, true, &items, cuda_stream, error);
     if (pithi_cuda_is_sparse(c))
         return pithi_cuda_sparse_decode(c, &a, true, &items, cuda_stream, error);
-    pithi_cuda_divide(&a, c, items.count, c->table.most);
+    pithi_cuda_divide(&a, c, items.count, c->plan.most);
     if (needs_check(c) || a.hash_base) status = check_first(c, &a, &items, cuda_stream, error);
     if (status != PITH_OK) return status;
-    a.span = c->table.most > PITHI_TILE ? c->table.most : PITHI_TILE;
+    a.span = c->plan.most > PITHI_TILE ? c->plan.most : PITHI_TILE;
     a.chunks = 1;
     return pithi_cuda_launch(c, PITHI_GPU_answer, &a, items.count, cuda_stream, error);
 }
@@ -544,7 +545,7 @@ pith_status pith_cuda_sparse_hold_elements(const pith_cuda_plan *c, pith_cuda_st
     return pithi_cuda_sparse_hold_elements(c, &a, &items, cuda_stream, error);
 }
 
-/* Of both directions. */
+/* Opens a call that moves values of held sets, in either direction. */
 static pith_status open_values(const pith_cuda_plan *c, const pith_cuda_stream *stream,
                                const pith_cuda_items *from, uint32_t dtype, pith_cuda_items *items,
                                pith_error *error) {
@@ -563,7 +564,7 @@ pith_status pith_cuda_sparse_gather(const pith_cuda_plan *c, const pith_cuda_str
     pith_cuda_items items;
     const pith_status status = open_values(c, stream, from, dtype, &items, error);
     if (status != PITH_OK) return status;
-    if (!items.tensor && !items.tensors && !c->table.device.decay)
+    if (!items.tensor && !items.tensors && !c->plan.device.decay)
         return pithi_fail(error, PITH_ERR_STATE, "the stream has no error feedback");
     struct pithi_gpu_call a = sets_call(c, stream, &items);
     a.sparse.dtype = dtype;
@@ -603,7 +604,7 @@ pith_status pith_cuda_sparse_clear(const pith_cuda_plan *c, pith_cuda_stream *st
     struct pithi_gpu_call a;
     const pith_status status = open_slots(c, stream, from, &items, &a, error);
     if (status != PITH_OK) return status;
-    if (!c->table.device.decay)
+    if (!c->plan.device.decay)
         return pithi_fail(error, PITH_ERR_STATE, "the stream has no error feedback");
     return pithi_cuda_sparse_clear(c, &a, &items, cuda_stream, error);
 }
@@ -620,7 +621,7 @@ static pith_status ask(const pith_cuda_plan *c, const pith_cuda_stream *stream,
     if ((uintptr_t)about.requests % 8 || (uintptr_t)about.chosen % 8 || (uintptr_t)about.states % 8)
         return pithi_fail_at(error, PITH_ERR_ARG, "an array that is not aligned", 8);
     a.sparse = about;
-    return pithi_cuda_sparse_ask(c, &a, &items, cuda_stream, error);
+    return pithi_cuda_sparse_slots(c, &a, &items, cuda_stream, error);
 }
 
 pith_status pith_cuda_sparse_set_request(const pith_cuda_plan *c, pith_cuda_stream *stream,

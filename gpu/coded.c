@@ -1,8 +1,9 @@
-/* coded.c - calls on items of which codes are coded codes: launches around those of groups.
+/* coded.c - calls on entropy-coded items: launches around those of groups.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Of each frame the workspace has what a check leaves of it, then where it is staged, both side by
- * side for all frames, in PITHI_BESIDE bytes; then its part, see device/bytes/memory.h. */
+ * Of each frame the workspace has what a check leaves of it, then a pointer to its staging buffer,
+ * both side by side for all frames, in PITHI_BESIDE bytes; then its part, see
+ * device/bytes/memory.h. */
 #include "coded.h"
 
 #include "device/bytes/memory.h"
@@ -17,7 +18,7 @@ uint64_t pithi_cuda_coded_bytes(const struct pithi_device_plan *t) {
 /* Takes the workspace of a call. */
 static pith_status open(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                         const pith_cuda_items *items, pith_error *error) {
-    const struct pithi_device_plan *const t = &c->table;
+    const struct pithi_device_plan *const t = &c->plan;
     uint64_t frames;
     const pith_status status = pithi_cuda_workspace(a, items, pithi_cuda_coded_bytes(t),
                                                     PITHI_CUDA_ALIGNMENT, &frames, error);
@@ -50,7 +51,7 @@ struct translation {
     enum pithi_gpu_kernel spread, measure, write, read, join;
 };
 static struct translation translation_of(const pith_cuda_plan *c) {
-    const struct pithi_device_plan *const t = &c->table;
+    const struct pithi_device_plan *const t = &c->plan;
     switch (t->device.kind) {
     case PITHI_DEVICE_pages:
         return (struct translation){t->device.pages.most_heads, PITHI_GPU_rans_spread,
@@ -70,11 +71,12 @@ static void stage(struct pithi_gpu_items *items, const struct pithi_gpu_coding *
     items->frames = coding->frames;
 }
 
-/* Makes strings of what is staged; of exact values those of so many forms, from `form` on. */
+/* Makes strings of what the staging buffers have; of exact values those of so many forms, from
+ * `form` on. */
 static pith_status make_strings(const pith_cuda_plan *c, struct pithi_gpu_call *a, uint32_t form,
                                 uint32_t tried, uint64_t items, void *cuda_stream,
                                 pith_error *error) {
-    const uint64_t blocks = c->table.most_blocks;
+    const uint64_t blocks = c->plan.most_blocks;
     const struct translation by = translation_of(c);
     const uint64_t strings = by.parts ? blocks * tried * a->coding.strings : blocks;
     pith_status status = PITH_OK;
@@ -91,7 +93,7 @@ static pith_status make_strings(const pith_cuda_plan *c, struct pithi_gpu_call *
 pith_status pithi_cuda_coded_encode(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
                                     struct pithi_gpu_call *a, const pith_cuda_items *items,
                                     void *cuda_stream, pith_error *error) {
-    const uint64_t n = items->count, blocks = c->table.most_blocks;
+    const uint64_t n = items->count, blocks = c->plan.most_blocks;
     pith_status status = open(c, a, items, error);
     if (status == PITH_OK)
         status = launch(c, PITHI_GPU_rans_aim, a, 1, shares(n, PITHI_TEAM), cuda_stream, error);
@@ -100,10 +102,10 @@ pith_status pithi_cuda_coded_encode(const pith_cuda_plan *c, enum pithi_gpu_kern
     stage(&groups.to.items, &a->coding);
     groups.to.plan.checksums = false; /* they are those of the strings */
     /* A base changes with the codes, so that room is needed before their lengths are known. */
-    if (!pithi_cuda_has_base(&c->table)) groups.to.items.capacity = UINT64_MAX;
+    if (!pithi_cuda_has_base(&c->plan)) groups.to.items.capacity = UINT64_MAX;
     status = pithi_cuda_launch(c, kernel, &groups, n, cuda_stream, error);
     const bool updates =
-        c->table.device.kind == PITHI_DEVICE_raw && pithi_cuda_has_base(&c->table) && !a->key;
+        c->plan.device.kind == PITHI_DEVICE_raw && pithi_cuda_has_base(&c->plan) && !a->key;
     if (status == PITH_OK && updates)
         status = make_strings(c, a, PITHI_FORM_UPDATE, 1, n, cuda_stream, error);
     if (status == PITH_OK)
@@ -116,7 +118,7 @@ pith_status pithi_cuda_coded_encode(const pith_cuda_plan *c, enum pithi_gpu_kern
 pith_status pithi_cuda_coded_read(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                   const pith_cuda_items *items, void *cuda_stream,
                                   pith_error *error) {
-    const uint64_t frames = items->count * a->per_item, blocks = c->table.most_blocks;
+    const uint64_t frames = items->count * a->per_item, blocks = c->plan.most_blocks;
     pith_status status = open(c, a, items, error);
     if (status == PITH_OK)
         status = launch(c, PITHI_GPU_rans_index, a, 1, frames, cuda_stream, error);

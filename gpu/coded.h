@@ -1,11 +1,11 @@
-/* coded.h - calls on items of which codes are coded codes: launches around those of groups.
+/* coded.h - calls on entropy-coded items: launches around those of groups.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef PITHI_GPU_CODED_H
 #define PITHI_GPU_CODED_H
 
 #include "plan.h"
 
-static inline bool pithi_cuda_is_coded(const pith_cuda_plan *c) { return c->table.device.coded; }
+static inline bool pithi_cuda_is_coded(const pith_cuda_plan *c) { return c->plan.device.coded; }
 
 /* Encodes by a kernel that makes frames of fixed rate. a: filled in, also how teams share the work
  * of that. */
@@ -17,6 +17,6 @@ pith_status pithi_cuda_coded_read(const pith_cuda_plan *c, struct pithi_gpu_call
                                   const pith_cuda_items *items, void *cuda_stream,
                                   pith_error *error);
 /* Returns the bytes of the workspace that a frame has. */
-uint64_t pithi_cuda_coded_bytes(const struct pithi_device_plan *table);
+uint64_t pithi_cuda_coded_bytes(const struct pithi_device_plan *plan);
 
 #endif

@@ -7,11 +7,11 @@
 #include "plan.h"
 
 static inline bool pithi_cuda_is_paged(const pith_cuda_plan *c) {
-    return c->table.device.kind == PITHI_DEVICE_pages;
+    return c->plan.device.kind == PITHI_DEVICE_pages;
 }
 /* Returns slot 0: only a plan of one slot has more than one page in it. */
 static inline const struct pithi_device_plan_slot *pithi_cuda_first_slot(const pith_cuda_plan *c) {
-    return (const struct pithi_device_plan_slot *)(const void *)(c->image + c->table.slots_at);
+    return (const struct pithi_device_plan_slot *)(const void *)(c->image + c->plan.slots_at);
 }
 /* Returns the teams per page when there are so many pages: few tiles a team while there are few
  * teams. */

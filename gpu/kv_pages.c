@@ -8,7 +8,7 @@ static pith_status check_shape(const pith_cuda_plan *c, const pith_view *like, p
         (like->ndim == 3 && like->shape[1] != slot->pages.heads) ||
         like->shape[like->ndim - 1] != slot->pages.dim)
         return pithi_fail(error, PITH_ERR_SHAPE, "the view's shape is not [tokens, heads, dim]");
-    if (like->shape[0] != c->table.device.pages.tokens)
+    if (like->shape[0] != c->plan.device.pages.tokens)
         return pithi_fail(error, PITH_ERR_SHAPE, "the view is not of a page of tokens");
     return PITH_OK;
 }
@@ -32,9 +32,9 @@ static pith_status check_pages(const pith_cuda_plan *c, const pith_view *like, c
                                const int32_t *status, uint64_t count, bool output,
                                pith_error *error) {
     const struct pithi_device_plan_slot *const slot = pithi_cuda_first_slot(c);
-    if (!pithi_cuda_is_paged(c) || c->table.device.coded || pithi_cuda_has_base(&c->table) ||
-        c->table.slots != 1 || slot->tiling.shape[1] != 1 ||
-        slot->tiling.shape[2] < c->table.device.pages.tokens || !slot->blocks)
+    if (!pithi_cuda_is_paged(c) || c->plan.device.coded || pithi_cuda_has_base(&c->plan) ||
+        c->plan.slots != 1 || slot->tiling.shape[1] != 1 ||
+        slot->tiling.shape[2] < c->plan.device.pages.tokens || !slot->blocks)
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "pages are not for this plan");
     if (!like) return pithi_cuda_null("like", error);
     if (!pairs && count) return pithi_cuda_null("pairs", error);
@@ -45,13 +45,13 @@ static pith_status check_pages(const pith_cuda_plan *c, const pith_view *like, c
     if (shape != PITH_OK) return shape;
     if (output && !known)
         return pithi_fail(error, PITH_ERR_DTYPE, "pages decode to f32, bf16 or f16");
-    if (!output && like->dtype != c->table.dtype)
+    if (!output && like->dtype != c->plan.dtype)
         return pithi_fail(error, PITH_ERR_DTYPE, "the view's dtype is not the layout's");
     return check_strides(like, output, error);
 }
 
 static bool has_paths(const pith_cuda_plan *c) {
-    return c && c->table.device.groups.set.codebook == PITHI_CODEBOOK_TRELLIS;
+    return c && c->plan.device.groups.set.codebook == PITHI_CODEBOOK_TRELLIS;
 }
 
 static pith_status run_pages(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel, bool output,
@@ -62,8 +62,8 @@ static pith_status run_pages(const pith_cuda_plan *c, enum pithi_gpu_kernel kern
     const pith_status checked = check_pages(c, like, pairs, status, count, output, error);
     if (checked != PITH_OK || !count) return checked;
     const struct pithi_gpu_side side = {
-        .plan = c->table,
-        .table = c->device_table,
+        .plan = c->plan,
+        .plan_memory = c->device_memory,
         .items = {.count = count, .status = status, .dtype = like->dtype}};
     const uint32_t parts = pithi_cuda_page_parts(c, count);
     const struct pithi_gpu_call a = {
@@ -86,8 +86,8 @@ pith_status pith_cuda_kv_encode_pages(const pith_cuda_plan *cuda, const pith_vie
                                       const pith_kv_pair *pairs, uint64_t count, int32_t *status,
                                       void *cuda_stream, pith_error *error) {
     const bool pages = cuda && pithi_cuda_is_paged(cuda); /* else run_pages fails */
-    const bool kept = pages && pithi_pages_keep(&cuda->table);
-    const bool strips = pages && pithi_pages_strips(&cuda->table);
+    const bool kept = pages && pithi_pages_keep(&cuda->plan);
+    const bool strips = pages && pithi_pages_strips(&cuda->plan);
     const enum pithi_gpu_kernel kernel = strips ? PITHI_GPU_pairs_encode_strips
                                          : kept ? PITHI_GPU_pairs_encode_kept
                                                 : PITHI_GPU_pairs_encode;

@@ -1,4 +1,4 @@
-/* plan.c - device plans: their sizes, their table on the device, their life.
+/* plan.c - device plans: their sizes, their memory on the device, their life.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "plan.h"
 
@@ -74,33 +74,33 @@ static uint64_t workspace_bytes(const struct pithi_device_plan *t) {
     return checks ? sizeof(struct pithi_gpu_work) : 0;
 }
 
-/* Reads the table's beginning, if this library can read it. */
+/* Reads the beginning of a device plan, if this library can read it. */
 static pith_status head_of(const pith_plan *plan, struct pithi_device_plan *head,
                            pith_error *error) {
     size_t bytes;
     const pith_status status = pithi_device_plan_write(plan, head, sizeof *head, &bytes, error);
-    if (status != PITH_OK || head->version == PITHI_TABLE_VERSION) return status;
+    if (status != PITH_OK || head->version == PITHI_DEVICE_PLAN_VERSION) return status;
     return pithi_fail_at(error, PITH_ERR_UNSUPPORTED, "libpith is of another version",
                          head->version);
 }
 
 pith_status pith_cuda_plan_sizes(const pith_plan *plan, pith_cuda_sizes *out, pith_error *error) {
-    struct pithi_device_plan table;
+    struct pithi_device_plan head;
     pithi_clear(error);
     if (!plan) return pithi_cuda_null("plan", error);
     if (!out) return pithi_cuda_null("out", error);
     const size_t given = out->size;
     if (given < sizeof given || given > 4096)
         return pithi_fail(error, PITH_ERR_ARG, "the size of the sizes is not set");
-    const pith_status status = head_of(plan, &table, error);
+    const pith_status status = head_of(plan, &head, error);
     if (status != PITH_OK) return status;
     const pith_cuda_sizes sizes = {.size = given,
-                                   .plan_bytes = table.bytes,
-                                   .stream_bytes = pithi_cuda_stream_bytes(&table),
-                                   .workspace_bytes = workspace_bytes(&table),
+                                   .plan_bytes = head.bytes,
+                                   .stream_bytes = pithi_cuda_stream_bytes(&head),
+                                   .workspace_bytes = workspace_bytes(&head),
                                    .alignment = PITHI_CUDA_ALIGNMENT,
-                                   .sum_bytes = pithi_cuda_sum_bytes(&table),
-                                   .set_bytes = pithi_cuda_set_bytes(&table)};
+                                   .sum_bytes = pithi_cuda_sum_bytes(&head),
+                                   .set_bytes = pithi_cuda_set_bytes(&head)};
     memcpy(out, &sizes, given < sizeof sizes ? given : sizeof sizes);
     if (given > sizeof sizes) memset(out + 1, 0, given - sizeof sizes);
     return PITH_OK;
@@ -129,9 +129,10 @@ static pith_status take_env(pith_env *to, const pith_env *from, pith_error *erro
 
 static pith_status upload(pith_cuda_plan *c, const pith_plan *plan, void *memory, void *cuda_stream,
                           pith_error *error) {
-    size_t bytes = (size_t)c->table.bytes;
+    size_t bytes = (size_t)c->plan.bytes;
     c->image = pithi_cuda_alloc(&c->env, bytes);
-    if (!c->image) return pithi_fail_at(error, PITH_ERR_MEMORY, "no memory for the table", bytes);
+    if (!c->image)
+        return pithi_fail_at(error, PITH_ERR_MEMORY, "no memory for the device plan", bytes);
     const pith_status made = pithi_device_plan_write(plan, c->image, bytes, &bytes, error);
     if (made != PITH_OK) return made;
     const pith_status opened = pithi_cuda_status(pithi_gpu_open(c->device, &c->processors), error);
@@ -143,27 +144,27 @@ static pith_status upload(pith_cuda_plan *c, const pith_plan *plan, void *memory
 pith_status pith_cuda_plan_create(const pith_cuda_plan **cuda, const pith_plan *plan,
                                   const pith_env *env, int device, void *memory, size_t bytes,
                                   void *cuda_stream, pith_error *error) {
-    struct pithi_device_plan table;
+    struct pithi_device_plan head;
     pith_env e;
     pithi_clear(error);
     if (!cuda) return pithi_cuda_null("cuda", error);
     *cuda = NULL;
     if (!plan) return pithi_cuda_null("plan", error);
-    pith_status status = head_of(plan, &table, error);
+    pith_status status = head_of(plan, &head, error);
     if (status == PITH_OK) status = take_env(&e, env, error);
     if (status != PITH_OK) return status;
     if (!memory) return pithi_cuda_null("memory", error);
     if ((uintptr_t)memory % PITHI_CUDA_ALIGNMENT)
         return pithi_fail_at(error, PITH_ERR_ARG, "the plan's memory is not aligned",
                              PITHI_CUDA_ALIGNMENT);
-    if (bytes < table.bytes) {
-        const struct pithi_words words = {.number = {table.bytes, bytes}};
-        return pithi_fail_with(error, PITH_ERR_SPACE, table.bytes,
+    if (bytes < head.bytes) {
+        const struct pithi_words words = {.number = {head.bytes, bytes}};
+        return pithi_fail_with(error, PITH_ERR_SPACE, head.bytes,
                                "the plan needs # bytes of device memory, # were given", &words);
     }
     pith_cuda_plan *const c = pithi_cuda_alloc(&e, sizeof *c);
     if (!c) return pithi_fail_at(error, PITH_ERR_MEMORY, "no memory for the plan", sizeof *c);
-    *c = (pith_cuda_plan){.table = table, .device_table = memory, .device = device, .env = e};
+    *c = (pith_cuda_plan){.plan = head, .device_memory = memory, .device = device, .env = e};
     status = upload(c, plan, memory, cuda_stream, error);
     if (status == PITH_OK)
         *cuda = c;
@@ -175,6 +176,6 @@ pith_status pith_cuda_plan_create(const pith_cuda_plan **cuda, const pith_plan *
 void pith_cuda_plan_destroy(const pith_cuda_plan *c) {
     if (!c) return;
     const pith_env e = c->env;
-    pithi_cuda_release(&e, c->image, (size_t)c->table.bytes);
+    pithi_cuda_release(&e, c->image, (size_t)c->plan.bytes);
     pithi_cuda_release(&e, (void *)(uintptr_t)c, sizeof *c);
 }

@@ -11,9 +11,9 @@ enum { PITHI_CUDA_ALIGNMENT = 256 };
 
 /* A device plan; nothing in it changes once it is made. */
 struct pith_cuda_plan {
-    struct pithi_device_plan table; /* the table's beginning; the whole table lies on the device */
-    const uint8_t *device_table;
-    uint8_t *image; /* the whole table on the host: the copy to the device reads it */
+    struct pithi_device_plan plan; /* what the memory of the plan begins with */
+    const uint8_t *device_memory;  /* the whole plan on the device */
+    uint8_t *image;                /* the same on the host: the copy to the device reads it */
     int device;
     uint32_t processors;
     pith_env env; /* the allocator and the limit */
@@ -31,11 +31,11 @@ pith_status pithi_cuda_take(void *to, size_t size, const void *from, const char 
 void *pithi_cuda_alloc(const pith_env *env, size_t bytes);
 void pithi_cuda_release(const pith_env *env, void *p, size_t bytes);
 /* Returns the bytes of a device stream. */
-uint64_t pithi_cuda_stream_bytes(const struct pithi_device_plan *table);
+uint64_t pithi_cuda_stream_bytes(const struct pithi_device_plan *plan);
 /* Returns the bytes of the sums of an item that is reduced to f32, which is rounded then. */
-uint64_t pithi_cuda_sum_bytes(const struct pithi_device_plan *table);
+uint64_t pithi_cuda_sum_bytes(const struct pithi_device_plan *plan);
 /* Returns the bytes of a map of an item's set, where sets are intersected. */
-uint64_t pithi_cuda_set_bytes(const struct pithi_device_plan *table);
+uint64_t pithi_cuda_set_bytes(const struct pithi_device_plan *plan);
 /* Whether plan and stream can be what a call is given; stream_name: for the error. */
 pith_status pithi_cuda_check_stream(const pith_cuda_plan *c, const pith_cuda_stream *stream,
                                     const char *stream_name, pith_error *error);

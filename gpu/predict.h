@@ -7,11 +7,11 @@
 #include "plan.h"
 
 static inline bool pithi_cuda_is_bounded(const pith_cuda_plan *c) {
-    return c->table.device.kind == PITHI_DEVICE_bounded ||
-           c->table.device.kind == PITHI_DEVICE_rows || c->table.device.kind == PITHI_DEVICE_zeros;
+    return c->plan.device.kind == PITHI_DEVICE_bounded ||
+           c->plan.device.kind == PITHI_DEVICE_rows || c->plan.device.kind == PITHI_DEVICE_zeros;
 }
 /* Returns the bytes of the workspace that a frame has, of codecs with a bound and of sets. */
-uint64_t pithi_cuda_bounded_bytes(const struct pithi_device_plan *table);
+uint64_t pithi_cuda_bounded_bytes(const struct pithi_device_plan *plan);
 /* Sets the workspace of codecs with a bound, or of sets, for marks, all 0, and the parts of frames:
  * a->per_item of them for each item. */
 pith_status pithi_cuda_open_workspace(const pith_cuda_plan *c, struct pithi_gpu_call *a,

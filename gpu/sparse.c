@@ -17,9 +17,9 @@ static pith_status launch(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
 static pith_status over_parts(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
                               struct pithi_gpu_call *a, uint64_t items, void *cuda_stream,
                               pith_error *error) {
-    a->predict.parts = pithi_workspace_parts(&c->table);
+    a->predict.parts = pithi_workspace_parts(&c->plan);
     const pith_status status =
-        launch(c, kernel, a, c->table.most_blocks * a->predict.parts, items, cuda_stream, error);
+        launch(c, kernel, a, c->plan.most_blocks * a->predict.parts, items, cuda_stream, error);
     a->predict.parts = 1;
     return status;
 }
@@ -28,7 +28,7 @@ static pith_status over_parts(const pith_cuda_plan *c, enum pithi_gpu_kernel ker
 static pith_status over_values(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
                                struct pithi_gpu_call *a, uint64_t items, void *cuda_stream,
                                pith_error *error) {
-    pithi_cuda_divide_tiles(a, c, items, c->table.most);
+    pithi_cuda_divide_tiles(a, c, items, c->plan.most);
     return pithi_cuda_launch(c, kernel, a, items, cuda_stream, error);
 }
 
@@ -46,8 +46,8 @@ static pith_status find_kth(const pith_cuda_plan *c, struct pithi_gpu_call *a, u
 /* Has the rule of the threshold look at the values, as often as it may ask. */
 static pith_status ask(const pith_cuda_plan *c, struct pithi_gpu_call *a, uint64_t items,
                        void *cuda_stream, pith_error *error) {
-    const uint32_t kind = c->table.device.sets.control;
-    const uint64_t chunks = c->table.most_blocks * pithi_workspace_chunks(&c->table);
+    const uint32_t kind = c->plan.device.sets.control;
+    const uint64_t chunks = c->plan.most_blocks * pithi_workspace_chunks(&c->plan);
     pith_status status = PITH_OK;
     if (chunks)
         status = launch(c, PITHI_GPU_sparse_moments, a, chunks / PITHI_MOMENT_CHUNKS + 1, items,
@@ -62,20 +62,20 @@ static pith_status ask(const pith_cuda_plan *c, struct pithi_gpu_call *a, uint64
 /* Whether the rule of the threshold may ask for the k-th largest magnitude, and whether more
  * elements may reach it than the hard limit has. */
 static bool asks_for_kth(const pith_cuda_plan *c) {
-    const uint32_t kind = c->table.device.sets.control;
-    if (c->table.device.sets.rows) return false;
+    const uint32_t kind = c->plan.device.sets.control;
+    if (c->plan.device.sets.rows) return false;
     return kind == PITHI_CONTROL_PROP || kind == PITHI_CONTROL_EXACT ||
            kind == PITHI_CONTROL_EVERY || kind == PITHI_CONTROL_OKTOPK || kind == PITHI_CONTROL_DGC;
 }
 static bool may_overflow(const pith_cuda_plan *c) {
-    const uint32_t kind = c->table.device.sets.control;
+    const uint32_t kind = c->plan.device.sets.control;
     /* An exact threshold does not, but one that is requested. */
-    return kind != PITHI_CONTROL_NONZERO && !c->table.device.sets.rows;
+    return kind != PITHI_CONTROL_NONZERO && !c->plan.device.sets.rows;
 }
 
 /* Teams that take the rows of a slot by turns: no more than it has tiles, while these are many. */
 static uint64_t row_teams(const pith_cuda_plan *c) {
-    const uint64_t tiles = c->table.most / PITHI_TILE + 1, enough = 8 * c->processors;
+    const uint64_t tiles = c->plan.most / PITHI_TILE + 1, enough = 8 * c->processors;
     return tiles < enough ? enough : tiles;
 }
 
@@ -83,7 +83,7 @@ static uint64_t row_teams(const pith_cuda_plan *c) {
 static pith_status behind(const pith_cuda_plan *c, const struct pithi_gpu_call *a,
                           const pith_cuda_items *items, uint64_t each, uint8_t **room,
                           pith_error *error) {
-    const uint64_t frame = PITHI_MARK_BYTES + pithi_workspace_bytes(&c->table);
+    const uint64_t frame = PITHI_MARK_BYTES + pithi_workspace_bytes(&c->plan);
     const uint64_t frames = items->count * a->per_item * frame, more = items->count * each;
     const struct pithi_words words = {.number = {frames, more}};
     if (items->workspace_bytes - frames < more)
@@ -96,23 +96,23 @@ static pith_status behind(const pith_cuda_plan *c, const struct pithi_gpu_call *
 pith_status pithi_cuda_sparse_encode(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                      const pith_cuda_items *items, void *cuda_stream,
                                      pith_error *error) {
-    const uint64_t n = items->count, blocks = c->table.most_blocks;
+    const uint64_t n = items->count, blocks = c->plan.most_blocks;
     const bool chooses = !a->sparse.sends;
     pith_status status = pithi_cuda_open_workspace(c, a, items, cuda_stream, error);
     if (status == PITH_OK && !chooses)
-        status = behind(c, a, items, pithi_workspace_whole(&c->table), &a->sparse.scratch, error);
+        status = behind(c, a, items, pithi_workspace_whole(&c->plan), &a->sparse.scratch, error);
     if (status == PITH_OK) status = launch(c, PITHI_GPU_sparse_begin, a, 1, n, cuda_stream, error);
     if (status == PITH_OK && chooses) status = ask(c, a, n, cuda_stream, error);
     for (a->sparse.round = 0; a->sparse.round < 2; a->sparse.round++) {
         if (a->sparse.round && !(chooses && may_overflow(c))) break;
         if (status == PITH_OK && chooses && (a->sparse.round || asks_for_kth(c)))
             status = find_kth(c, a, n, cuda_stream, error);
-        if (status == PITH_OK && (chooses || c->table.device.decay))
+        if (status == PITH_OK && (chooses || c->plan.device.decay))
             status = over_values(c, PITHI_GPU_sparse_map, a, n, cuda_stream, error);
     }
-    if (status == PITH_OK && chooses && c->table.device.sets.rows)
+    if (status == PITH_OK && chooses && c->plan.device.sets.rows)
         status = launch(c, PITHI_GPU_sparse_rows, a, row_teams(c), n, cuda_stream, error);
-    if (status == PITH_OK && chooses && c->table.device.sets.unit)
+    if (status == PITH_OK && chooses && c->plan.device.sets.unit)
         status = over_values(c, PITHI_GPU_sparse_units, a, n, cuda_stream, error);
     if (status == PITH_OK) status = over_values(c, PITHI_GPU_sparse_cut, a, n, cuda_stream, error);
     if (status == PITH_OK) status = launch(c, PITHI_GPU_sparse_list, a, 1, n, cuda_stream, error);
@@ -131,7 +131,7 @@ static pith_status check(const pith_cuda_plan *c, struct pithi_gpu_call *a,
     const uint64_t frames = items->count * a->per_item;
     status = launch(c, PITHI_GPU_sparse_check, a, 1, frames, cuda_stream, error);
     if (status != PITH_OK) return status;
-    return launch(c, PITHI_GPU_sparse_judge, a, c->table.most_blocks, frames, cuda_stream, error);
+    return launch(c, PITHI_GPU_sparse_judge, a, c->plan.most_blocks, frames, cuda_stream, error);
 }
 
 pith_status pithi_cuda_sparse_decode(const pith_cuda_plan *c, struct pithi_gpu_call *a, bool verify,
@@ -145,7 +145,7 @@ pith_status pithi_cuda_sparse_decode(const pith_cuda_plan *c, struct pithi_gpu_c
             over_parts(c, PITHI_GPU_sparse_zero, a, items->count, cuda_stream, error);
         if (zeros != PITH_OK) return zeros;
     }
-    return launch(c, PITHI_GPU_sparse_decode, a, c->table.most_blocks, items->count, cuda_stream,
+    return launch(c, PITHI_GPU_sparse_decode, a, c->plan.most_blocks, items->count, cuda_stream,
                   error);
 }
 
@@ -155,7 +155,7 @@ static pith_status sum_up(const pith_cuda_plan *c, struct pithi_gpu_call *a, uin
     pith_status status = over_parts(c, PITHI_GPU_sparse_sums, a, items, cuda_stream, error);
     if (status == PITH_OK)
         status =
-            launch(c, PITHI_GPU_sparse_reduce, a, c->table.most_blocks, items, cuda_stream, error);
+            launch(c, PITHI_GPU_sparse_reduce, a, c->plan.most_blocks, items, cuda_stream, error);
     if (status != PITH_OK || (!a->sparse.sums && a->scale == 1.0f)) return status;
     return over_parts(c, PITHI_GPU_sparse_round, a, items, cuda_stream, error);
 }
@@ -165,7 +165,7 @@ pith_status pithi_cuda_sparse_reduce(const pith_cuda_plan *c, struct pithi_gpu_c
                                      pith_error *error) {
     pith_status status = check(c, a, items, cuda_stream, error);
     if (status == PITH_OK && items->dtype != PITH_F32)
-        status = behind(c, a, items, pithi_cuda_sum_bytes(&c->table), &a->sparse.sums, error);
+        status = behind(c, a, items, pithi_cuda_sum_bytes(&c->plan), &a->sparse.sums, error);
     return status == PITH_OK ? sum_up(c, a, items->count, cuda_stream, error) : status;
 }
 
@@ -178,9 +178,9 @@ pith_status pithi_cuda_sparse_recode(const pith_cuda_plan *c, const struct pithi
     sums.update = false; /* until the sums are encoded */
     pith_status status = check(c, &sums, items, cuda_stream, error);
     if (status == PITH_OK)
-        status = behind(c, &sums, items, pithi_cuda_sum_bytes(&c->table), &room, error);
+        status = behind(c, &sums, items, pithi_cuda_sum_bytes(&c->plan), &room, error);
     sums.from.items.tensor = encode.to.items.tensor = room;
-    sums.from.items.tensor_stride = encode.to.items.tensor_stride = pithi_cuda_sum_bytes(&c->table);
+    sums.from.items.tensor_stride = encode.to.items.tensor_stride = pithi_cuda_sum_bytes(&c->plan);
     sums.from.items.dtype = encode.to.items.dtype = PITH_F32;
     encode.sparse.summands = a->per_item;
     encode.sparse.marks = sums.predict.workspace;
@@ -196,9 +196,9 @@ pith_status pithi_cuda_sparse_hold(const pith_cuda_plan *c, struct pithi_gpu_cal
                                    void *cuda_stream, pith_error *error) {
     pith_status status = check(c, a, items, cuda_stream, error);
     if (status == PITH_OK && intersection)
-        status = behind(c, a, items, pithi_cuda_set_bytes(&c->table), &a->sparse.scratch, error);
+        status = behind(c, a, items, pithi_cuda_set_bytes(&c->plan), &a->sparse.scratch, error);
     if (status != PITH_OK) return status;
-    return launch(c, PITHI_GPU_sparse_hold, a, c->table.most_blocks, items->count, cuda_stream,
+    return launch(c, PITHI_GPU_sparse_hold, a, c->plan.most_blocks, items->count, cuda_stream,
                   error);
 }
 
@@ -207,7 +207,7 @@ pith_status pithi_cuda_sparse_hold(const pith_cuda_plan *c, struct pithi_gpu_cal
 pith_status pithi_cuda_sparse_hold_elements(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                             const pith_cuda_items *items, void *cuda_stream,
                                             pith_error *error) {
-    const uint64_t n = items->count, tiles = c->table.most / PITHI_TILE;
+    const uint64_t n = items->count, tiles = c->plan.most / PITHI_TILE;
     pith_status status = pithi_cuda_open_workspace(c, a, items, cuda_stream, error);
     if (status == PITH_OK)
         status = launch(c, PITHI_GPU_sparse_listed, a, tiles, n, cuda_stream, error);
@@ -220,7 +220,7 @@ pith_status pithi_cuda_sparse_hold_elements(const pith_cuda_plan *c, struct pith
 pith_status pithi_cuda_sparse_move(const pith_cuda_plan *c, struct pithi_gpu_call *a, bool adds,
                                    const pith_cuda_items *items, void *cuda_stream,
                                    pith_error *error) {
-    const uint64_t n = items->count, blocks = c->table.most_blocks;
+    const uint64_t n = items->count, blocks = c->plan.most_blocks;
     pith_status status = pithi_cuda_open_workspace(c, a, items, cuda_stream, error);
     if (status == PITH_OK)
         status = launch(c, PITHI_GPU_sparse_held, a, blocks, n, cuda_stream, error);
@@ -236,9 +236,9 @@ pith_status pithi_cuda_sparse_clear(const pith_cuda_plan *c, struct pithi_gpu_ca
     return over_values(c, PITHI_GPU_sparse_clear, a, items->count, cuda_stream, error);
 }
 
-pith_status pithi_cuda_sparse_ask(const pith_cuda_plan *c, struct pithi_gpu_call *a,
-                                  const pith_cuda_items *items, void *cuda_stream,
-                                  pith_error *error) {
+pith_status pithi_cuda_sparse_slots(const pith_cuda_plan *c, struct pithi_gpu_call *a,
+                                    const pith_cuda_items *items, void *cuda_stream,
+                                    pith_error *error) {
     const enum pithi_gpu_kernel kernel = a->sparse.states   ? PITHI_GPU_sparse_state
                                          : a->sparse.chosen ? PITHI_GPU_sparse_report
                                                             : PITHI_GPU_sparse_request;

@@ -6,7 +6,7 @@
 #include "plan.h"
 
 static inline bool pithi_cuda_is_sparse(const pith_cuda_plan *c) {
-    return c->table.device.kind == PITHI_DEVICE_sets;
+    return c->plan.device.kind == PITHI_DEVICE_sets;
 }
 /* a: filled in but for what says how teams share the work. verify: does the checks alone. */
 pith_status pithi_cuda_sparse_encode(const pith_cuda_plan *c, struct pithi_gpu_call *a,
@@ -23,8 +23,8 @@ pith_status pithi_cuda_sparse_recode(const pith_cuda_plan *c, const struct pithi
                                      const pith_cuda_items *items, const pith_cuda_plan *out,
                                      const pith_cuda_items *made, void *cuda_stream,
                                      pith_error *error);
-/* Of calls on the sets that slots hold. adds: values at their elements to tensors, or else out of
- * them, or of residuals. */
+/* The calls on sets that slots hold. adds: values are added to tensors at the elements of the sets,
+ * or else taken out of tensors, or residuals. */
 pith_status pithi_cuda_sparse_hold(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                    bool intersection, const pith_cuda_items *items,
                                    void *cuda_stream, pith_error *error);
@@ -37,9 +37,10 @@ pith_status pithi_cuda_sparse_move(const pith_cuda_plan *c, struct pithi_gpu_cal
 pith_status pithi_cuda_sparse_clear(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                     const pith_cuda_items *items, void *cuda_stream,
                                     pith_error *error);
-/* Of calls that ask what slots remember, or say something of it: a->sparse. */
-pith_status pithi_cuda_sparse_ask(const pith_cuda_plan *c, struct pithi_gpu_call *a,
-                                  const pith_cuda_items *items, void *cuda_stream,
-                                  pith_error *error);
+/* The calls on what slots remember of their choice: requests, counts or states, as a->sparse
+ * says. */
+pith_status pithi_cuda_sparse_slots(const pith_cuda_plan *c, struct pithi_gpu_call *a,
+                                    const pith_cuda_items *items, void *cuda_stream,
+                                    pith_error *error);
 
 #endif

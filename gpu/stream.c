@@ -23,16 +23,16 @@ static pith_status check(const pith_cuda_plan *c, const pith_cuda_stream *stream
 static pith_status check_base(const pith_cuda_plan *c, const pith_cuda_stream *stream,
                               pith_error *error) {
     const pith_status status = check(c, stream, error);
-    if (status != PITH_OK || pithi_cuda_has_base(&c->table)) return status;
+    if (status != PITH_OK || pithi_cuda_has_base(&c->plan)) return status;
     return pithi_fail(error, PITH_ERR_STATE, "the plan has no base");
 }
 
 static struct pithi_gpu_call about(const pith_cuda_plan *c, const void *stream) {
     return (struct pithi_gpu_call){
-        .to = {.plan = c->table,
-               .table = c->device_table,
+        .to = {.plan = c->plan,
+               .plan_memory = c->device_memory,
                .stream = (struct pithi_gpu_stream *)(uintptr_t)stream,
-               .items = {.count = c->table.slots}},
+               .items = {.count = c->plan.slots}},
         .count = UINT64_MAX,
         .span = PITHI_TILE,
         .chunks = 1,
@@ -48,14 +48,14 @@ static pith_status set(const pith_cuda_plan *c, struct pithi_gpu_call *a,
 /* Launches a kernel with a thread for every slot. */
 static pith_status per_slot(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
                             const struct pithi_gpu_call *a, void *cuda_stream, pith_error *error) {
-    return pithi_cuda_launch(c, kernel, a, (c->table.slots + 255) / 256, cuda_stream, error);
+    return pithi_cuda_launch(c, kernel, a, (c->plan.slots + 255) / 256, cuda_stream, error);
 }
 
 /* Launches a kernel with teams for the elements of every slot. */
 static pith_status over_base(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
                              struct pithi_gpu_call *a, void *cuda_stream, pith_error *error) {
-    pithi_cuda_divide_runs(a, c, c->table.slots, c->table.most);
-    return pithi_cuda_launch(c, kernel, a, c->table.slots, cuda_stream, error);
+    pithi_cuda_divide_runs(a, c, c->plan.slots, c->plan.most);
+    return pithi_cuda_launch(c, kernel, a, c->plan.slots, cuda_stream, error);
 }
 
 /* ---- Beginning and settings ------------------------------------------------------------------*/
@@ -88,7 +88,7 @@ pith_status pith_cuda_stream_init(const pith_cuda_plan *c, void *memory, size_t 
     pith_status status = pithi_cuda_check_stream(c, memory, "memory", error);
     if (status == PITH_OK) status = take_options(options, &random, &step, error);
     if (status != PITH_OK) return status;
-    const uint64_t needed = pithi_cuda_stream_bytes(&c->table);
+    const uint64_t needed = pithi_cuda_stream_bytes(&c->plan);
     const struct pithi_words words = {.number = {needed, bytes}};
     if (bytes < needed)
         return pithi_fail_with(error, PITH_ERR_SPACE, needed,
@@ -98,8 +98,8 @@ pith_status pith_cuda_stream_init(const pith_cuda_plan *c, void *memory, size_t 
     a.change.random = random;
     a.change.step = step;
     if (status == PITH_OK) status = per_slot(c, PITHI_GPU_stream_init, &a, cuda_stream, error);
-    const bool bound = !c->table.external || !c->table.count;
-    if (status == PITH_OK && pithi_cuda_has_base(&c->table) && bound)
+    const bool bound = !c->plan.external || !c->plan.count;
+    if (status == PITH_OK && pithi_cuda_has_base(&c->plan) && bound)
         status = over_base(c, PITHI_GPU_stream_base, &a, cuda_stream, error);
     return status;
 }
@@ -109,8 +109,8 @@ pith_status pith_cuda_stream_set_step(const pith_cuda_plan *c, pith_cuda_stream 
                                       pith_error *error) {
     const pith_status status = check(c, stream, error);
     if (status != PITH_OK) return status;
-    if (slot >= c->table.slots) {
-        const struct pithi_words words = {.number = {slot, c->table.slots}};
+    if (slot >= c->plan.slots) {
+        const struct pithi_words words = {.number = {slot, c->plan.slots}};
         return pithi_fail_with(error, PITH_ERR_ARG, 0, "slot # of a plan with #", &words);
     }
     struct pithi_gpu_call a = about(c, stream);
@@ -134,7 +134,7 @@ pith_status pith_cuda_stream_rollback(const pith_cuda_plan *c, pith_cuda_stream 
                                       uint64_t step, void *cuda_stream, pith_error *error) {
     const pith_status status = check(c, stream, error);
     if (status != PITH_OK) return status;
-    if (pithi_cuda_has_base(&c->table))
+    if (pithi_cuda_has_base(&c->plan))
         return pithi_fail(error, PITH_ERR_STATE, "a base cannot take a step back");
     struct pithi_gpu_call a = about(c, stream);
     a.change.step = step;
@@ -148,8 +148,8 @@ pith_status pith_cuda_stream_set_base(const pith_cuda_plan *c, pith_cuda_stream 
                                       void *cuda_stream, pith_error *error) {
     const pith_status status = check_base(c, stream, error);
     if (status != PITH_OK) return status;
-    if (!base && c->table.count) return pithi_cuda_null("base", error);
-    const uint32_t own = c->table.base_dtype;
+    if (!base && c->plan.count) return pithi_cuda_null("base", error);
+    const uint32_t own = c->plan.base_dtype;
     const bool converts = dtype != PITH_NONE && dtype <= PITH_F16 && own <= PITH_F16;
     if (dtype != own && !converts)
         return pithi_fail(error, PITH_ERR_DTYPE,
@@ -166,9 +166,9 @@ pith_status pith_cuda_stream_bind_base(const pith_cuda_plan *c, pith_cuda_stream
                                        pith_error *error) {
     pith_status status = check_base(c, stream, error);
     if (status != PITH_OK) return status;
-    if (!c->table.external)
+    if (!c->plan.external)
         return pithi_fail(error, PITH_ERR_STATE, "not a stream with an external base");
-    if (!base && c->table.count) return pithi_cuda_null("base", error);
+    if (!base && c->plan.count) return pithi_cuda_null("base", error);
     struct pithi_gpu_call a = about(c, stream);
     a.change.base = base;
     a.change.step = step;
@@ -178,8 +178,8 @@ pith_status pith_cuda_stream_bind_base(const pith_cuda_plan *c, pith_cuda_stream
 }
 
 void *pith_cuda_stream_base(const pith_cuda_plan *c, pith_cuda_stream *stream) {
-    if (!c || !stream || !pithi_cuda_has_base(&c->table) || c->table.external) return NULL;
-    return (uint8_t *)stream + pithi_stream_memory_at(&c->table);
+    if (!c || !stream || !pithi_cuda_has_base(&c->plan) || c->plan.external) return NULL;
+    return (uint8_t *)stream + pithi_stream_memory_at(&c->plan);
 }
 
 pith_status pith_cuda_stream_verify(const pith_cuda_plan *c, const pith_cuda_stream *stream,
@@ -187,7 +187,7 @@ pith_status pith_cuda_stream_verify(const pith_cuda_plan *c, const pith_cuda_str
     const pith_status checked = check_base(c, stream, error);
     if (checked != PITH_OK) return checked;
     if (!status) return pithi_cuda_null("status", error);
-    if (!c->table.device.base_hash)
+    if (!c->plan.device.base_hash)
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "base_hash=off keeps no hash");
     struct pithi_gpu_call a = about(c, stream);
     a.to.items.status = status;
@@ -200,7 +200,7 @@ static const uint8_t magic[8] = PITHI_STREAM_FORMAT_MAGIC;
 
 /* A conversion of a stream between its saved bytes and its bytes on the device. */
 struct exchange {
-    const struct pithi_device_plan *table;
+    const struct pithi_device_plan *plan;
     const struct pithi_device_plan_slot *slot;
     uint8_t *saved, *bytes;   /* the stream as the host saves it, and as it lies on the device */
     uint64_t total, elements; /* bytes of saved; where its elements, of base or residual, begin */
@@ -212,7 +212,7 @@ struct exchange {
 static uint64_t element_bytes(const struct pithi_device_plan *t) {
     return pithi_cuda_has_base(t) ? pithi_width(t->base_dtype) : t->device.decay ? 4 : 0;
 }
-/* Of all elements, and of the momentum behind them. */
+/* Returns the bytes of a base or residual, and of the momentum behind it. */
 static uint64_t memory_bytes(const struct pithi_device_plan *t) {
     return pithi_stream_copy(t) * element_bytes(t);
 }
@@ -235,13 +235,13 @@ static pith_status begin(const pith_cuda_plan *c, const pith_work *work, const p
     if (!work) return pithi_cuda_null("work", error);
     if (!host) return pithi_cuda_null("host", error);
     if (!bytes) return pithi_cuda_null("bytes", error);
-    const struct pithi_device_plan *const t = &c->table;
+    const struct pithi_device_plan *const t = &c->plan;
     const uint64_t needed = pithi_cuda_stream_bytes(t);
     if (size < needed)
         return pithi_fail_with(error, PITH_ERR_SPACE, needed, "the stream has # bytes, not #",
                                &(struct pithi_words){.number = {needed, size}});
     *x = (struct exchange){
-        .table = t, .bounded = pithi_cuda_is_bounded(c), .sparse = pithi_cuda_is_sparse(c)};
+        .plan = t, .bounded = pithi_cuda_is_bounded(c), .sparse = pithi_cuda_is_sparse(c)};
     x->slot = (const struct pithi_device_plan_slot *)(const void *)(c->image + t->slots_at);
     const bool more = x->bounded || x->sparse;
     const uint64_t slot = PITHI_STREAM_FORMAT_SLOT + (more ? PITHI_STREAM_FORMAT_MORE : 0);
@@ -272,7 +272,7 @@ static pith_status save(pith_work *work, const pith_stream *host, const struct e
     size_t written;
     const pith_status status = pith_stream_save(work, host, x->saved, (size_t)x->total, &written);
     if (status != PITH_OK) return answered(work, status, error);
-    if (pithi_get64(x->saved + PITHI_STREAM_FORMAT_FINGERPRINT) != x->table->fingerprint)
+    if (pithi_get64(x->saved + PITHI_STREAM_FORMAT_FINGERPRINT) != x->plan->fingerprint)
         return other_plan(error);
     return PITH_OK;
 }
@@ -280,12 +280,12 @@ static pith_status save(pith_work *work, const pith_stream *host, const struct e
 /* What a controller remembers of slot i: its steps in place of a base hash, and more behind all
  * slots. */
 static uint8_t *control_at(const struct exchange *x, uint64_t i) {
-    return x->saved + PITHI_STREAM_FORMAT_HEAD + x->table->slots * PITHI_STREAM_FORMAT_SLOT +
+    return x->saved + PITHI_STREAM_FORMAT_HEAD + x->plan->slots * PITHI_STREAM_FORMAT_SLOT +
            i * PITHI_STREAM_FORMAT_MORE;
 }
 
 static void take_control(const struct exchange *x, uint64_t i) {
-    struct pithi_gpu_chosen *const to = pithi_stream_chosen(x->table, x->bytes) + i;
+    struct pithi_gpu_chosen *const to = pithi_stream_chosen(x->plan, x->bytes) + i;
     to->control = pithi_control_load(slot_at(x, i)->base_hash, control_at(x, i));
     to->before = to->control;
     to->reported = (slot_at(x, i)->base_hash & PITHI_CONTROL_REPORTED) != 0;
@@ -296,7 +296,7 @@ static pith_status fill_bytes(const struct exchange *x, pith_error *error) {
     const uint8_t *const from = x->saved, *const stats = from + PITHI_STREAM_FORMAT_STATS;
     struct pithi_gpu_stream *const head = (struct pithi_gpu_stream *)(void *)x->bytes;
     *head = (struct pithi_gpu_stream){
-        .fingerprint = x->table->fingerprint,
+        .fingerprint = x->plan->fingerprint,
         .random = {.seed = pithi_get64(from + PITHI_STREAM_FORMAT_SEED),
                    .rng_stream = pithi_get32(from + PITHI_STREAM_FORMAT_STREAM),
                    .shift = pithi_get32(from + PITHI_STREAM_FORMAT_SHIFT)},
@@ -305,9 +305,9 @@ static pith_status fill_bytes(const struct exchange *x, pith_error *error) {
         .saturated = pithi_get64(stats + 16),
         .poisoned = pithi_get64(stats + 24),
         .slots = sizeof *head,
-        .memory = pithi_stream_memory_at(x->table),
+        .memory = pithi_stream_memory_at(x->plan),
     };
-    for (uint64_t i = 0; i < x->table->slots; i++) {
+    for (uint64_t i = 0; i < x->plan->slots; i++) {
         const uint8_t *const slot = from + PITHI_STREAM_FORMAT_HEAD + i * PITHI_STREAM_FORMAT_SLOT;
         if (x->bounded && pithi_get64(slot + 8))
             return pithi_fail_with(error, PITH_ERR_UNSUPPORTED, i,
@@ -317,8 +317,8 @@ static pith_status fill_bytes(const struct exchange *x, pith_error *error) {
             .step = pithi_get64(slot), .base_hash = pithi_get64(slot + 8), .undone = 1};
         if (x->sparse) take_control(x, i);
     }
-    if (!x->table->external)
-        memcpy(x->bytes + head->memory, from + x->elements, (size_t)memory_bytes(x->table));
+    if (!x->plan->external)
+        memcpy(x->bytes + head->memory, from + x->elements, (size_t)memory_bytes(x->plan));
     return PITH_OK;
 }
 
@@ -329,19 +329,19 @@ pith_status pith_cuda_stream_pack(const pith_cuda_plan *c, pith_work *work, cons
     if (status != PITH_OK) return status;
     status = save(work, host, &x, error);
     if (status != PITH_OK) return end(c, &x, status);
-    memset(bytes, 0, (size_t)pithi_cuda_stream_bytes(&c->table));
+    memset(bytes, 0, (size_t)pithi_cuda_stream_bytes(&c->plan));
     x.bytes = bytes;
     return end(c, &x, fill_bytes(&x, error));
 }
 
 static void copy_elements(const struct exchange *x) {
-    const uint64_t width = element_bytes(x->table), memory = pithi_stream_memory_at(x->table);
+    const uint64_t width = element_bytes(x->plan), memory = pithi_stream_memory_at(x->plan);
     uint8_t *const to = x->saved + x->elements;
-    for (uint64_t i = 0; i < x->table->slots && width && !x->table->external; i++) {
-        const uint64_t side = x->table->device.decay ? slot_at(x, i)->side & 1 : 0;
-        const uint8_t *const from = x->bytes + memory + side * memory_bytes(x->table);
-        const uint64_t all = x->table->count * width;
-        for (uint64_t at = 0; at < memory_bytes(x->table); at += all) {
+    for (uint64_t i = 0; i < x->plan->slots && width && !x->plan->external; i++) {
+        const uint64_t side = x->plan->device.decay ? slot_at(x, i)->side & 1 : 0;
+        const uint8_t *const from = x->bytes + memory + side * memory_bytes(x->plan);
+        const uint64_t all = x->plan->count * width;
+        for (uint64_t at = 0; at < memory_bytes(x->plan); at += all) {
             const uint64_t first = at + x->slot[i].first * width;
             memcpy(to + first, from + first, (size_t)(x->slot[i].count * width));
         }
@@ -351,12 +351,12 @@ static void copy_elements(const struct exchange *x) {
 static pith_status fill_saved(const struct exchange *x, pith_error *error) {
     const struct pithi_gpu_stream *const head = (const struct pithi_gpu_stream *)(void *)x->bytes;
     uint8_t *const to = x->saved, *const stats = to + PITHI_STREAM_FORMAT_STATS;
-    if (head->fingerprint != x->table->fingerprint)
+    if (head->fingerprint != x->plan->fingerprint)
         return pithi_fail(error, PITH_ERR_MISMATCH, "the bytes are of another plan's stream");
-    memset(to, 0, (size_t)(x->table->external ? PITHI_STREAM_FORMAT_HEAD : x->elements));
+    memset(to, 0, (size_t)(x->plan->external ? PITHI_STREAM_FORMAT_HEAD : x->elements));
     memcpy(to, magic, sizeof magic);
     pithi_put64(to + PITHI_STREAM_FORMAT_FINGERPRINT, head->fingerprint);
-    pithi_put64(to + PITHI_STREAM_FORMAT_SLOTS, x->table->slots);
+    pithi_put64(to + PITHI_STREAM_FORMAT_SLOTS, x->plan->slots);
     pithi_put64(to + PITHI_STREAM_FORMAT_SEED, head->random.seed);
     pithi_put32(to + PITHI_STREAM_FORMAT_STREAM, head->random.rng_stream);
     pithi_put32(to + PITHI_STREAM_FORMAT_SHIFT, head->random.shift);
@@ -364,7 +364,7 @@ static pith_status fill_saved(const struct exchange *x, pith_error *error) {
     pithi_put64(stats + 8, head->key_frames);
     pithi_put64(stats + 16, head->saturated);
     pithi_put64(stats + 24, head->poisoned);
-    for (uint64_t i = 0; i < x->table->slots; i++) {
+    for (uint64_t i = 0; i < x->plan->slots; i++) {
         uint8_t *const slot = to + PITHI_STREAM_FORMAT_HEAD + i * PITHI_STREAM_FORMAT_SLOT;
         if (slot_at(x, i)->invalid)
             return pithi_fail_with(error, PITH_ERR_STATE, i,
@@ -373,7 +373,7 @@ static pith_status fill_saved(const struct exchange *x, pith_error *error) {
         pithi_put64(slot, slot_at(x, i)->step);
         pithi_put64(slot + 8, slot_at(x, i)->base_hash);
         if (!x->sparse) continue;
-        const struct pithi_gpu_chosen *const c = pithi_stream_chosen(x->table, x->bytes) + i;
+        const struct pithi_gpu_chosen *const c = pithi_stream_chosen(x->plan, x->bytes) + i;
         const uint64_t reported = c->reported ? PITHI_CONTROL_REPORTED : 0;
         pithi_put64(slot + 8, pithi_control_save(&c->control, control_at(x, i)) | reported);
     }
@@ -390,7 +390,7 @@ pith_status pith_cuda_stream_unpack(const pith_cuda_plan *c, pith_work *work, pi
     if (status != PITH_OK) return status;
     x.bytes = (uint8_t *)(uintptr_t)bytes;
     /* The base of the host's own stream stays where that is external. */
-    if (c->table.external) status = save(work, host, &x, error);
+    if (c->plan.external) status = save(work, host, &x, error);
     if (status == PITH_OK) status = fill_saved(&x, error);
     if (status != PITH_OK) return end(c, &x, status);
     status = pith_stream_load(work, host, x.saved, (size_t)x.total);

@@ -30,7 +30,8 @@ PITHI_DEVICE uint64_t pithi_hash_quad(const uint8_t *p, uint64_t at, uint64_t en
     return pithi_nh_term(lane[0], number) + (left > 8 ? pithi_nh_term(lane[1], number + 1) : 0);
 }
 
-/* Of bytes [from, to) of that whole, from a multiple of 16, every step-th 16 from the i-th on. */
+/* Returns the part of a hash that every step-th run of 16 bytes has, from the i-th on, of bytes
+ * [from, to) of what is hashed; from is a multiple of 16. The parts of all i add up to the hash. */
 PITHI_DEVICE uint64_t pithi_hash_part(const uint8_t *p, uint64_t from, uint64_t to, uint32_t i,
                                       uint32_t step) {
     const uint64_t stride = 16 * (uint64_t)step;

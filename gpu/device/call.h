@@ -1,5 +1,5 @@
-/* call.h - what a kernel is given: plan, table, stream and items as they lie on the device; what
- * those of one family are given besides is in its own call.h.
+/* call.h - what a kernel is given: plan, stream and items as they lie on the device; what those of
+ * one family are given besides is in its own call.h.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef PITHI_GPU_DEVICE_CALL_H
 #define PITHI_GPU_DEVICE_CALL_H
@@ -45,7 +45,8 @@ PITHI_INLINE uint32_t pithi_width(uint32_t dtype) {
 struct pithi_gpu_slot_state {
     uint64_t step, base_hash;
     uint32_t invalid, side, undone;
-    /* Of the launch under way; 0 in between. The last team to arrive closes the slot. */
+    /* What teams of the launch under way have handed over; 0 between launches. The last team to
+     * arrive closes the slot. */
     uint32_t arrived;
     uint64_t hash, saturated, poisoned;
 };
@@ -103,8 +104,8 @@ struct pithi_gpu_items {
 
 /* Frames and what goes with them: those that are read, or those that are made. */
 struct pithi_gpu_side {
-    struct pithi_device_plan plan; /* the beginning of the table */
-    const uint8_t *table;
+    struct pithi_device_plan plan;
+    const uint8_t *plan_memory; /* the whole plan on the device: slots, ranges and headers follow */
     struct pithi_gpu_items items;
     struct pithi_gpu_stream *stream; /* NULL: pages without frames */
 };

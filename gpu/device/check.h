@@ -33,8 +33,8 @@ PITHI_PHASE(pithi_check_open, uint64_t number) {
     if (!pithi_check_length(p, length, it)) it->status = PITH_ERR_TRUNCATED;
 }
 
-/* Of the tensor that a difference is to be added to, or of the base that a key frame brings, where
- * it lies there as it is. */
+/* Hashes the tensor that a difference is to be added to, or the base that a key frame brings, where
+ * the frame has it as it is. */
 PITHI_LOCAL(pithi_check_hash, uint64_t width) {
     const struct pithi_gpu_item *const it = &s->from;
     if (it->kind && pithi_item_coded(&a->from.plan, it)) return;

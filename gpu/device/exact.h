@@ -1,8 +1,8 @@
-/* exact.h - exact values with a base: staged to be coded, and out of what was read.
+/* exact.h - exact values with a base: into the staging buffer, and out of it.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Frames of such codecs are staged in the workspace as the values themselves, device/bytes/frame.h,
- * key frames too. Values are the next base, so that what the base held is kept beside them. */
+ * The staging buffer of such a frame (device/bytes/frame.h) has the values themselves, that of a
+ * key frame too. Values are the next base, so that what the base held is kept beside them. */
 #ifndef PITHI_GPU_DEVICE_EXACT_H
 #define PITHI_GPU_DEVICE_EXACT_H
 

@@ -9,7 +9,7 @@
 
 PITHI_DEVICE const struct pithi_device_plan_range *pithi_ranges(const struct pithi_device_plan *p,
                                                                 const struct pithi_gpu_item *it) {
-    return (const struct pithi_device_plan_range *)(const void *)(it->table + p->ranges_at);
+    return (const struct pithi_device_plan_range *)(const void *)(it->plan_memory + p->ranges_at);
 }
 
 /* The first range that ends behind element e of the tensor. */

@@ -10,7 +10,7 @@
 
 /* What a team knows of its item; in the team's memory, set by its first thread. */
 struct pithi_gpu_item {
-    const uint8_t *table;
+    const uint8_t *plan_memory;
     const struct pithi_device_plan_slot *slot;
     const struct pithi_device_plan_form *form;
     struct pithi_gpu_slot_state *slot_state; /* NULL: the call adds to a tensor */
@@ -81,9 +81,10 @@ PITHI_DEVICE void pithi_item_locate(const struct pithi_gpu_call *a,
     const uint64_t number = pithi_item_slot(items, it->index);
     const bool known = number < p->slots;
     it->status = known ? pithi_stream_check(p, stream, a->add) : PITH_ERR_ARG;
-    it->table = side->table;
-    it->slot = (const struct pithi_device_plan_slot *)(const void *)(side->table + p->slots_at) +
-               (known ? number : 0);
+    it->plan_memory = side->plan_memory;
+    it->slot =
+        (const struct pithi_device_plan_slot *)(const void *)(side->plan_memory + p->slots_at) +
+        (known ? number : 0);
     it->kind = a->key;
     it->form = &it->slot->form[it->kind];
     it->frame = items->frame || items->frames ? pithi_item_frame(items, it->index) : NULL;
@@ -206,11 +207,11 @@ PITHI_DEVICE uint8_t *pithi_item_stream(const struct pithi_gpu_item *it) {
     return it->frame + it->slot->fixed_bytes + PITHI_SECTION_HEAD;
 }
 
-/* How the bytes of a header differ from the table's. */
+/* How the bytes of a header differ from the plan's. */
 enum { PITHI_HEADER_SAME, PITHI_HEADER_FREE, PITHI_HEADER_OTHER }; /* FREE: where frames may */
 
-/* Of a frame whose header is whole: whether its flags are known, and if it is of the plan's codec,
- * its revision. */
+/* Says whether a header, all of which is there, has flags that are known and, if the frame is of
+ * the plan's codec, a revision that is. */
 PITHI_DEVICE int32_t pithi_header_revision(const struct pithi_device_plan *p, const uint8_t *head,
                                            const uint8_t *mine) {
     const uint32_t known = PITHI_FLAG_WIDE | PITHI_FLAG_KEY | PITHI_FLAG_CHECKSUMS;
@@ -222,7 +223,7 @@ PITHI_DEVICE int32_t pithi_header_revision(const struct pithi_device_plan *p, co
 
 /* The check of the header of a located item's frame, but for its stream; sets kind, form and
  * payload. head: the frame's first bytes, wherever they are. differs: how they differ from those of
- * both forms, 0 behind the frame's end; NULL: not known yet. The table's own headers are right. */
+ * both forms, 0 behind the frame's end; NULL: not known yet. The plan's own headers are right. */
 PITHI_DEVICE int32_t pithi_header_judge(const struct pithi_device_plan *p, uint64_t length,
                                         struct pithi_gpu_item *it, const uint8_t *head,
                                         const uint32_t differs[2]) {
@@ -231,7 +232,7 @@ PITHI_DEVICE int32_t pithi_header_judge(const struct pithi_device_plan *p, uint6
         if (differs[it->kind] == PITHI_HEADER_SAME && length >= it->form->header_bytes)
             return PITH_OK;
     }
-    const uint8_t *const mine = it->table + it->slot->form[0].header;
+    const uint8_t *const mine = it->plan_memory + it->slot->form[0].header;
     const int32_t start = pithi_header_start(head, mine, length);
     if (start != PITH_OK) return start;
     pithi_item_kind(p, it, head);
@@ -246,7 +247,7 @@ PITHI_DEVICE int32_t pithi_header_judge(const struct pithi_device_plan *p, uint6
     if (revision != PITH_OK) return revision;
     if (fixed != it->slot->fixed_bytes) return PITH_ERR_MISMATCH;
     if (differs ? differs[it->kind] == PITHI_HEADER_OTHER
-                : !pithi_header_mine(head, it->table + it->form->header, bytes))
+                : !pithi_header_mine(head, it->plan_memory + it->form->header, bytes))
         return PITH_ERR_MISMATCH;
     return pithi_keys_legal(&p->device.free_keys, head) ? PITH_OK : PITH_ERR_CORRUPT;
 }
@@ -257,7 +258,8 @@ PITHI_DEVICE bool pithi_item_coded(const struct pithi_device_plan *p,
     return p->device.coded && (!it->kind || p->device.kind == PITHI_DEVICE_raw);
 }
 
-/* Of a frame of which that is so, what it has besides the index, blocks and their checksums. */
+/* Checks what a frame whose blocks have lengths of their own has besides its index, its blocks and
+ * their checksums. */
 PITHI_DEVICE int32_t pithi_coded_check(const struct pithi_device_plan *p, uint64_t length,
                                        const struct pithi_gpu_item *it) {
     const struct pithi_device_plan_form *const form = it->form;
@@ -271,7 +273,8 @@ PITHI_DEVICE int32_t pithi_coded_check(const struct pithi_device_plan *p, uint64
                : PITH_ERR_CORRUPT;
 }
 
-/* As pithi_header_judge, and of what else a frame has besides blocks and their checksums. */
+/* Checks the header as pithi_header_judge does, and all bytes of the frame that are not of blocks
+ * or their checksums. */
 PITHI_DEVICE int32_t pithi_header_check(const struct pithi_device_plan *p, uint64_t length,
                                         struct pithi_gpu_item *it, const uint8_t *head,
                                         const uint32_t differs[2]) {

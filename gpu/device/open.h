@@ -31,7 +31,7 @@ PITHI_DEVICE void pithi_open_compare(const struct pithi_gpu_call *a, struct pith
                                      uint64_t word, uint64_t at, uint32_t *differs) {
     for (uint32_t kind = 0; kind < (a->from.plan.base_dtype == PITH_NONE ? 1u : 2u); kind++) {
         const struct pithi_device_plan_form *const form = &s->from.slot->form[kind];
-        const uint8_t *const mine = s->from.table + form->header + at;
+        const uint8_t *const mine = s->from.plan_memory + form->header + at;
         if (at >= form->header_bytes) continue;
         const uint64_t differ = word ^ pithi_get_aligned64(mine);
         const uint64_t mask = pithi_get_aligned64(mine + form->header_bytes);

@@ -15,7 +15,7 @@ PITHI_DEVICE int32_t pithi_pair_bad(const struct pithi_gpu_call *a,
     return pithi_item_check(a, &it, NULL, NULL);
 }
 
-/* In the order of the CPU call: the slots, the capacity, the frames. */
+/* Checks both sides in the order of the CPU call: the slots, the capacity, the frames. */
 PITHI_PHASE(pithi_pair_match, uint64_t number) {
     const struct pithi_device_plan_slot *const x = s->from.slot, *const y = s->to.slot;
     (void)number;

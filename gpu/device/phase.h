@@ -342,8 +342,8 @@ PITHI_DEVICE uint32_t pithi_words_bytes(const uint32_t x[4]) {
 #endif
 }
 
-/* Of lanes of 16 bits, as signed integers whose sum is one too: x + y, but at least 0 and at most
- * `most`. */
+/* Returns x + y in each lane of 16 bits, but at least 0 and at most `most`. Lanes are signed, and
+ * their sums fit. */
 PITHI_DEVICE uint32_t pithi_lanes_within(uint32_t x, uint32_t y, uint32_t most) {
 #ifdef __CUDACC__
     return __viaddmin_s16x2_relu(x, y, most);
@@ -369,7 +369,7 @@ PITHI_DEVICE uint32_t pithi_byte_products(uint32_t x, uint32_t y, uint32_t sum) 
 #endif
 }
 
-/* Of numbers that are not NaN; the sign of a 0 may be any. */
+/* Returns the larger of two numbers, neither of them NaN; the sign of a 0 may be any. */
 PITHI_DEVICE float pithi_larger(float x, float y) {
 #ifdef __CUDACC__
     return fmaxf(x, y);

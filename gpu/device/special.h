@@ -136,7 +136,8 @@ PITHI_INLINE void pithi_known_put(const struct pithi_known *k, struct pithi_gpu_
 #undef EACH
 }
 
-/* Of the whole call: no range, and a base becomes what is read. */
+/* Whether a call is of the kind that special kernels know: no range, no key frames, and a base
+ * becomes what is read. */
 PITHI_INLINE bool pithi_known_plain(const struct pithi_gpu_call *a) {
     return a->first == 0 && a->count == UINT64_MAX && !a->key && a->update;
 }

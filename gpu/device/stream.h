@@ -105,7 +105,8 @@ PITHI_LOCAL(pithi_stream_read, uint64_t tile) {
     }
 }
 
-/* The same of elements of 1 or 8 bytes, which are never converted. */
+/* Whether elements have 1 or 8 bytes: these are never converted, so that a base of them is copied
+ * and hashed as bytes. */
 PITHI_DEVICE bool pithi_stream_odd(uint64_t width) { return width == 1 || width == 8; }
 PITHI_PHASE(pithi_stream_copy_base, uint64_t width) {
     const struct pithi_gpu_item *const it = &s->to;

@@ -20,9 +20,10 @@ struct pithi_gpu_results {
 /* A thread's registers: what all kernels have, and what those of one family have besides. */
 struct pithi_gpu_thread {
     uint32_t tid;
-    /* Of the kernel, so that bodies may look at it: it is one of special.def; the host's, by turns.
-     * These have the source of a tile twice. whole: all elements of the tile exist, and all that
-     * moves is aligned; what else would be checked falls away where the compiler knows that. */
+    /* special: the kernel is one of special.def, which have the source of a tile twice; the same
+     * for all threads, so that bodies may look at it. The host runner's kernels are special by
+     * turns. whole: all elements of the tile exist, and all that moves is aligned; what else would
+     * be checked falls away where the compiler knows that. */
     bool special;
     bool whole;
     float x[PITHI_UNITS][PITHI_UNIT]; /* values, differences or sums */
@@ -57,7 +58,7 @@ struct pithi_gpu_shared {
         struct pithi_trellis_shared trellis;
         struct pithi_gpu_strip strip;  /* codecs with a bound */
         struct pithi_gpu_paged paged;  /* codecs in pages */
-        struct pithi_rans_shared rans; /* coded codes */
+        struct pithi_rans_shared rans; /* entropy-coded codes */
     };
 };
 static_assert(sizeof(struct pithi_gpu_shared) <= 48 * 1024, "what a launch has without asking");
@@ -114,7 +115,7 @@ PITHI_DEVICE void pithi_thread_clear(struct pithi_gpu_thread *t) {
     pithi_results_clear(&t->made);
 }
 
-/* By the team's first thread. */
+/* Clears what a team counts; called by its first thread. */
 PITHI_DEVICE void pithi_shared_clear(struct pithi_gpu_shared *s) {
     pithi_results_clear(&s->read);
     pithi_results_clear(&s->made);
@@ -161,8 +162,8 @@ PITHI_PHASE(pithi_results_collect, uint64_t number) {
     } while (0)
 #define PITHI_GATHER(number) PITHI_GATHER_HASHED(true, true, number)
 
-/* By the team's first thread: hands its results over, and says whether all teams of the item have.
- * Then the slot holds their sum. */
+/* Called by a team's first thread: hands the team's results over, and returns whether all teams of
+ * the item have done so. Then the slot holds their sum. */
 PITHI_DEVICE bool pithi_results_hand(const struct pithi_gpu_call *a,
                                      const struct pithi_gpu_results *r,
                                      struct pithi_gpu_slot_state *slot) {
@@ -175,8 +176,8 @@ PITHI_DEVICE bool pithi_results_hand(const struct pithi_gpu_call *a,
     return last;
 }
 
-/* By the first thread of the last team: counts the item's frames and clears what was of this
- * launch. Returns the whole hash. */
+/* Called by the first thread of the item's last team: counts the item's frames and clears what the
+ * launch has counted in the slot. Returns the hash over all teams. */
 PITHI_DEVICE uint64_t pithi_results_finish(struct pithi_gpu_stream *stream,
                                            struct pithi_gpu_slot_state *slot, uint64_t frames,
                                            bool key) {
@@ -190,8 +191,8 @@ PITHI_DEVICE uint64_t pithi_results_finish(struct pithi_gpu_stream *stream,
     return hash;
 }
 
-/* Where the call does not depend on the slot; by the team's first thread: counts what the team has,
- * and, frames being not 0, that many of the item. */
+/* Called by a team's first thread where the call does not depend on the slot: counts what the team
+ * has, and `frames` frames of the item. */
 PITHI_DEVICE void pithi_results_count(struct pithi_gpu_stream *stream,
                                       const struct pithi_gpu_results *r, uint64_t frames) {
     if (r->saturated) pithi_atomic_add64(&stream->saturated, r->saturated);
@@ -215,7 +216,8 @@ PITHI_DEVICE void pithi_advance(struct pithi_gpu_slot_state *slot, uint64_t step
 
 /* ---- Ends ------------------------------------------------------------------------------------*/
 
-/* By one thread of the item's first team. */
+/* Writes the status of an item, and its frame's length if that is not 0; called by one thread of
+ * the item's first team. */
 PITHI_DEVICE void pithi_item_answer(const struct pithi_gpu_items *items,
                                     const struct pithi_gpu_item *it, uint64_t length) {
     items->status[it->index] = it->status;

@@ -98,7 +98,7 @@ PITHI_DEVICE uint32_t pithi_unit_round(uint32_t dtype, uint32_t u) {
     return dtype == PITH_BF16 ? pithi_to_bf16(u) : pithi_to_f16(u);
 }
 
-/* The same of what is finite and stays so. */
+/* Rounds as pithi_unit_round, but only what is finite and stays so. */
 PITHI_DEVICE uint32_t pithi_unit_narrow(uint32_t dtype, uint32_t u) {
     if (dtype == PITH_BF16) return (u + 0x7FFFu + (u >> 16 & 1u)) >> 16;
     return dtype == PITH_F32 ? u : pithi_to_f16(u);
@@ -180,7 +180,7 @@ PITHI_DEVICE uint64_t pithi_unit_hash(uint32_t width, uint64_t e, uint32_t n,
     }
     return sum;
 }
-/* The same of bits. */
+/* Returns the hash that pithi_unit_hash makes, of values whose bits have a word each. */
 PITHI_DEVICE uint64_t pithi_unit_hash_bits(uint32_t dtype, uint64_t e, uint32_t n,
                                            const uint32_t bits[8]) {
     const uint32_t width = pithi_width(dtype);
@@ -226,7 +226,8 @@ PITHI_DEVICE uint32_t pithi_unit_lifted(uint64_t word, uint32_t bits, uint32_t h
     return (four >> k % 4 * bits & mask) ^ (lift | half);
 }
 
-/* The same as a number, without 2^23 again: conversions take longer than sums. */
+/* Returns code k of a word as a number: 2^23 is subtracted again, since a conversion of integers
+ * takes longer than a sum. */
 PITHI_DEVICE float pithi_unit_code(uint64_t word, uint32_t bits, uint32_t half, uint32_t k) {
     return pithi_float(pithi_unit_lifted(word, bits, half, k)) - (0x1p23f + (float)half);
 }

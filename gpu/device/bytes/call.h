@@ -6,17 +6,18 @@
 #include <stdint.h>
 
 /* The part of a call on frames of entropy-coded codes. Groups, pages and exact values are coded in
- * frames of fixed rate, as if all blocks were plain. These lie in the workspace, `staged` behind
- * the beginning of each frame's part, of which the first begins at `memory` and the next `each`
- * bytes after it; `spare` is where an encode puts strings before their places are known. frames:
- * for each frame, which one kernels of groups take. */
+ * frames of fixed rate, as if all blocks were plain. Each lies in the staging buffer of its frame's
+ * part of the workspace, `staging` bytes behind the beginning of the part; the first part begins at
+ * `memory` and the next `each` bytes after it. `unplaced` is where in a part an encode puts strings
+ * before their places in the frame are known. frames: for each frame, which one kernels of groups
+ * take. */
 struct pithi_gpu_coding {
     uint8_t *memory;
     uint8_t **frames;
-    uint64_t each, staged, spare;
+    uint64_t each, staging, unplaced;
     /* Codecs whose blocks have several strings: how many, where what is known of them lies, their
-     * symbols, and the bytes of these and of the room for strings that a block has. */
-    uint64_t strings, pieces, symbols, symbols_each, spare_each;
+     * symbols, and the bytes of these and of unplaced strings that a block has. */
+    uint64_t strings, pieces, symbols, symbols_each, unplaced_each;
     /* Exact values: strings of a part of a block; where what is known of blocks lies, and the
      * values that the base had before; how many forms of a block are tried, and of these, how many
      * by the launch, from which on. */

@@ -1,4 +1,4 @@
-/* decode.h - frames of coded codes to frames of fixed rate, checked to their last byte.
+/* decode.h - entropy-coded frames to frames of fixed rate, checked to their last byte.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A launch before has looked at headers. One reads indices, a team a frame; the next blocks, a warp
@@ -32,7 +32,7 @@ PITHI_PHASE(pithi_index_open, uint64_t frame) {
     s->rans.string[0].live = pithi_reader_find(a, &s->from, frame);
     s->rans.carry[0] = s->from.form->data;
     s->rans.fault = 0;
-    a->coding.frames[frame] = s->rans.string[0].live ? pithi_coding_of(a, frame) + a->coding.staged
+    a->coding.frames[frame] = s->rans.string[0].live ? pithi_coding_of(a, frame) + a->coding.staging
                                                      : pithi_item_frame(&a->from.items, frame);
 }
 
@@ -61,7 +61,7 @@ PITHI_PHASE(pithi_index_at, uint64_t first) {
 /* Kernels of groups look at the header for the frame's place in its stream. */
 PITHI_PHASE(pithi_index_close, uint64_t strips) {
     const struct pithi_gpu_item *const it = &s->from;
-    uint8_t *const staged = pithi_coding_of(a, it->index) + a->coding.staged;
+    uint8_t *const staged = pithi_coding_of(a, it->index) + a->coding.staging;
     for (uint64_t i = t->tid; i < it->form->header_bytes; i += PITHI_TEAM) staged[i] = it->frame[i];
     if (t->tid == 0 &&
         (s->rans.fault || s->rans.carry[strips % 2] != pithi_get64(it->frame + PITHI_AT_PAYLOAD)))
@@ -242,7 +242,7 @@ PITHI_PHASE(pithi_reader_open, uint64_t first) {
         pithi_reader_damaged(a, s);
         return;
     }
-    r->codes = pithi_staged_payload(a, it) + b.at + b.scales;
+    r->codes = pithi_staging_payload(a, it) + b.at + b.scales;
     r->coded = it->payload + entry->at + b.scales;
     r->length = length - b.scales;
     r->n = b.count;

@@ -44,13 +44,13 @@ PITHI_DEVICE void pithi_embed_carry(struct pithi_gpu_shared *s, uint32_t strip) 
 
 /* By the team's first thread: so many rows of one element, and none that are not distinct. */
 PITHI_DEVICE void pithi_embed_numbers(struct pithi_gpu_rows *r, uint32_t numbers, uint32_t *code,
-                                      uint32_t *spare) {
+                                      uint32_t *scratch) {
     r->row = 1;
     r->distinct = numbers;
     r->rows = r->wide = r->coded = 0;
     r->kind = PITHI_ROWMAP_NONE;
     r->code = code;
-    r->spare = spare;
+    r->scratch = scratch;
     r->number = r->first = r->place = NULL;
     r->centre = NULL;
 }
@@ -65,7 +65,7 @@ PITHI_DEVICE void pithi_act_open(const struct pithi_gpu_side *side, struct pithi
  * make them where codes lie. */
 PITHI_DEVICE void pithi_eb_open(const struct pithi_gpu_side *side, const struct pithi_gpu_block *b,
                                 struct pithi_gpu_rows *r) {
-    pithi_embed_numbers(r, b->count, (uint32_t *)(void *)pithi_spare_of(side, b),
+    pithi_embed_numbers(r, b->count, (uint32_t *)(void *)pithi_scratch_of(side, b),
                         (uint32_t *)(void *)pithi_codes_of(side, b));
 }
 

@@ -401,7 +401,7 @@ PITHI_PHASE(pithi_embed_join_words, uint32_t first) {
         if (k >= n) continue;
         if (high == PITHI_LOSSLESS_ESCAPE && i++ < e->coded.escapes)
             high += pithi_get32(escapes + 4 * (i - 1));
-        r->spare[at + k] =
+        r->scratch[at + k] =
             (uint32_t)pithi_unzigzag(word[k] | high << e->coded.low) + pithi_centre_get(r, j);
         j = j + 1 == r->row ? 0 : j + 1;
     }

@@ -32,7 +32,7 @@ PITHI_DEVICE void pithi_embed_unit(const struct pithi_gpu_rows *r, uint32_t at, 
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
         word[k] = 0;
         if (k >= n) continue;
-        word[k] = pithi_zigzag(pithi_distinct_code(r, d, j) - (r->wide ? r->spare[j] : 0));
+        word[k] = pithi_zigzag(pithi_distinct_code(r, d, j) - (r->wide ? r->scratch[j] : 0));
         j = j + 1 == r->row ? 0 : j + 1;
         d += j == 0;
     }

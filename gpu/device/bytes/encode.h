@@ -1,4 +1,4 @@
-/* encode.h - codes of staged frames to rANS strings, and these to their places.
+/* encode.h - codes of frames of fixed rate to rANS strings, and these to their places.
  * SPDX-License-Identifier: Apache-2.0
  *
  * A warp makes the string of a block: it counts codes, rounds their frequencies, makes the tables
@@ -12,14 +12,14 @@
 
 /* ---- Frames ----------------------------------------------------------------------------------*/
 
-/* A thread for each frame: where it is staged; NULL stays what it is. */
+/* A thread for each frame: where its staging buffer is; NULL stays what it is. */
 PITHI_PHASE(pithi_aim_frame, uint64_t number) {
     const struct pithi_gpu_items *const items = &a->to.items;
     const uint64_t i = number * PITHI_TEAM + t->tid;
     (void)s;
     if (i >= items->count) return;
     const bool there = (items->frame || items->frames) && pithi_item_frame(items, i);
-    a->coding.frames[i] = there ? pithi_coding_of(a, i) + a->coding.staged : NULL;
+    a->coding.frames[i] = there ? pithi_coding_of(a, i) + a->coding.staging : NULL;
 }
 
 PITHI_BODY(pithi_rans_aim) { PITHI_RUN(pithi_aim_frame, number); }
@@ -119,13 +119,13 @@ PITHI_PHASE(pithi_writer_open, uint64_t first) {
     r->live = r->live && first + warp < it->slot->blocks;
     if (!r->live) return;
     const struct pithi_coded_block b = pithi_coded_block(p, it, first + warp);
-    r->codes = pithi_staged_payload(a, it) + b.at + b.scales;
+    r->codes = pithi_staging_payload(a, it) + b.at + b.scales;
     r->n = b.count;
     r->bits = r->range = p->device.groups.set.bits;
     r->packed = b.codes;
     r->length = b.codes - 1;
-    r->coded =
-        pithi_coding_of(a, it->index) + a->coding.spare + (first + warp) * a->coding.spare_each;
+    r->coded = pithi_coding_of(a, it->index) + a->coding.unplaced +
+               (first + warp) * a->coding.unplaced_each;
 }
 
 /* Symbols of up to 6 bits have a counter for each thread. */
@@ -629,7 +629,7 @@ PITHI_PHASE(pithi_coded_judge, uint64_t strips) {
 PITHI_PHASE(pithi_coded_tables, uint64_t number) {
     const struct pithi_gpu_item *const it = &s->to;
     const uint64_t table = a->to.plan.checksums ? 8 * it->slot->checks : 0;
-    const uint8_t *const staged = pithi_coding_of(a, it->index) + a->coding.staged;
+    const uint8_t *const staged = pithi_coding_of(a, it->index) + a->coding.staging;
     (void)number;
     for (uint64_t i = t->tid; i < it->form->header_bytes; i += PITHI_TEAM) it->frame[i] = staged[i];
     for (uint64_t i = t->tid; i < it->slot->blocks; i += PITHI_TEAM)
@@ -680,9 +680,9 @@ PITHI_PHASE(pithi_coded_bytes, uint64_t block) {
     const struct pithi_gpu_item *const it = &s->to;
     const struct pithi_coded_block b = pithi_coded_block(&a->to.plan, it, block);
     const struct pithi_rans_entry entry = *pithi_coding_entry(a, it->index, block);
-    const uint8_t *const staged = pithi_staged_payload(a, it) + b.at;
+    const uint8_t *const staged = pithi_staging_payload(a, it) + b.at;
     const uint8_t *const string =
-        pithi_coding_of(a, it->index) + a->coding.spare + block * a->coding.spare_each;
+        pithi_coding_of(a, it->index) + a->coding.unplaced + block * a->coding.unplaced_each;
     uint8_t *const to = it->payload + entry.at;
     if (entry.length & PITHI_BLOCK_PLAIN) {
         pithi_coded_copy(t->tid, PITHI_TEAM, to, staged, b.scales + b.codes);

@@ -1,7 +1,7 @@
-/* frame.h - frames of coded codes: where their blocks lie, here and at a fixed rate.
+/* frame.h - entropy-coded frames: where their blocks lie, here and at a fixed rate.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A frame is staged in the workspace as if every block were plain and had its whole length, so that
+ * A frame lies in a staging buffer as if every block were plain and had its whole length, so that
  * kernels of groups make and read it; those here translate between that and the frame itself. */
 #ifndef PITHI_GPU_DEVICE_BYTES_FRAME_H
 #define PITHI_GPU_DEVICE_BYTES_FRAME_H
@@ -9,7 +9,7 @@
 #include "device/blocks.h"
 
 enum { PITHI_CODES_PACKED = 0, PITHI_CODES_CONSTANT = 1, PITHI_CODES_RANS = 4 };
-/* The kind of coded codes, and the length of a string behind it. */
+/* The kind of entropy-coded codes, and the length of a string behind it. */
 enum { PITHI_CODES_KIND = 1, PITHI_CODES_HEAD = 4 };
 #define PITHI_BLOCK_PLAIN 0x80000000u
 
@@ -41,10 +41,10 @@ PITHI_DEVICE struct pithi_coded_block pithi_coded_block(const struct pithi_devic
     return b;
 }
 
-/* The payload of the frame that is staged. */
-PITHI_DEVICE uint8_t *pithi_staged_payload(const struct pithi_gpu_call *a,
-                                           const struct pithi_gpu_item *it) {
-    return pithi_coding_of(a, it->index) + a->coding.staged + it->form->header_bytes;
+/* Returns the payload of the frame of fixed rate in the staging buffer. */
+PITHI_DEVICE uint8_t *pithi_staging_payload(const struct pithi_gpu_call *a,
+                                            const struct pithi_gpu_item *it) {
+    return pithi_coding_of(a, it->index) + a->coding.staging + it->form->header_bytes;
 }
 
 /* The sum of t->rans.total over the threads before, and of all: part of a body, a barrier before

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A block of codec lossless is symbols and planes of bytes, each of them a piece, see page.h, and
- * where words are cut in two what is left of them. Values are staged as they are. */
+ * where words are cut in two what is left of them. The staging buffer has values as they are. */
 #ifndef PITHI_GPU_DEVICE_BYTES_LOSSLESS_H
 #define PITHI_GPU_DEVICE_BYTES_LOSSLESS_H
 
@@ -50,7 +50,7 @@ PITHI_DEVICE void pithi_lossless_find(const struct pithi_gpu_call *a,
     w->count = pithi_lossless_count(p, it, block);
     w->width = pithi_width(p->dtype);
     w->kind = pithi_word_kind_of(p->dtype);
-    w->values = pithi_staged_payload(a, it) + it->form->data + w->first * w->width;
+    w->values = pithi_staging_payload(a, it) + it->form->data + w->first * w->width;
     w->before = NULL;
     w->parts = pithi_coding_symbols(a, it->index, block);
     w->run = pithi_coding_run(p);

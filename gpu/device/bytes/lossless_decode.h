@@ -117,7 +117,7 @@ PITHI_DEVICE void pithi_lossless_read_whole(const struct pithi_gpu_call *a,
                                             uint32_t part, uint32_t n, bool leave) {
     s->rans.waits = false;
     pithi_piece_open(s, pithi_lossless_part(s, part), n);
-    s->rans.spare = pithi_coding_room(a, s->from.index, block);
+    s->rans.nonzero = pithi_coding_room(a, s->from.index, block);
     if (s->rans.fault || s->rans.depth || s->rans.kind != PITHI_CODES_RANS || s->rans.former ||
         !leave)
         return;

@@ -1,5 +1,5 @@
-/* memory.h - what kernels of coded codes have besides: registers of a thread, memory of the team,
- * and the workspace of a frame.
+/* memory.h - what kernels of entropy coding have besides: registers of a thread, memory of the
+ * team, and the workspace of a frame.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef PITHI_GPU_DEVICE_BYTES_MEMORY_H
 #define PITHI_GPU_DEVICE_BYTES_MEMORY_H
@@ -85,7 +85,7 @@ struct pithi_rans_reader {
 
 /* A block as a page of its tokens. */
 struct pithi_coded_page {
-    uint64_t at, first; /* in the payload of the staged frame; element of the slot */
+    uint64_t at, first; /* in the payload in the staging buffer; element of the slot */
     uint32_t tokens, heads, dim, count;
     uint32_t groups, planes, width; /* width: bytes of a number */
     uint32_t string;                /* bytes of a head's codes, of one token */
@@ -109,12 +109,12 @@ struct pithi_lossless_block {
 /* What is tried of a block of exact values: the values, a sample of them, and the update of a base.
  * Without a base, and in key frames, only the first. */
 enum { PITHI_FORM_VALUES, PITHI_FORM_SAMPLE, PITHI_FORM_UPDATE, PITHI_FORMS };
-/* A block of exact values. values: as they are staged; before: those of the base, or NULL; parts:
- * there is room for `run` words; number: of the block's form; apart: how far apart the runs of a
- * sample are, else 0; limit: what the form must be shorter than, sampled: what the sample takes;
- * exponent: bits of it, 0 where tops are not tried, most: of the tops that are counted; last: the
- * largest of these that has a symbol; tally: words that symbols of 1, 2, 4 and 8 bits do not
- * hold. */
+/* A block of exact values. values: in the staging buffer; before: those of the base, or NULL;
+ * parts: there is room for `run` words; number: of the block's form; apart: how far apart the runs
+ * of a sample are, else 0; limit: what the form must be shorter than, sampled: what the sample
+ * takes; exponent: bits of it, 0 where tops are not tried, most: of the tops that are counted;
+ * last: the largest of these that has a symbol; tally: words that symbols of 1, 2, 4 and 8 bits do
+ * not hold. */
 struct pithi_lossless_shared {
     struct pithi_lossless_block block;
     uint8_t *values, *parts;
@@ -211,9 +211,9 @@ struct pithi_rans_shared {
     uint8_t *others[PITHI_PIECE_STRINGS];
     uint32_t bytes[PITHI_PIECE_STRINGS], used[PITHI_PIECE_STRINGS];
     /* Decode: what is left of the block; a part that is not a string of states, and how far apart
-     * its bytes are; where those that are not 0 go. */
+     * its bytes are; where those that are not 0 go (nonzero). */
     const uint8_t *at, *copied;
-    uint8_t *spare;
+    uint8_t *nonzero;
     uint32_t left, kind, step;
     bool live, plain;
     /* Of exact values and rows: strings may be of zstd; one is; one waits for the launch that reads
@@ -245,7 +245,7 @@ struct pithi_rans_entry {
 
 /* A string of a block of pages. Encode: head, words and skipped as above; length: of it with the
  * `nested` kinds before it; plain: the symbols follow as they are, or packed. Decode: `at` and
- * length of coded codes. */
+ * length of entropy-coded codes. */
 struct pithi_rans_piece {
     uint64_t from; /* symbols, in the part of the frame */
     uint64_t at;   /* in the block */
@@ -364,7 +364,7 @@ PITHI_INLINE uint64_t pithi_lossless_room_bytes(const struct pithi_device_plan *
 }
 
 /* Where what a frame has lies in its part, and what a block has: entries; of pages, what is known
- * of strings; the staged frame; symbols; room for strings. */
+ * of strings; the staging buffer; symbols; strings without a place. */
 PITHI_INLINE struct pithi_gpu_coding pithi_coding_layout(const struct pithi_device_plan *t) {
     const uint64_t block = pithi_coding_block(t), blocks = t->most_blocks;
     const uint64_t tables = t->longest_header + 16 * (blocks + 2);
@@ -381,7 +381,7 @@ PITHI_INLINE struct pithi_gpu_coding pithi_coding_layout(const struct pithi_devi
     c.form = 0;
     c.forms = c.tried = 1;
     c.symbols_each = 0;
-    c.spare_each = pithi_coding_string_bytes(block);
+    c.unplaced_each = pithi_coding_string_bytes(block);
     if (paged) {
         const uint32_t width = (uint32_t)pithi_scale_width(t->device.groups.set.scale_dtype);
         const uint32_t planes = width * (t->device.groups.set.asymmetric ? 2u : 1u);
@@ -389,7 +389,7 @@ PITHI_INLINE struct pithi_gpu_coding pithi_coding_layout(const struct pithi_devi
         c.strings = planes * PITHI_PIECE_STRINGS + t->device.pages.most_heads;
         c.symbols_each = planes * pithi_coding_plane_bytes(groups) +
                          pithi_coding_pad(t->device.pages.most_elements);
-        c.spare_each =
+        c.unplaced_each =
             planes * PITHI_PIECE_STRINGS * pithi_coding_string_bytes(groups) +
             pithi_coding_pad(block + t->device.pages.most_heads * (PITHI_RANS_ROOM + 256));
     }
@@ -400,20 +400,20 @@ PITHI_INLINE struct pithi_gpu_coding pithi_coding_layout(const struct pithi_devi
         const uint64_t sample = pithi_lossless_sample_run(run);
         c.forms = pithi_lossless_forms(t);
         c.symbols_each = pithi_lossless_symbols_bytes(t, run);
-        c.spare_each = pithi_lossless_room_bytes(t, c.strings, run);
+        c.unplaced_each = pithi_lossless_room_bytes(t, c.strings, run);
         if (c.forms > 1) {
             c.symbols_each = 2 * c.symbols_each + pithi_lossless_symbols_bytes(t, sample);
-            c.spare_each = 2 * c.spare_each + pithi_lossless_room_bytes(t, c.strings, sample);
+            c.unplaced_each = 2 * c.unplaced_each + pithi_lossless_room_bytes(t, c.strings, sample);
         }
     }
     c.blocks = pithi_coding_pad(blocks * sizeof(struct pithi_rans_entry));
     c.pieces = c.blocks + pithi_coding_pad(blocks * c.forms * record);
-    c.staged =
+    c.staging =
         c.pieces + pithi_coding_pad(blocks * c.forms * c.strings * sizeof(struct pithi_rans_piece));
-    c.before = c.staged + pithi_coding_pad(bounded ? 0 : tables + blocks * block);
+    c.before = c.staging + pithi_coding_pad(bounded ? 0 : tables + blocks * block);
     c.symbols = c.before + pithi_coding_pad(c.forms > 1 ? blocks * block : 0);
-    c.spare = c.symbols + blocks * c.symbols_each;
-    c.each = c.spare + blocks * c.spare_each;
+    c.unplaced = c.symbols + blocks * c.symbols_each;
+    c.each = c.unplaced + blocks * c.unplaced_each;
     return c;
 }
 

@@ -1,4 +1,4 @@
-/* page.h - blocks that have several strings: of codec kv with coded codes, and exact values; where
+/* page.h - blocks that have several strings, of entropy-coded pages and of exact values: where
  * their parts lie.
  * SPDX-License-Identifier: Apache-2.0
  *
@@ -113,7 +113,7 @@ PITHI_DEVICE uint8_t *pithi_coding_head(const struct pithi_gpu_call *a,
 /* Room for the strings of a block. */
 PITHI_DEVICE uint8_t *pithi_coding_room(const struct pithi_gpu_call *a, uint64_t frame,
                                         uint64_t block) {
-    return pithi_coding_of(a, frame) + a->coding.spare + block * a->coding.spare_each;
+    return pithi_coding_of(a, frame) + a->coding.unplaced + block * a->coding.unplaced_each;
 }
 /* Room for the string of number `string`. */
 PITHI_DEVICE uint8_t *pithi_coding_string(const struct pithi_gpu_call *a,

@@ -1,4 +1,4 @@
-/* page_decode.h - blocks of codec kv with coded codes to pages of fixed rate.
+/* page_decode.h - blocks of entropy-coded pages to pages of fixed rate.
  * SPDX-License-Identifier: Apache-2.0
  *
  * How long a part of a plane is may depend on the one before, so that a team takes the planes of
@@ -72,7 +72,7 @@ PITHI_DEVICE void pithi_planes_check(const struct pithi_gpu_call *a, struct pith
 PITHI_PHASE(pithi_planes_copy, uint64_t block) {
     const struct pithi_coded_page *const g = &s->rans.page;
     (void)block;
-    pithi_coded_copy(t->tid, PITHI_TEAM, pithi_staged_payload(a, &s->from) + g->at, s->rans.at,
+    pithi_coded_copy(t->tid, PITHI_TEAM, pithi_staging_payload(a, &s->from) + g->at, s->rans.at,
                      g->length);
 }
 
@@ -113,7 +113,7 @@ PITHI_PHASE(pithi_plane_open, uint64_t block, uint32_t plane) {
     const struct pithi_coded_page *const g = &s->rans.page;
     if (t->tid) return;
     uint8_t *const to = pithi_coding_plane(a, g, s->from.index, block, plane);
-    s->rans.spare = pithi_piece_open(s, to, g->groups);
+    s->rans.nonzero = pithi_piece_open(s, to, g->groups);
 }
 
 /* By the team's first thread: the string of n bytes behind a kind. */
@@ -173,7 +173,7 @@ PITHI_PHASE(pithi_plane_next, uint32_t level) {
     s->rans.carry[0] = 0;
     if (s->rans.fault) return;
     s->rans.kind = *kind;
-    if (!pithi_plane_string(s, ones, s->rans.spare)) s->rans.fault = 1;
+    if (!pithi_plane_string(s, ones, s->rans.nonzero)) s->rans.fault = 1;
 }
 
 /* What is no string of states: so many bytes, or one that is repeated. */
@@ -196,7 +196,7 @@ PITHI_PHASE(pithi_plane_map, uint32_t level, uint32_t first) {
 PITHI_PHASE(pithi_plane_scatter, uint32_t level, uint32_t first) {
     const uint32_t at = 8 * (first + t->tid), n = s->rans.bytes[level];
     const uint32_t parity = first / PITHI_TEAM % 2;
-    const uint8_t *from = s->rans.spare + s->rans.carry[parity] + pithi_coded_before(s, t);
+    const uint8_t *from = s->rans.nonzero + s->rans.carry[parity] + pithi_coded_before(s, t);
     (void)a;
     for (uint32_t k = 0; k < 8 && at + k < n; k++)
         s->rans.others[level][at + k] = t->rans.symbol >> k & 1 ? *from++ : 0;
@@ -205,7 +205,7 @@ PITHI_PHASE(pithi_plane_scatter, uint32_t level, uint32_t first) {
 
 PITHI_PHASE(pithi_plane_put, uint64_t block, uint32_t plane) {
     const struct pithi_coded_page *const g = &s->rans.page;
-    uint8_t *const page = pithi_staged_payload(a, &s->from) + g->at;
+    uint8_t *const page = pithi_staging_payload(a, &s->from) + g->at;
     (void)block;
     for (uint32_t i = t->tid; i < g->groups; i += PITHI_TEAM)
         page[pithi_plane_byte(&a->from.plan, g, plane, i)] = s->rans.others[0][i];
@@ -304,7 +304,7 @@ PITHI_PHASE(pithi_join_codes, uint64_t block) {
     const struct pithi_coded_page *const g = &s->rans.page;
     const struct pithi_gpu_item *const it = &s->from;
     const uint8_t *const bytes = it->payload + pithi_coding_entry(a, it->index, block)->at;
-    uint8_t *const codes = pithi_staged_payload(a, it) + g->at + g->codes;
+    uint8_t *const codes = pithi_staging_payload(a, it) + g->at + g->codes;
     const uint32_t bits = a->from.plan.device.groups.set.bits, mask = (1u << bits) - 1;
     const uint32_t along = (g->dim + PITHI_UNIT - 1) / PITHI_UNIT;
     for (uint32_t i = t->tid; i < g->tokens * g->heads * along; i += PITHI_TEAM) {

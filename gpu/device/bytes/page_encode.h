@@ -22,7 +22,7 @@ PITHI_PHASE(pithi_spread_open, uint64_t number) {
 /* The codes of all heads, a byte each. */
 PITHI_PHASE(pithi_spread_codes, uint64_t block) {
     const struct pithi_coded_page *const g = &s->rans.page;
-    const uint8_t *const codes = pithi_staged_payload(a, &s->to) + g->at + g->codes;
+    const uint8_t *const codes = pithi_staging_payload(a, &s->to) + g->at + g->codes;
     const uint32_t bits = a->to.plan.device.groups.set.bits, mask = (1u << bits) - 1;
     const uint32_t along = (g->dim + PITHI_UNIT - 1) / PITHI_UNIT;
     for (uint32_t i = t->tid; i < g->tokens * g->heads * along; i += PITHI_TEAM) {
@@ -39,7 +39,7 @@ PITHI_PHASE(pithi_spread_codes, uint64_t block) {
 
 PITHI_PHASE(pithi_spread_plane, uint64_t block, uint32_t plane) {
     const struct pithi_coded_page *const g = &s->rans.page;
-    const uint8_t *const page = pithi_staged_payload(a, &s->to) + g->at;
+    const uint8_t *const page = pithi_staging_payload(a, &s->to) + g->at;
     uint8_t *const to = pithi_coding_plane(a, g, s->to.index, block, plane);
     for (uint32_t i = t->tid; i < g->groups; i += PITHI_TEAM)
         to[i] = page[pithi_plane_byte(&a->to.plan, g, plane, i)];
@@ -176,7 +176,7 @@ PITHI_PHASE(pithi_measure_bound, uint64_t block) {
     const struct pithi_coded_page *const g = &s->rans.page;
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_group_setting *const set = &p->device.groups.set;
-    const uint8_t *const page = pithi_staged_payload(a, &s->to) + g->at;
+    const uint8_t *const page = pithi_staging_payload(a, &s->to) + g->at;
     uint64_t largest = 0;
     (void)block;
     for (uint32_t i = t->tid; i < g->groups; i += PITHI_TEAM) {
@@ -265,7 +265,7 @@ PITHI_PHASE(pithi_page_whole, uint64_t block) {
     const struct pithi_rans_entry *const entry = pithi_coding_entry(a, it->index, block);
     uint8_t *const to = it->payload + entry->at;
     if (entry->length & PITHI_BLOCK_PLAIN)
-        pithi_coded_copy(t->tid, PITHI_TEAM, to, pithi_staged_payload(a, it) + s->rans.page.at,
+        pithi_coded_copy(t->tid, PITHI_TEAM, to, pithi_staging_payload(a, it) + s->rans.page.at,
                          s->rans.page.length);
     else if (t->tid == 0)
         pithi_put64(to, entry->bound);
@@ -304,7 +304,7 @@ PITHI_PHASE(pithi_page_pieces, uint64_t block) {
                              piece->n);
             continue;
         }
-        const uint8_t *const codes = pithi_staged_payload(a, it) + g->at + g->codes +
+        const uint8_t *const codes = pithi_staging_payload(a, it) + g->at + g->codes +
                                      (i - g->planes * PITHI_PIECE_STRINGS) * g->string;
         for (uint32_t k = lane; k < piece->packed; k += PITHI_WARP)
             to[k] = codes[(uint64_t)(k / g->string) * g->heads * g->string + k % g->string];

@@ -25,8 +25,8 @@ PITHI_DEVICE bool pithi_decode_based(const struct pithi_gpu_call *a,
 
 /* ---- Values out ------------------------------------------------------------------------------*/
 
-/* Of the unit at e, what lies in the team's elements; raw, of the tensor's dtype, may be more. A
- * tensor that is the base has been written. */
+/* Stores as much of the unit at e as lies in the team's elements; raw, in the tensor's dtype, may
+ * have more. A tensor that is the base has been written already. */
 PITHI_DEVICE void pithi_decode_put(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
                                    const struct pithi_gpu_thread *t, uint64_t e,
                                    const uint32_t raw[8]) {
@@ -176,8 +176,8 @@ PITHI_LOCAL(pithi_decode_key, uint64_t tile) {
     }
 }
 
-/* By the first thread of the last team: the base is invalid where it is not what the header says.
- * */
+/* Called by the first thread of the item's last team: marks the base as invalid where it is not
+ * what the header says. */
 PITHI_DEVICE void pithi_key_finish(const struct pithi_gpu_call *a, struct pithi_gpu_item *it) {
     const struct pithi_device_plan *const p = &a->from.plan;
     struct pithi_gpu_slot_state *const slot = it->slot_state;
@@ -196,7 +196,8 @@ PITHI_DEVICE void pithi_key_finish(const struct pithi_gpu_call *a, struct pithi_
 
 /* ---- Ends ------------------------------------------------------------------------------------*/
 
-/* By the first thread of the last team: slot and counters after the item's frame. */
+/* Called by the first thread of the item's last team: brings the slot and the counters to where
+ * they are after the item's frame. */
 PITHI_DEVICE void pithi_decode_finish(const struct pithi_gpu_call *a, struct pithi_gpu_item *it) {
     struct pithi_gpu_slot_state *const slot = it->slot_state;
     const uint64_t hash = pithi_results_finish(a->from.stream, slot, a->per_item, false);

@@ -164,7 +164,7 @@ PITHI_DEVICE void pithi_encode_rebase(const struct pithi_device_plan *p,
     if (p->device.base_hash) t->made.hash += pithi_unit_hash(width, e, n, raw);
 }
 
-/* The same, from its codes. */
+/* Makes the new base of one unit from its codes, as pithi_encode_rebase. */
 PITHI_DEVICE void pithi_encode_update(const struct pithi_device_plan *p,
                                       const struct pithi_gpu_item *it, struct pithi_gpu_thread *t,
                                       uint32_t u, uint64_t e, uint32_t n, const float codes[8],
@@ -255,7 +255,7 @@ PITHI_PHASE(pithi_encode_codes, uint64_t segment, uint64_t tile) {
     }
 }
 
-/* Of a whole tile. */
+/* Makes the codes of a tile all of whose elements exist. */
 PITHI_LOCAL(pithi_whole_codes, uint64_t tile) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const uint32_t bits = p->device.groups.set.bits;
@@ -289,7 +289,7 @@ PITHI_DEVICE void pithi_clear(uint8_t *p, uint64_t from, uint64_t to) {
     for (; from < to; from++) p[from] = 0;
 }
 
-/* Of the blocks that begin in the team's span. */
+/* Writes the zeros behind scales and codes of the blocks that begin in the team's span. */
 PITHI_PHASE(pithi_encode_padding, uint64_t size) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_item *const it = &s->to;
@@ -305,9 +305,9 @@ PITHI_PHASE(pithi_encode_padding, uint64_t size) {
     }
 }
 
-/* By the item's first team: the header as the table has it, and what no block writes. */
+/* Writes the header as the plan has it, and what no block writes; the item's first team does. */
 PITHI_PHASE(pithi_write_header, struct pithi_gpu_item *it) {
-    const uint8_t *const mine = it->table + it->form->header;
+    const uint8_t *const mine = it->plan_memory + it->form->header;
     const uint64_t checks = a->to.plan.checksums ? 8 * it->slot->checks : 0;
     const uint64_t exempt_end = it->slot->exempt_values + it->slot->exempt_bytes;
     (void)s;
@@ -319,8 +319,8 @@ PITHI_PHASE(pithi_write_header, struct pithi_gpu_item *it) {
         it->payload[i] = 0;
 }
 
-/* By the item's first team, where checksums are made of them: all exempt values of the slot, which
- * other teams write as well. */
+/* Writes all exempt values of the slot; the item's first team does, so that it can make a checksum
+ * of them, though other teams write them as well. */
 PITHI_PHASE(pithi_encode_exempt, int of) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_item *const it = &s->to;
@@ -342,8 +342,8 @@ PITHI_PHASE(pithi_encode_exempt, int of) {
     }
 }
 
-/* By one thread: what differs from step to step, and the checksum. Key frames bring the hash of the
- * base they hold. */
+/* Writes what differs in a header from step to step, and its checksum; called by one thread. Key
+ * frames bring the hash of the base they hold. */
 PITHI_DEVICE void pithi_write_stream(const struct pithi_gpu_call *a, struct pithi_gpu_item *it,
                                      uint64_t base_hash) {
     const struct pithi_device_plan *const p = &a->to.plan;

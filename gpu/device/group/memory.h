@@ -10,7 +10,7 @@
 
 struct pithi_group_thread {
     uint32_t largest[PITHI_UNITS];
-    /* Of whole tiles, see whole.h: where the first unit goes; steps of a unit's group. */
+    /* Used for whole tiles (whole.h): where the first unit goes; steps of a unit's group. */
     uint8_t *to_codes, *to_scales;
     float step[2], step_other[2];
 };

@@ -45,7 +45,8 @@ PITHI_DEVICE struct pithi_gpu_coded pithi_symbols_at(const struct pithi_device_p
     return at;
 }
 
-/* Of the thread's units. A whole tile lies in one block, and its rows begin alike. */
+/* Finds where scales and codes of the thread's units lie. A whole tile lies in one block, and its
+ * rows begin alike. */
 PITHI_DEVICE void pithi_symbols_units(const struct pithi_gpu_thread *t,
                                       const struct pithi_device_plan *p,
                                       const struct pithi_gpu_item *it, uint64_t tile,
@@ -218,7 +219,7 @@ PITHI_LOCAL(pithi_sum_groups, uint64_t tile, bool again, bool sums) {
     t->read.poisoned += seen.poisoned;
 }
 
-/* Of trellis-coded groups, for kernels of their own: see trellis_sum.h. */
+/* Sums trellis-coded groups, in kernels of their own: see trellis_sum.h. */
 #if !defined __CUDACC__ || defined PITHI_GPU_trellis
 #define PITHI_SUM_PATHS(tile, again, sums) PITHI_STEP(pithi_trellis_sum, tile, again, (sums))
 #else

@@ -15,33 +15,33 @@ enum {
     PITHI_TRELLIS_ALL_CELLS = 2 * PITHI_TRELLIS_CELLS,
     PITHI_TRELLIS_SEGMENT = 4 * PITHI_TILE,
     PITHI_TRELLIS_PATHS = 512,
-    /* Of whole segments, see trellis_whole.h: elements, and groups at most. */
+    /* A whole segment (trellis_whole.h) has so many elements, and at most so many groups. */
     PITHI_TRELLIS_WHOLE = PITHI_TRELLIS_SEGMENT,
     PITHI_TRELLIS_GROUPS = 128
 };
 
 struct pithi_trellis_thread {
     float sum[2], sum_other[2]; /* over a lane of a group: with its values, and with itself */
-    /* Of whole segments: units of a group, as the team's memory has them; what goes to another
-     * thread, and comes from one; the number of one that a value is taken from. */
+    /* Used for whole segments: units of a group, as the team's memory has them; what goes to
+     * another thread, and comes from one; the number of one that a value is taken from. */
     uint32_t unit, other, sent[1], got[1], from[1];
 };
 
-/* By cell: distances from the levels of subsets 1 to 3 less that of subset 0, as `lean` + `slope`
- * times the value, which is an integer. */
+/* What is looked up by a cell: distances from the levels of subsets 1 to 3 less that of subset 0,
+ * as `lean` + `slope` times the value, which is an integer. */
 struct pithi_trellis_tables {
     int32_t lean[3][PITHI_TRELLIS_ALL_CELLS], slope[3][PITHI_TRELLIS_ALL_CELLS];
-    /* By cell, then by subset: the level as a float, which ends with 16 zeros, and in place of the
-     * last of these its code without the lowest bit. */
+    /* What is looked up by a cell, then by a subset: the level as a float, which ends with 16
+     * zeros, and in place of the last of these its code without the lowest bit. */
     uint32_t near[4 * PITHI_TRELLIS_ALL_CELLS];
     uint32_t marks[8]; /* a bit for each magnitude of a level */
     int32_t most;      /* values are clamped to it */
 };
 
 struct pithi_trellis_segment {
-    /* Of groups, bits of f32. largest: in the end the scale. unit: what values are multiplied by
-     * if the group was decoded before; where it was not, `other` is negative, and its magnitude
-     * that. Both are 0 where all codes are. */
+    /* What is known of groups, as bits of f32. largest: in the end the scale. unit: what values are
+     * multiplied by if the group was decoded before; where it was not, `other` is negative, and its
+     * magnitude that. Both are 0 where all codes are. */
     uint32_t largest[PITHI_TRELLIS_PATHS], unit[PITHI_TRELLIS_PATHS], other[PITHI_TRELLIS_PATHS];
     uint8_t begin[PITHI_TRELLIS_PATHS];   /* of sequences: the state that the path begins in */
     float total[2][PITHI_TRELLIS_GROUPS]; /* of groups of whole segments, as the threads' sums */

@@ -142,7 +142,8 @@ PITHI_DEVICE int32_t pithi_least_metric(const int32_t m[8]) {
                         pithi_lesser(pithi_lesser(m[4], m[5]), pithi_lesser(m[6], m[7])));
 }
 
-/* The same, of metrics as they are; lower: then the least of them becomes 0. */
+/* Goes a step as pithi_trellis_step, with metrics that are limited; lower: then the least of them
+ * becomes 0. */
 PITHI_DEVICE void pithi_trellis_limited_step(const struct pithi_trellis_tables *g, int32_t word,
                                              int32_t bit, bool lower, int32_t m[8]) {
     const uint32_t cell = (uint32_t)word >> 2 & (PITHI_TRELLIS_ALL_CELLS - 1);

@@ -9,12 +9,14 @@
 #include "device/group/sum.h"
 #include "group/trellis_value.h"
 
-/* In the plan's table: arguments of kernels are in no order that threads can index. */
+/* Returns the trellis in the plan's memory: threads cannot index what is an argument of a
+ * kernel. */
 PITHI_DEVICE const struct pithi_trellis *pithi_trellis_of(const struct pithi_gpu_side *side) {
-    return &((const struct pithi_device_plan *)(const void *)side->table)->device.groups.trellis;
+    return &((const struct pithi_device_plan *)(const void *)side->plan_memory)
+                ->device.groups.trellis;
 }
 
-/* Of a side, 0 the one that is read: what numbers of levels stand for. */
+/* Fills in what the numbers of levels of a side stand for; number 0: of the side that is read. */
 PITHI_PHASE(pithi_trellis_levels, const struct pithi_gpu_side *side, uint32_t number) {
     (void)a;
     if (t->tid < PITHI_TRELLIS_LEVELS)
@@ -107,7 +109,7 @@ PITHI_DEVICE void pithi_trellis_take(const struct pithi_gpu_call *a,
     }
 }
 
-/* As pithi_sum_groups. */
+/* Sums as pithi_sum_groups does. */
 PITHI_LOCAL(pithi_trellis_sum, uint64_t tile, bool again, bool sums) {
     const struct pithi_gpu_item *const it = &s->from;
     struct pithi_gpu_coded at[PITHI_UNITS];

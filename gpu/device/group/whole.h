@@ -35,8 +35,8 @@ PITHI_LOCAL(pithi_whole_aim, uint64_t tile, bool next) {
     t->group.to_scales = s->to.payload + pithi_spot_scale(p, &spot);
 }
 
-/* Of groups longer than a warp's units: what is largest in the warp to the team, by turns to one of
- * two places, and of all warps of the group back again. */
+/* Groups longer than a warp's units: each warp hands its largest magnitude to the team, by turns in
+ * one of two places, and takes the largest of all warps of its group. */
 PITHI_PHASE(pithi_whole_publish, uint64_t tile) {
     (void)a;
     if (t->tid % PITHI_WARP) return;

@@ -13,7 +13,7 @@
 
 /* ---- Values out ------------------------------------------------------------------------------*/
 
-/* Of the piece, what is wanted. */
+/* Stores as much of a piece as is wanted. */
 PITHI_DEVICE void pithi_piece_put(const struct pithi_gpu_call *a, const struct pithi_gpu_page *g,
                                   const struct pithi_gpu_piece *piece, const uint32_t bits[8]) {
     const uint32_t width = a->from.items.dtype == PITH_F32 ? 4 : 2;
@@ -313,7 +313,7 @@ PITHI_BODY(pithi_paged_decode) {
 
 /* ---- Checks ----------------------------------------------------------------------------------*/
 
-/* As pithi_check_hash, of the team's part of the page. */
+/* Hashes the team's part of the page, as pithi_check_hash does a team's elements. */
 PITHI_LOCAL(pithi_page_check_hash, uint64_t width) {
     const struct pithi_gpu_item *const it = &s->from;
     const uint8_t *const from = it->kind ? it->payload + it->form->data : it->tensor;
@@ -323,7 +323,7 @@ PITHI_LOCAL(pithi_page_check_hash, uint64_t width) {
                             s->paged.page.part * PITHI_TEAM + t->tid, a->kv.parts * PITHI_TEAM);
 }
 
-/* As pithi_check, of the pages that are wanted. */
+/* Checks as pithi_check does, the pages that are wanted. */
 PITHI_BODY(pithi_paged_check) {
     PITHI_RUN(pithi_check_open, number);
     if (s->from.status != PITH_OK) return;

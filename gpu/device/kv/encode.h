@@ -194,7 +194,7 @@ PITHI_PHASE(pithi_channels_publish, uint32_t tile) {
     }
 }
 
-/* Of the tile's columns number i; none where the tile has fewer. */
+/* Finds column number i of the tile; returns whether the tile has so many. */
 PITHI_DEVICE bool pithi_channel_is(const struct pithi_device_plan *p,
                                    const struct pithi_gpu_page *g, uint32_t tile, uint32_t i,
                                    struct pithi_gpu_column *c) {
@@ -238,7 +238,7 @@ PITHI_LOCAL(pithi_channels_codes, uint32_t row) {
     }
 }
 
-/* Those of a tile's columns from `first` on that there is room for, to the team's memory. */
+/* Loads columns of a tile into the team's memory, from `first` on as many as it holds. */
 PITHI_DEVICE void pithi_channels_fill(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                       struct pithi_gpu_thread *t, struct pithi_team *team,
                                       uint32_t tokens, uint32_t first) {

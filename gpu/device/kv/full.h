@@ -58,7 +58,7 @@ PITHI_DEVICE uint8_t *pithi_full_codes(const struct pithi_gpu_page *g,
 PITHI_DEVICE uint32_t pithi_full_unit(const struct pithi_gpu_thread *t, uint32_t chunk) {
     return chunk * PITHI_WARP + t->tid % PITHI_WARP;
 }
-/* Its first token of group `band` of tokens; others follow rows behind. */
+/* Returns the thread's first token of group `band` of tokens; its others follow rows behind. */
 PITHI_DEVICE uint32_t pithi_full_token(const struct pithi_device_plan *p,
                                        const struct pithi_gpu_thread *t, uint32_t band) {
     return band * p->device.groups.set.group + t->tid / PITHI_WARP;

@@ -34,7 +34,8 @@ PITHI_DEVICE struct pithi_quad pithi_full_decoded(uint32_t dtype, uint32_t word,
     return out;
 }
 
-/* The same of scales and zero points, f16, that need not be finite. */
+/* Makes the values of a unit as pithi_full_decoded, of f16 scales and zero points that need not be
+ * finite. */
 PITHI_DEVICE struct pithi_quad pithi_full_any(const struct pithi_gpu_call *a,
                                               const struct pithi_gpu_paged *g, uint32_t word,
                                               const uint32_t scale[8], const uint32_t zero[8]) {
@@ -95,7 +96,7 @@ PITHI_LOCAL(pithi_full_heads_put, uint32_t tile, uint32_t next) {
         a, s, t, word[u], both[u], pithi_full_values(&s->paged.page, t, tile, u));
 }
 
-/* Of a group that 16 threads share each says what one code means, instead of what its own do. */
+/* 16 threads that share a group each say what one code means, instead of what their own do. */
 PITHI_LOCAL(pithi_full_heads_mean, uint32_t next) {
     const uint32_t dtype = a->from.items.dtype, code = t->tid % PITHI_LANES;
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
@@ -178,7 +179,7 @@ PITHI_LOCAL(pithi_full_columns_put, uint32_t band, uint32_t chunk, uint32_t next
     PITHI_UNROLL for (uint32_t k = 0; k < 4; k++) lost |=
         pithi_halves_lost(grids[0].word[k]) | pithi_halves_lost(grids[1].word[k]);
     if (lost) {
-        /* By the threads of the tile's first row. */
+        /* The threads of the tile's first row count. */
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT && t->tid < PITHI_WARP; k++) {
             const uint32_t half = 0xFFFFu << k % 2 * 16;
             t->read.poisoned += pithi_halves_lost(grids[0].word[k / 2] & half) ||

@@ -16,7 +16,7 @@ PITHI_DEVICE float pithi_full_high(float high, float sum) {
     return sum - sum == 0 ? high : pithi_float(PITHI_F32_INF);
 }
 
-/* Of numbers that f16 has as normal ones, and are not among its largest. */
+/* Whether a number is a normal one in f16 too, and not among the largest. */
 PITHI_DEVICE bool pithi_half_normal(uint32_t u) { return u - 0x38800000u < 0x0E800000u; }
 
 /* The grid of a group that is found at once, as most are: its first and its last code mean its
@@ -62,7 +62,8 @@ PITHI_DEVICE uint32_t pithi_full_lifted(const float x[4], const float zero[4],
     return word;
 }
 
-/* The same of values that may be beyond, or whose group has no codes. */
+/* Makes codes as pithi_full_lifted, of values that may be beyond the grid, or whose group has no
+ * codes. */
 PITHI_DEVICE uint32_t pithi_full_limited(const struct pithi_group_setting *set,
                                          const struct pithi_grid grid[4], const float x[4],
                                          uint32_t k) {

@@ -10,7 +10,8 @@
 #include "device/kv/full.h"
 #include "device/kv/full_encode.h"
 
-/* Of a unit of the thread: its first element's number in the page, and its base. */
+/* Return the number in the page of the first element of a unit of the thread, and where its base
+ * is. */
 PITHI_DEVICE uint32_t pithi_wide_element(const struct pithi_gpu_thread *t, uint32_t tile,
                                          uint32_t u) {
     return tile * PITHI_TILE + u * PITHI_ROW + t->tid * PITHI_UNIT;
@@ -75,8 +76,8 @@ PITHI_LOCAL(pithi_wide_take, uint32_t tile) {
     }
 }
 
-/* As pithi_full_edges_part and those behind it, of ordered numbers: threads of odd number take the
- * second unit, ... */
+/* Finds edges as pithi_full_edges_part and the steps behind it do, of ordered numbers: threads of
+ * odd number take the second unit, ... */
 PITHI_LOCAL(pithi_wide_edges, uint32_t tile) {
     const bool odd = t->tid & 1;
     uint32_t edge[PITHI_UNITS][2];

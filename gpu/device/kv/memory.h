@@ -40,26 +40,27 @@ struct pithi_kv_thread {
     float vq[PITHI_TRIES], vq_other[PITHI_TRIES];
     int32_t qq[PITHI_TRIES], qq_other[PITHI_TRIES];
     float cells; /* of Lloyd-Max codes: the guess */
-    /* Of a range that is searched: what is known; the part that is tried; the thread's integers,
+    /* Used where a range is searched: what is known; the part that is tried; the thread's integers,
      * four a word. */
     struct pithi_shrink shrink;
     struct pithi_part part;
     uint32_t placed[PITHI_PLACED / 4];
     uint64_t word[2], word_other[2], floor[2]; /* see outliers.h */
-    /* Of full tiles: what was fetched, and values; largest values and those of what is below 0, of
-     * units; in exchanges what is kept, and what goes and comes. */
+    /* Used for full tiles: what was fetched, and values; largest values and those of what is below
+     * 0, of units; in exchanges what is kept, and what goes and comes. */
     struct pithi_quad raw[PITHI_DEEP], grids[2];
     float deep[PITHI_DEEP][PITHI_UNIT];
     float edge[2][PITHI_UNITS], kept[2], given[2], taken[2];
-    struct pithi_quad strip[PITHI_STRIP_DEEP]; /* of strips: values, or codes */
+    struct pithi_quad strip[PITHI_STRIP_DEEP]; /* used for strips: values, or codes */
     uint64_t tokens;                           /* and the tokens of outliers, a byte each */
-    /* Of segments, see segments.h: values are in `strip`. */
+    /* Used for segments (segments.h), whose values are in `strip`. */
     uint32_t pairs[4], pairs_other[4], by[PITHI_SEGMENT_UNITS], apart[1], apart_other[1];
     uint32_t owned_most, owned_unit, owned_other;
     uint32_t owner[PITHI_SEGMENT_UNITS]; /* the lane that has what is owned of a unit */
     float squares[PITHI_SEGMENT_UNITS], squares_given[4], squares_taken[4];
     float sum_given[4], sum_taken[4];
-    /* Of full tiles of f32: the same as ordered numbers; grids of a unit each, see full_wide.h. */
+    /* Used for full tiles of f32 (full_wide.h): largest values as ordered numbers; grids of a unit
+     * each. */
     uint32_t high[2], high_given[2], high_taken[2];
     float step[4], step_other[4];
     /* What the thread's code means, in high halves, codes, and what they mean. */
@@ -116,18 +117,18 @@ struct pithi_gpu_paged {
             alignas(16) uint32_t up[PITHI_UNITS * PITHI_TEAM];
             alignas(16) uint32_t down[PITHI_UNITS * PITHI_TEAM];
             uint32_t rough; /* one more than the last full tile whose codes need limits */
-            /* Of groups that are looked at as a whole, and of full tiles along tokens. */
+            /* Values of groups that are looked at as a whole, and of full tiles along tokens. */
             alignas(16) float values[PITHI_TILE];
             union {
-                /* Of groups with outliers, at once: the words that come first from below, and from
-                 * above. */
+                /* The words that come first from below, and from above, of groups with outliers
+                 * that are worked on at once. */
                 uint64_t first[PITHI_TEAM / PITHI_LANES][2][PITHI_OUTLIERS_MOST + 1];
-                /* Of strips: what codes are looked up by. */
+                /* What codes of strips are looked up by. */
                 struct {
                     float threshold[PITHI_STRIP_CELLS];
                     uint32_t below[PITHI_STRIP_CELLS];
                 } strips;
-                float sum[2][PITHI_UNITS * PITHI_TEAM]; /* of trellises, a group each */
+                float sum[2][PITHI_UNITS * PITHI_TEAM]; /* sums of trellises, a group each */
             };
         };
         struct pithi_gpu_segment segment;

@@ -70,7 +70,7 @@ PITHI_PHASE(pithi_outliers_note, uint32_t number) {
 
 /* ---- What is taken ---------------------------------------------------------------------------*/
 
-/* Of n that are taken, `high` of them from above, the place of number k. */
+/* Returns the place of outlier number k, where n are taken, `high` of them from above. */
 PITHI_DEVICE uint32_t pithi_outliers_place(const struct pithi_gpu_shared *s,
                                            const struct pithi_gpu_thread *t, uint32_t n,
                                            uint32_t high, uint32_t k) {

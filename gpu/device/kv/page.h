@@ -118,7 +118,7 @@ PITHI_DEVICE bool pithi_paths_fit(const struct pithi_device_plan *p, uint32_t dt
            pithi_is_aligned(g->bytes, 16) && pithi_is_aligned(g->values + 2 * g->at, 16);
 }
 
-/* By one thread, of a page that is shared: the tiles of which nothing is missing, nor unaligned. */
+/* Finds the tiles of a page of which nothing is missing, nor unaligned; called by one thread. */
 PITHI_DEVICE void pithi_full_find(const struct pithi_device_plan *p, uint32_t dtype,
                                   struct pithi_gpu_page *g) {
     const bool channel = p->device.pages.channel;
@@ -141,7 +141,7 @@ PITHI_DEVICE bool pithi_tile_is_full(const struct pithi_gpu_page *g, uint32_t ti
     return tile >= g->full && tile < g->fulls;
 }
 
-/* Its element number e of the slot, cut to the page. */
+/* Returns which element of the page element e of the slot is, cut to the page. */
 PITHI_DEVICE uint32_t pithi_page_cut(const struct pithi_gpu_page *g, uint64_t e, uint32_t count) {
     if (e <= g->first) return 0;
     return e - g->first < count ? (uint32_t)(e - g->first) : count;
@@ -153,10 +153,11 @@ PITHI_DEVICE uint64_t pithi_page_wanted(const struct pithi_tiling *t, uint64_t f
     return first / run * t->grid[2] + first % run / page;
 }
 
-/* By every thread: what codes mean, where a table says so. */
+/* Copies the codebook to the team's memory, where a setting has one; called by every thread. */
 PITHI_DEVICE void pithi_page_book(const struct pithi_gpu_side *side,
                                   const struct pithi_gpu_thread *t, struct pithi_gpu_paged *to) {
-    const uint8_t *const book = side->table + offsetof(struct pithi_device_plan, device.pages.book);
+    const uint8_t *const book =
+        side->plan_memory + offsetof(struct pithi_device_plan, device.pages.book);
     if (side->plan.device.groups.set.codebook && t->tid < sizeof to->book)
         ((uint8_t *)&to->book)[t->tid] = book[t->tid];
 }
@@ -168,14 +169,14 @@ PITHI_DEVICE bool pithi_page_apart(const struct pithi_device_plan *p,
            it->slot->pages.dim != it->slot->count;
 }
 
-/* Of the values: in tensors that are written it need not be the plan's. */
+/* Returns the dtype of a side's values: tensors that are written need not have the plan's. */
 PITHI_DEVICE uint32_t pithi_side_dtype(const struct pithi_gpu_call *a,
                                        const struct pithi_gpu_side *side) {
     return side == &a->from ? side->items.dtype : side->plan.dtype;
 }
 
-/* By one thread: the page of the item that is the team's, whose elements, those that are wanted,
- * then are the team's of the slot. */
+/* Finds the team's page of the item; those of its elements that are wanted are then the team's of
+ * the slot. Called by one thread. */
 PITHI_DEVICE void pithi_page_find(const struct pithi_gpu_call *a, const struct pithi_gpu_side *side,
                                   struct pithi_gpu_item *it, uint64_t team,
                                   struct pithi_gpu_page *g) {
@@ -296,8 +297,8 @@ PITHI_LOCAL(pithi_channels_open, const struct pithi_device_plan *p, uint32_t til
     t->kv.column = pithi_channel_of(p, &s->paged.page, t->tid, tile);
 }
 
-/* Of them the thread's token u of those from the tile's token number `row` on; n is 0 behind the
- * tile's last. */
+/* Returns the piece of the thread's columns that lies in its token u, counted from the tile's token
+ * number `row`; n is 0 behind the tile's last. */
 PITHI_DEVICE struct pithi_gpu_piece pithi_channel_piece(const struct pithi_device_plan *p,
                                                         const struct pithi_gpu_page *g,
                                                         const struct pithi_gpu_thread *t,
@@ -353,7 +354,7 @@ PITHI_DEVICE void pithi_page_values(const struct pithi_gpu_paged *g,
         x[k] = set->asymmetric ? v + zero[k] : v;
     }
 }
-/* The same of one scale. */
+/* Makes the values of a unit as pithi_page_values, where all share one scale and zero point. */
 PITHI_DEVICE void pithi_page_unit_values(const struct pithi_gpu_paged *g,
                                          const struct pithi_group_setting *set, uint64_t word,
                                          float scale, float zero, float x[8], uint64_t *saturated) {
@@ -431,7 +432,7 @@ PITHI_DEVICE void pithi_piece_update(const struct pithi_device_plan *p,
         count->hash += pithi_unit_hash(width, g->first + piece->e, piece->n, raw);
 }
 
-/* Of the slot's base the page's, for a team that has all of it. */
+/* Returns the hash of the page's part of the base, for a team that has all of the page. */
 PITHI_DEVICE uint64_t pithi_page_rehash(const struct pithi_device_plan *p,
                                         const struct pithi_gpu_page *g,
                                         const struct pithi_gpu_item *it, uint32_t tid) {
@@ -441,8 +442,8 @@ PITHI_DEVICE uint64_t pithi_page_rehash(const struct pithi_device_plan *p,
 
 /* ---- Checksums -------------------------------------------------------------------------------*/
 
-/* Of the page's bytes, for a team that has all of it: among the results of the side that the call
- * does not have. */
+/* Hashes the bytes of the page, for a team that has all of it. The hash is kept among the results
+ * of the side that the call does not have. */
 PITHI_LOCAL(pithi_page_sum, bool encode) {
     const struct pithi_gpu_page *const g = &s->paged.page;
     const uint64_t sum = pithi_hash_part(g->bytes, 0, g->length, t->tid, PITHI_TEAM);

@@ -11,7 +11,8 @@
 PITHI_PHASE(pithi_page_pair, const struct pithi_gpu_side *side, uint64_t number) {
     struct pithi_gpu_page *const g = &s->paged.page;
     const struct pithi_device_plan_slot *const slot =
-        (const struct pithi_device_plan_slot *)(const void *)(side->table + side->plan.slots_at);
+        (const struct pithi_device_plan_slot *)(const void *)(side->plan_memory +
+                                                              side->plan.slots_at);
     pithi_page_book(side, t, &s->paged);
     if (t->tid) return;
     s->paged.rough = 0;

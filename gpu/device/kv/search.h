@@ -22,7 +22,8 @@ PITHI_DEVICE uint32_t pithi_down_of(float x) {
     return (uint32_t)pithi_ordered(pithi_bits(x)) ^ 0x7FFFFFFFu;
 }
 
-/* Those of numbers in the order of `up`: the least of them is the largest of their complements. */
+/* Takes account of a value in the extremes, which are numbers in the order of `up`: the least is
+ * the largest of their complements. */
 PITHI_DEVICE void pithi_extremes_take(const struct pithi_group_setting *set, float x, uint32_t *up,
                                       uint32_t *down) {
     const uint32_t high = pithi_up_of(set, x);
@@ -30,7 +31,7 @@ PITHI_DEVICE void pithi_extremes_take(const struct pithi_group_setting *set, flo
     if (set->asymmetric && ~high > *down) *down = ~high;
 }
 
-/* Of a whole unit. Most are of numbers that need no order of their own. */
+/* Finds the extremes of a whole unit. Most units have numbers that need no order of their own. */
 PITHI_DEVICE void pithi_unit_extremes(const struct pithi_group_setting *set, const float x[8],
                                       uint32_t *up, uint32_t *down) {
     float low = x[0], high = set->asymmetric ? x[0] : 0;
@@ -64,7 +65,7 @@ PITHI_DEVICE struct pithi_ends pithi_ends_of(const struct pithi_group_setting *s
     return e;
 }
 
-/* Of what groups are made of. */
+/* Returns the dtype of what groups are made of. */
 PITHI_DEVICE uint32_t pithi_page_dtype(const struct pithi_device_plan *p) {
     const bool floats = p->device.pages.rotated || p->base_dtype != PITH_NONE;
     return floats ? (uint32_t)PITH_F32 : p->dtype;
@@ -134,7 +135,7 @@ PITHI_LOCAL(pithi_heads_fetch, uint32_t tile) {
             t->x[u][k] = s->paged.values[(u * PITHI_TEAM + t->tid) * PITHI_UNIT + k];
 }
 
-/* Of the tile's columns those from `first` on that there is room for. */
+/* Keeps columns of the tile in the team's memory, from `first` on as many as it holds. */
 PITHI_PHASE(pithi_channels_keep, uint32_t row, uint32_t first) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
@@ -418,8 +419,8 @@ PITHI_DEVICE int pithi_lloyd_code(const struct pithi_gpu_call *a, const struct p
                                s->paged.values[t->kv.sought.at + i] * cells);
 }
 
-/* By the scale that reaches the largest value: sums of the magnitudes of values and of levels; and
- * how many values the codes do not reproduce. */
+/* Sums the magnitudes of values and of levels, by the scale that reaches the largest value, and
+ * counts the values that the codes do not reproduce. */
 PITHI_LOCAL(pithi_lloyd_open, uint32_t tile) {
     const uint32_t dtype = pithi_page_dtype(&a->to.plan);
     const struct pithi_codebook *const book = &s->paged.book;

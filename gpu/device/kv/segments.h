@@ -53,7 +53,8 @@ PITHI_LOCAL(pithi_segment_join, uint32_t tile) {
         pithi_most_halves(t->kv.pairs[i], t->kv.pairs_other[i]);
 }
 
-/* Of the owned group the largest magnitude, as f32, and both units; where those of others are. */
+/* Finds the largest magnitude of the owned group, as f32, and both of its units; and where those of
+ * other groups are. */
 PITHI_LOCAL(pithi_segment_unit, uint32_t tile) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const uint32_t u = pithi_segment_owned(t);
@@ -148,9 +149,9 @@ PITHI_DEVICE uint32_t pithi_segment_codes(const uint32_t near[8], uint32_t lows,
     return codes | low;
 }
 
-/* Of units `first` and the one behind it: codes to the page, products of values and levels to the
- * memory that slots were in, and the sum of squares of levels, which are whole numbers whose sums
- * are exact. */
+/* Writes codes of units `first` and the one behind it to the page, products of values and levels to
+ * the memory that slots were in, and sums up the squares of levels, which are whole numbers whose
+ * sums are exact. */
 PITHI_PHASE(pithi_segment_code, uint32_t tile, uint32_t first) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
@@ -240,7 +241,7 @@ PITHI_LOCAL(pithi_segment_last, uint32_t tile) {
     t->kv.squares_given[0] = t->kv.squares[0];
 }
 
-/* By the first of a group's owners. */
+/* Writes the scale of an owned group; the first of its owners does. */
 PITHI_LOCAL(pithi_segment_scale, uint32_t tile) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_group_setting *const set = &p->device.groups.set;

@@ -158,7 +158,8 @@ PITHI_PHASE(pithi_paths_find, uint32_t tile) {
 
 /* ---- Codes -----------------------------------------------------------------------------------*/
 
-/* In place of values what sums are formed of; beside them levels, and codes below these. */
+/* Replaces values by what sums are formed of, and makes levels beside them, and codes below
+ * these. */
 PITHI_PHASE(pithi_paths_code, uint32_t tile) {
     (void)tile;
     const struct pithi_device_plan *const p = &a->to.plan;
@@ -259,7 +260,7 @@ PITHI_LOCAL(pithi_heads_path_codes, uint32_t tile) {
     }
 }
 
-/* Of the columns in memory, which are those from `first` of the tile on. */
+/* Makes codes of the columns in the team's memory, which are those from `first` of the tile on. */
 PITHI_LOCAL(pithi_channels_path_codes, uint32_t row, uint32_t first) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
@@ -439,7 +440,8 @@ PITHI_DEVICE void pithi_channels_path_decode(const struct pithi_gpu_call *a,
     }
 }
 
-/* Of full tiles: codes of the thread's units, what comes before them in the group, and scales. */
+/* Fetches, for a full tile, codes of the thread's units, what comes before them in the group, and
+ * scales. */
 PITHI_LOCAL(pithi_full_paths_fetch, uint32_t tile) {
     const struct pithi_gpu_page *const g = &s->paged.page;
     const uint32_t bits = a->from.plan.device.groups.set.bits;

@@ -134,7 +134,7 @@ PITHI_PHASE(pithi_coded_words_open, uint64_t number) {
 PITHI_PHASE(pithi_coded_group, uint32_t strip) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const uint32_t g = strip * PITHI_TEAM + t->tid;
-    uint8_t *const to = pithi_spare_of(&a->to, b) + 4 * (uint64_t)g * PITHI_GROUP;
+    uint8_t *const to = pithi_scratch_of(&a->to, b) + 4 * (uint64_t)g * PITHI_GROUP;
     if (g >= b->groups) return;
     const uint32_t n = pithi_group_count(b, g);
     pithi_words_of(&s->to.slot->tiling, b, pithi_codes_of(&a->to, b), g, s->strip.word, t->tid);

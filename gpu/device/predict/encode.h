@@ -586,7 +586,7 @@ PITHI_PHASE(pithi_place_index, uint64_t blocks) {
         it->payload[i] = 0;
 }
 
-/* What the table's header does not know; and the answer. */
+/* What the plan's header does not know; and the answer. */
 PITHI_PHASE(pithi_place_header, uint64_t number) {
     struct pithi_gpu_item *const it = &s->to;
     const struct pithi_gpu_mark *const m = pithi_mark(a, it->index);

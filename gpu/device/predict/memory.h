@@ -49,10 +49,11 @@ struct pithi_gpu_rows {
     uint32_t kind, width, wide;   /* of the map; bits of its numbers; bytes of a centre */
     uint32_t coded;               /* bytes of a map that is coded */
     bool mapped;                  /* decode: the map is to be read */
-    /* In the workspace: codes of all rows; decode: of the distinct ones, encode: centres; the
-     * number among the distinct of every row; encode: the first row of each number, NULL where all
-     * rows are distinct and in order, and the table by which they are found, two places a row. */
-    uint32_t *code, *spare, *number, *first, *place;
+    /* In the workspace: codes of all rows; scratch: codes of the distinct rows (decode), centres
+     * (encode); the number among the distinct of every row; encode: the first row of each number,
+     * NULL where all rows are distinct and in order, and the table by which they are found, two
+     * places a row. */
+    uint32_t *code, *scratch, *number, *first, *place;
     uint8_t *map, *numbers, *centre; /* parts of the block */
     uint32_t largest;                /* of the centres */
     uint64_t without, with;          /* bits of samples, without centres and with them */

@@ -19,7 +19,7 @@ PITHI_DEVICE void pithi_rows_open(const struct pithi_gpu_side *side,
     r->row = p->device.row < b->count ? p->device.row : b->count;
     r->rows = (b->count + r->row - 1) / r->row;
     r->code = (uint32_t *)(void *)pithi_codes_of(side, b);
-    r->spare = (uint32_t *)(void *)pithi_spare_of(side, b);
+    r->scratch = (uint32_t *)(void *)pithi_scratch_of(side, b);
     r->number = numbers + before;
     r->first = numbers + all + before;
     r->place = numbers + 2 * all + 2 * before;

@@ -14,7 +14,8 @@ PITHI_PHASE(pithi_distinct_make, uint32_t strip) {
     const uint32_t end = r->distinct * r->row;
     (void)a;
     for (uint32_t k = 0; k < PITHI_GROUP && first + k < end; k++)
-        r->spare[first + k] = s->strip.word[k][t->tid] + pithi_centre_get(r, (first + k) % r->row);
+        r->scratch[first + k] =
+            s->strip.word[k][t->tid] + pithi_centre_get(r, (first + k) % r->row);
 }
 
 PITHI_PHASE(pithi_rows_read, uint64_t number) {
@@ -24,7 +25,7 @@ PITHI_PHASE(pithi_rows_read, uint64_t number) {
     (void)number;
     for (uint32_t e = share.from + t->tid; e < share.to; e += PITHI_TEAM) {
         const uint32_t i = e / r->row, j = e - i * r->row;
-        const uint32_t code = r->spare[pithi_rows_number(r, i) * r->row + j];
+        const uint32_t code = r->scratch[pithi_rows_number(r, i) * r->row + j];
         pithi_value_make(a, &s->from, b, e, b->before + e, pithi_own_value(&b->quant, code));
     }
 }

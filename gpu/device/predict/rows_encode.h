@@ -190,8 +190,8 @@ PITHI_PHASE(pithi_centre_make, uint32_t unused) {
     for (uint32_t j = t->tid; j < r->row; j += PITHI_TEAM) {
         uint32_t sum = 0;
         for (size_t i = 0; i < from.count; i++) sum += pithi_distinct_code(r, i * from.every, j);
-        r->spare[j] = (uint32_t)pithi_rows_mean(sum, from.count);
-        const uint32_t size = pithi_zigzag(r->spare[j]);
+        r->scratch[j] = (uint32_t)pithi_rows_mean(sum, from.count);
+        const uint32_t size = pithi_zigzag(r->scratch[j]);
         largest = size > largest ? size : largest;
     }
     pithi_atomic_max32(&r->largest, largest);
@@ -207,7 +207,7 @@ PITHI_PHASE(pithi_centre_judge, uint32_t unused) {
         const uint32_t i = k / r->row, j = k - i * r->row;
         const uint32_t code = pithi_distinct_code(r, from.other + i * from.every, j);
         without += pithi_rows_cost(code);
-        with += pithi_rows_cost(code - r->spare[j]);
+        with += pithi_rows_cost(code - r->scratch[j]);
     }
     pithi_atomic_add64(&r->without, without);
     pithi_atomic_add64(&r->with, with);
@@ -253,7 +253,7 @@ PITHI_DEVICE uint32_t pithi_rows_words(const struct pithi_gpu_rows *r, uint32_t 
     for (uint32_t k = 0; k < PITHI_GROUP; k++) {
         uint32_t word = 0;
         if (first + k < end)
-            word = pithi_zigzag(pithi_distinct_code(r, d, j) - (r->wide ? r->spare[j] : 0));
+            word = pithi_zigzag(pithi_distinct_code(r, d, j) - (r->wide ? r->scratch[j] : 0));
         if (keep) keep[k][tid] = word;
         any |= word;
         j = j + 1 == r->row ? 0 : j + 1;
@@ -404,7 +404,7 @@ PITHI_PHASE(pithi_centre_write, uint32_t unused) {
     (void)a, (void)unused;
     for (uint32_t j = t->tid; j < r->row; j += PITHI_TEAM)
         for (uint32_t k = 0; k < r->wide; k++)
-            r->centre[(uint64_t)j * r->wide + k] = (uint8_t)(r->spare[j] >> 8 * k);
+            r->centre[(uint64_t)j * r->wide + k] = (uint8_t)(r->scratch[j] >> 8 * k);
 }
 
 PITHI_PHASE(pithi_rows_words_make, uint32_t strip) {

@@ -40,9 +40,9 @@ PITHI_DEVICE uint8_t *pithi_codes_of(const struct pithi_gpu_side *side,
     return b->workspace + pithi_workspace_codes(&side->plan) + 4 * b->before;
 }
 /* As many again, of codecs that have a use for them. */
-PITHI_DEVICE uint8_t *pithi_spare_of(const struct pithi_gpu_side *side,
-                                     const struct pithi_gpu_block *b) {
-    return b->workspace + pithi_workspace_spare(&side->plan) + 4 * b->before;
+PITHI_DEVICE uint8_t *pithi_scratch_of(const struct pithi_gpu_side *side,
+                                       const struct pithi_gpu_block *b) {
+    return b->workspace + pithi_workspace_scratch(&side->plan) + 4 * b->before;
 }
 /* Tiles that share a byte of elements have a byte each. */
 PITHI_DEVICE uint8_t *pithi_misses_of(const struct pithi_gpu_side *side,

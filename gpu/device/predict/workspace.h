@@ -69,11 +69,11 @@ PITHI_INLINE uint64_t pithi_workspace_misses(const struct pithi_device_plan *t) 
 PITHI_INLINE uint64_t pithi_workspace_codes(const struct pithi_device_plan *t) {
     return pithi_workspace_misses(t) + pithi_workspace_pad(t->most / 8 + t->most_blocks);
 }
-PITHI_INLINE uint64_t pithi_workspace_spare(const struct pithi_device_plan *t) {
+PITHI_INLINE uint64_t pithi_workspace_scratch(const struct pithi_device_plan *t) {
     return pithi_workspace_codes(t) + pithi_workspace_pad(4 * (t->most + t->device.row));
 }
 PITHI_INLINE uint64_t pithi_workspace_numbers(const struct pithi_device_plan *t) {
-    return pithi_workspace_spare(t) + pithi_workspace_pad(4 * (t->most + t->device.row));
+    return pithi_workspace_scratch(t) + pithi_workspace_pad(4 * (t->most + t->device.row));
 }
 /* act: bitmaps of every block, and the bytes of its map; less than two bits an element each. */
 enum { PITHI_ZEROS_SLACK = 64 };
@@ -126,7 +126,7 @@ PITHI_INLINE uint64_t pithi_workspace_bytes(const struct pithi_device_plan *t) {
     if (t->device.kind == PITHI_DEVICE_zeros)
         return 2 * pithi_workspace_pieces(t) - pithi_workspace_maps(t);
     if (t->device.kind == PITHI_DEVICE_bounded)
-        return t->device.coded ? pithi_workspace_numbers(t) : pithi_workspace_spare(t);
+        return t->device.coded ? pithi_workspace_numbers(t) : pithi_workspace_scratch(t);
     return pithi_workspace_numbers(t) + pithi_workspace_pad(16 * pithi_workspace_rows(t));
 }
 

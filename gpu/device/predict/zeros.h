@@ -23,7 +23,7 @@ PITHI_DEVICE void pithi_zeros_open(const struct pithi_gpu_side *side, struct pit
     const uint64_t skipped = b->before / 4 + PITHI_ZEROS_SLACK * b->number;
     b->parts = 1;
     b->order = 0;
-    z->number = (uint32_t *)(void *)pithi_spare_of(side, b);
+    z->number = (uint32_t *)(void *)pithi_scratch_of(side, b);
     z->map = b->workspace + pithi_workspace_maps(p) + skipped;
     z->piece = z->map + pithi_workspace_pieces(p) - pithi_workspace_maps(p);
     z->used = z->bytes = z->depth = 0;
@@ -339,18 +339,18 @@ PITHI_PHASE(pithi_zeros_values, uint32_t strip, bool expected) {
 
 /* Codes of form MEDIAN, some of a row at a time: a thread has a row, and the one before it the row
  * above, which is as many codes ahead. Rows from number `first` on. */
-enum { PITHI_ZEROS_AHEAD = 32 };
+enum { PITHI_ZEROS_LAG = 32 };
 PITHI_PHASE(pithi_zeros_expect, uint32_t first, uint32_t step) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const uint8_t *const map = s->strip.zeros.map;
     const uint32_t width = pithi_tile_extent(&b->tile, 3), row = first + t->tid;
-    const uint64_t begin = (uint64_t)(step - t->tid) * PITHI_ZEROS_AHEAD;
+    const uint64_t begin = (uint64_t)(step - t->tid) * PITHI_ZEROS_LAG;
     if (row >= b->count / width || step < t->tid || begin >= width) return;
     const bool above = row % pithi_tile_extent(&b->tile, 2) != 0;
     uint8_t *const codes = pithi_codes_of(&a->from, b) + 4 * (uint64_t)row * width;
     const uint8_t *const up = codes - 4 * (uint64_t)width;
     const uint32_t end =
-        width - begin < PITHI_ZEROS_AHEAD ? width : (uint32_t)begin + PITHI_ZEROS_AHEAD;
+        width - begin < PITHI_ZEROS_LAG ? width : (uint32_t)begin + PITHI_ZEROS_LAG;
     uint32_t left = 0, corner = 0;
     if (begin) left = pithi_get_aligned32(codes + 4 * (begin - 1));
     if (begin && above) corner = pithi_get_aligned32(up + 4 * (begin - 1));
@@ -375,7 +375,7 @@ PITHI_DEVICE void pithi_zeros_median(const struct pithi_gpu_call *a, struct pith
     const uint32_t width = pithi_tile_extent(&b->tile, 3), rows = b->count / width;
     for (uint32_t first = 0; first < rows; first += PITHI_TEAM) {
         const uint32_t after = rows - first < PITHI_TEAM ? rows - first : (uint32_t)PITHI_TEAM;
-        const uint32_t steps = (width + PITHI_ZEROS_AHEAD - 1) / PITHI_ZEROS_AHEAD + after - 1;
+        const uint32_t steps = (width + PITHI_ZEROS_LAG - 1) / PITHI_ZEROS_LAG + after - 1;
         for (uint32_t step = 0; step < steps; step++) PITHI_RUN(pithi_zeros_expect, first, step);
     }
     PITHI_RUN(pithi_codes_read, number);

@@ -160,7 +160,7 @@ PITHI_DEVICE int32_t pithi_summed_status(const struct pithi_gpu_call *a,
                                          const struct pithi_gpu_item *it) {
     const struct pithi_device_plan *const p = &a->from.plan;
     const struct pithi_device_plan_slot *const slots =
-        (const struct pithi_device_plan_slot *)(const void *)(a->from.table + p->slots_at);
+        (const struct pithi_device_plan_slot *)(const void *)(a->from.plan_memory + p->slots_at);
     const uint64_t slot = pithi_item_slot(&a->from.items, it->index);
     int32_t status = PITH_OK;
     if (slot < p->slots && slots[slot].count != it->slot->count) return PITH_ERR_ARG;

@@ -322,7 +322,7 @@ PITHI_DEVICE void pithi_held_section(const struct pithi_gpu_call *a,
                     pithi_map_hash(s, pithi_chosen_map(a, it), it->slot->count));
 }
 
-/* What the table's header does not know; and the answer. The older copy of the residual is written
+/* What the plan's header does not know; and the answer. The older copy of the residual is written
  * over even where the frame has no room. */
 PITHI_PHASE(pithi_chosen_header, uint64_t number) {
     struct pithi_gpu_item *const it = &s->to;

@@ -6,14 +6,14 @@
 #include "device/sparse/encode.h"
 
 /* By the team's first thread, a team an item. */
-PITHI_DEVICE struct pithi_gpu_chosen *pithi_asked_slot(const struct pithi_gpu_call *a,
-                                                       struct pithi_gpu_shared *s,
-                                                       uint64_t number) {
+PITHI_DEVICE struct pithi_gpu_chosen *pithi_slot_of_item(const struct pithi_gpu_call *a,
+                                                         struct pithi_gpu_shared *s,
+                                                         uint64_t number) {
     pithi_item_locate(a, &a->to, number, &s->to);
     return s->to.status == PITH_OK ? pithi_chosen_of(a, &s->to) : NULL;
 }
-PITHI_DEVICE void pithi_asked_answer(const struct pithi_gpu_call *a,
-                                     const struct pithi_gpu_shared *s) {
+PITHI_DEVICE void pithi_slot_answer(const struct pithi_gpu_call *a,
+                                    const struct pithi_gpu_shared *s) {
     a->to.items.status[s->to.index] = s->to.status;
 }
 
@@ -32,7 +32,7 @@ PITHI_DEVICE int32_t pithi_request_take(const pith_sparse_request *r, uint64_t n
 
 PITHI_PHASE(pithi_request_set, uint64_t number) {
     if (t->tid) return;
-    struct pithi_gpu_chosen *const c = pithi_asked_slot(a, s, number);
+    struct pithi_gpu_chosen *const c = pithi_slot_of_item(a, s, number);
     struct pithi_sparse_request own;
     own.first = own.end = own.k = 0;
     own.threshold = 0;
@@ -40,26 +40,26 @@ PITHI_PHASE(pithi_request_set, uint64_t number) {
         s->to.status =
             pithi_request_take(&a->sparse.requests[s->to.index], s->to.slot->count, &own);
     if (s->to.status == PITH_OK) c->request = own;
-    pithi_asked_answer(a, s);
+    pithi_slot_answer(a, s);
 }
 PITHI_BODY(pithi_sparse_request) { PITHI_RUN(pithi_request_set, number); }
 
 PITHI_PHASE(pithi_report_take, uint64_t number) {
     if (t->tid) return;
-    struct pithi_gpu_chosen *const c = pithi_asked_slot(a, s, number);
+    struct pithi_gpu_chosen *const c = pithi_slot_of_item(a, s, number);
     if (c && !c->control.steps) s->to.status = PITH_ERR_STATE;
     if (s->to.status == PITH_OK) {
         c->control.selected = a->sparse.chosen[s->to.index];
         c->reported = 1;
     }
-    pithi_asked_answer(a, s);
+    pithi_slot_answer(a, s);
 }
 PITHI_BODY(pithi_sparse_report) { PITHI_RUN(pithi_report_take, number); }
 
 PITHI_PHASE(pithi_state_give, uint64_t number) {
     if (t->tid) return;
-    const struct pithi_gpu_chosen *const c = pithi_asked_slot(a, s, number);
-    pithi_asked_answer(a, s);
+    const struct pithi_gpu_chosen *const c = pithi_slot_of_item(a, s, number);
+    pithi_slot_answer(a, s);
     if (!c) return;
     pith_sparse_state *const to = &a->sparse.states[s->to.index];
     to->size = sizeof *to;
@@ -77,7 +77,7 @@ PITHI_BODY(pithi_sparse_state) { PITHI_RUN(pithi_state_give, number); }
 PITHI_PHASE(pithi_tally_open, uint64_t number) {
     t->predict.total = 0;
     if (t->tid) return;
-    const struct pithi_gpu_chosen *const c = pithi_asked_slot(a, s, number);
+    const struct pithi_gpu_chosen *const c = pithi_slot_of_item(a, s, number);
     if (!c || !c->holds) s->to.status = PITH_ERR_STATE; /* nothing to count */
 }
 PITHI_LOCAL(pithi_tally_words, uint64_t end) {
