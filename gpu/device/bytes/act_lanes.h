@@ -9,7 +9,7 @@
 
 #include "device/bytes/embed_decode.h"
 
-/* Behind the parts of a block: see pithi_act_tail_bytes. */
+/* Returns where the memory of pithi_act_tail_bytes begins, behind the parts of a block. */
 PITHI_DEVICE uint8_t *pithi_act_tail(const struct pithi_device_plan *p,
                                      const struct pithi_gpu_shared *s) {
     return pithi_lossless_part(s,

@@ -28,7 +28,7 @@ PITHI_DEVICE uint32_t pithi_embed_groups(const struct pithi_embed_shared *e) {
 PITHI_DEVICE uint64_t pithi_embed_low_bytes(const struct pithi_embed_shared *e) {
     return 2 * (uint64_t)e->coded.low * pithi_embed_groups(e);
 }
-/* Of n things, how many the thread has in the strip that begins with number `first`. */
+/* Returns how many of n things the thread has in the strip that begins with number `first`. */
 PITHI_DEVICE uint32_t pithi_embed_left(const struct pithi_gpu_thread *t, uint32_t first,
                                        uint32_t n) {
     return pithi_unit_left((uint64_t)first + t->tid * PITHI_UNIT, n);

@@ -211,8 +211,8 @@ PITHI_DEVICE bool pithi_embed_words_parse(struct pithi_gpu_shared *s) {
     return e->coded.symbols <= words && e->coded.others <= words;
 }
 
-/* Behind the map: centres, which others read, and where they are coded words. A coded map has the
- * bytes that those find there. */
+/* Opens what follows the map: centres, which others read, and words, where these are
+ * entropy-coded. A coded map has the bytes that those find there. */
 PITHI_PHASE(pithi_embed_words_open, uint64_t block) {
     struct pithi_embed_shared *const e = &s->rans.embed;
     if (t->tid) return;
@@ -258,7 +258,7 @@ PITHI_DEVICE void pithi_embed_read_parts(const struct pithi_gpu_call *a, struct 
     PITHI_RUN(pithi_embed_words_end, block);
 }
 
-/* The same of a block whose map is sound. */
+/* Reads words of a block whose map is sound. */
 PITHI_DEVICE void pithi_embed_read_words(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                          struct pithi_gpu_thread *t, struct pithi_team *team,
                                          uint64_t block) {
@@ -351,7 +351,8 @@ PITHI_PHASE(pithi_embed_join_others, uint32_t first) {
     }
     if (t->tid == 0) pithi_embed_carry(s, first / PITHI_ROW);
 }
-/* As many gaps end as there are symbols, the last of them too, and none behind the last word. */
+/* Judges gaps: as many end as there are symbols, the last of them too, and none behind the last
+ * word. */
 PITHI_PHASE(pithi_embed_join_judge, uint32_t strips) {
     const struct pithi_embed_shared *const e = &s->rans.embed;
     const uint64_t sum = s->rans.carry[strips % 2];

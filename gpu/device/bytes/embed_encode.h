@@ -112,8 +112,8 @@ PITHI_PHASE(pithi_embed_choose, uint32_t unused) {
 
 /* ---- Symbols ---------------------------------------------------------------------------------*/
 
-/* Those of the thread's words of a strip, kept in t->rans.next; escapes are counted. Returns the
- * place behind the last that is not 0, or 0. */
+/* Keeps the symbols of the thread's words of a strip in t->rans.next, and counts escapes. Returns
+ * the place behind the last that is not 0, or 0. */
 PITHI_DEVICE uint32_t pithi_embed_look(struct pithi_embed_shared *e, struct pithi_gpu_thread *t,
                                        uint32_t first) {
     const uint32_t n = pithi_embed_left(t, first, pithi_embed_words(e));
@@ -332,7 +332,7 @@ PITHI_BODY(pithi_embed_cut) {
 
 /* ---- What a block comes to -------------------------------------------------------------------*/
 
-/* Of a block in which the CPU finds no room. */
+/* The length of a block in which the CPU finds too little space. */
 #define PITHI_EMBED_FULL (UINT64_MAX / 2)
 
 /* Places the strings of a part from byte `at` of the block on; they end before byte `end`. Returns

@@ -244,7 +244,7 @@ PITHI_PHASE(pithi_take_look, uint32_t tid) {
     if (t->tid % PITHI_WARP == 0 && t->rans.sum != PITHI_RANS_SLOTS)
         pithi_atomic_max32(&s->rans.taking, 1);
 }
-/* By frequency, then the lowest symbol. */
+/* Takes the symbol of largest frequency, the lowest of several. */
 PITHI_LOCAL(pithi_take_most, uint32_t tid) {
     (void)a, (void)s, (void)tid;
     t->rans.largest = 0;
@@ -376,12 +376,12 @@ PITHI_PHASE(pithi_writer_begin, uint32_t tid) {
 
 /* ---- Codes -----------------------------------------------------------------------------------*/
 
-/* Of the batch that is i-th from the last: where it begins, n where there is none. */
+/* Returns where the batch that is i-th from the last begins; n where there is none. */
 PITHI_DEVICE uint32_t pithi_writer_at(const struct pithi_gpu_thread *t, uint32_t i) {
     const uint32_t batches = (t->rans.n + PITHI_RANS_BATCH - 1) / PITHI_RANS_BATCH;
     return i < batches ? (batches - 1 - i) * PITHI_RANS_BATCH : t->rans.n;
 }
-/* Its codes on their way to the thread. */
+/* Loads the thread's codes of the batch that is i-th from the last. */
 PITHI_LOCAL(pithi_writer_fetch, uint32_t i) {
     const uint64_t e = (uint64_t)pithi_writer_at(t, i) + t->tid % PITHI_WARP * PITHI_UNIT;
     const uint32_t n = pithi_unit_left(e, t->rans.n);
@@ -391,7 +391,7 @@ PITHI_LOCAL(pithi_writer_fetch, uint32_t i) {
     const struct pithi_rans_string *const r = &s->rans.string[t->tid / PITHI_WARP];
     t->rans.next = pithi_unit_get_codes(pithi_rans_unit(r, (uint32_t)(e / PITHI_UNIT)), r->bits, n);
 }
-/* To the warp, a byte each. */
+/* Hands the codes to the warp, a byte each. */
 PITHI_PHASE(pithi_writer_load, uint32_t i) {
     const uint32_t warp = t->tid / PITHI_WARP;
     (void)a, (void)i;
@@ -420,7 +420,7 @@ PITHI_LOCAL(pithi_writer_look, uint32_t i) {
         t->rans.reciprocal[k] = w->reciprocal[symbol];
     }
 }
-/* The same of one step, of as many symbols as there are states. */
+/* Looks up the symbols of one step, of which there are as many as states. */
 PITHI_LOCAL(pithi_writer_look_one, uint32_t i, uint32_t step) {
     const uint32_t warp = t->tid / PITHI_WARP, lane = t->tid % PITHI_WARP;
     const uint32_t at = step * t->rans.lanes + lane;

@@ -26,7 +26,7 @@ PITHI_DEVICE struct pithi_lossless_block *pithi_lossless_record(const struct pit
 PITHI_DEVICE uint8_t *pithi_lossless_part(const struct pithi_gpu_shared *s, uint32_t part) {
     return s->rans.words.parts + part * pithi_lossless_part_bytes(s->rans.words.run);
 }
-/* Behind the parts, of an encode: lower bits, then tops. */
+/* Returns where an encode has lower bits, then tops, behind the parts. */
 PITHI_DEVICE uint8_t *pithi_lossless_tail(const struct pithi_device_plan *p,
                                           const struct pithi_gpu_shared *s) {
     return pithi_lossless_part(s, pithi_lossless_parts(p));
@@ -63,8 +63,8 @@ PITHI_DEVICE void pithi_lossless_find(const struct pithi_gpu_call *a,
     w->block.parts = w->block.tail = w->block.sound = w->block.update = 0;
     w->block.shifted = 0;
 }
-/* The same of a form of it, which is encoded. The symbols of a sample are behind those of both
- * others, and so are its strings. */
+/* Finds a form of a block that is encoded. The symbols of a sample are behind those of both other
+ * forms, and so are its strings. */
 PITHI_DEVICE void pithi_lossless_find_form(const struct pithi_gpu_call *a,
                                            const struct pithi_gpu_item *it, uint64_t block,
                                            uint32_t form, struct pithi_lossless_shared *w) {
@@ -122,7 +122,7 @@ PITHI_DEVICE void pithi_lossless_store(uint8_t *values, uint32_t width, uint64_t
     default: pithi_put_aligned64(values + 8 * i, value);
     }
 }
-/* The same of values at any address. */
+/* Loads a value as pithi_lossless_load, from any address. */
 PITHI_DEVICE uint64_t pithi_lossless_load_any(const uint8_t *values, uint32_t width, uint64_t i) {
     if (pithi_is_aligned(values, width)) return pithi_lossless_load(values, width, i);
     switch (width) {

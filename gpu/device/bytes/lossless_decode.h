@@ -364,7 +364,7 @@ PITHI_LOCAL(pithi_lossless_join_close, uint32_t strips) {
         pithi_reader_damaged(a, s);
 }
 
-/* Of the base that a key frame brings, where no later launch would tell in time. */
+/* Hashes the base that a key frame brings, where no later launch would tell in time. */
 PITHI_LOCAL(pithi_lossless_join_hash, uint64_t width) {
     const struct pithi_lossless_shared *const w = &s->rans.words;
     const uint64_t at = w->first * width;

@@ -29,7 +29,8 @@ PITHI_PHASE(pithi_lossless_tops_count, uint64_t block) {
     w->named = 0;
 }
 
-/* Of the tops of a thread, those of the first thread being the largest: how many words have one. */
+/* Counts the words that have one of the thread's tops; those of the first thread are the
+ * largest. */
 PITHI_LOCAL(pithi_lossless_tops_above, uint64_t block) {
     const uint32_t tops = 1u << s->rans.words.most, each = tops / PITHI_TEAM;
     (void)a, (void)block;

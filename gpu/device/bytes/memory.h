@@ -28,8 +28,8 @@ struct pithi_rans_thread {
     uint32_t largest, most, sum;
     uint32_t count[PITHI_RANS_OWN], frequency[PITHI_RANS_OWN];
     uint32_t kinds, rest, precision;
-    /* Of the string: its codes, states that are taken at once, how many turns they take, where its
-     * words are and how many there may be. n 0: none runs. */
+    /* What is known of the string: its codes, states that are taken at once, how many turns they
+     * take, where its words are and how many there may be. n 0: none runs. */
     uint32_t n, lanes, turns, room, log2_width;
     uint8_t *from;
     uint64_t next; /* codes of the next batch */
@@ -128,15 +128,15 @@ struct pithi_lossless_shared {
     uint64_t cost[4];
     uint32_t named;
     uint32_t tally[4];
-    /* Of matrices: elements of a row, 0 where there are none; the column of the first word; bits of
-     * the finer tops that symbols are of when they are shifted, what these take more, and the block
-     * without. */
+    /* Where values are a matrix: elements of a row, 0 where there are none; the column of the first
+     * word; bits of the finer tops that symbols are of when they are shifted, what these take more,
+     * and the block without. */
     uint32_t row, column, finer;
     uint64_t finer_loss;
     struct pithi_lossless_block coarse;
 };
-/* Of the symbols of a block that may be shifted: see lossless_offsets.h. least: what must be saved,
- * in 1/256 bit a symbol. */
+/* What is known of symbols of a block that may be shifted (lossless_offsets.h). least: what must be
+ * saved, in 1/256 bit a symbol. */
 struct pithi_lossless_offsets {
     struct pithi_top_shift_sample sample;
     struct pithi_top_variance variance;
@@ -216,8 +216,8 @@ struct pithi_rans_shared {
     uint8_t *nonzero;
     uint32_t left, kind, step;
     bool live, plain;
-    /* Of exact values and rows: strings may be of zstd; one is; one waits for the launch that reads
-     * it; the revision has no rANS strings. */
+    /* Used for exact values and rows: strings may be of zstd; one is; one waits for the launch that
+     * reads it; the revision has no rANS strings. */
     bool exact, foreign, waits, former;
     union {
         struct pithi_rans_writer writer[PITHI_RANS_WRITERS];

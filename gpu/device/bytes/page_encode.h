@@ -219,7 +219,8 @@ PITHI_PHASE(pithi_measure_length, uint64_t block, uint32_t first) {
         t->rans.total = pithi_coding_piece(a, s->to.index, block, i)->length;
     t->rans.own = t->rans.total;
 }
-/* As pithi_lossless_place: the CPU does not begin a string where there may be too little space. */
+/* Places strings as pithi_lossless_place does: the CPU does not begin one where there may be too
+ * little space. */
 PITHI_PHASE(pithi_measure_place, uint64_t block, uint32_t first) {
     const uint32_t i = first + t->tid, parity = first / PITHI_TEAM % 2;
     if (i < pithi_page_strings(&s->rans.page)) {

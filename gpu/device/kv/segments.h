@@ -131,7 +131,7 @@ PITHI_PHASE(pithi_segment_find, uint32_t tile) {
 
 /* ---- Codes -----------------------------------------------------------------------------------*/
 
-/* Values are read again, two units ahead: there are not so many registers. */
+/* Reads values again, two units before they are coded: there are too few registers to keep them. */
 PITHI_LOCAL(pithi_segment_reload, uint32_t tile, uint32_t first) {
     (void)a;
     PITHI_UNROLL for (uint32_t i = 0; i < 2; i++) t->kv.raw[i] =

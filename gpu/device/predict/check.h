@@ -16,7 +16,8 @@ PITHI_DEVICE uint8_t *pithi_bound_section(const struct pithi_gpu_item *it) {
     return it->frame + it->slot->fixed_bytes + PITHI_SECTION_HEAD;
 }
 
-/* By the team's first thread, of a located frame, before the phase behind it. */
+/* Readies the team's memory for pithi_head_fetch; called by its first thread, whose frame is
+ * located. */
 PITHI_DEVICE void pithi_head_open(struct pithi_gpu_shared *s) {
     s->differs[0][0] = s->differs[0][1] = PITHI_HEADER_SAME;
 }
@@ -30,7 +31,7 @@ PITHI_PHASE(pithi_head_fetch, uint32_t tid) {
     s->head[0][lane] = word;
     pithi_open_compare(a, s, word, 8 * lane, s->differs[0]);
 }
-/* As pithi_header_judge. */
+/* Judges a header as pithi_header_judge does. */
 PITHI_DEVICE int32_t pithi_head_judge(const struct pithi_device_plan *p,
                                       const struct pithi_gpu_shared *s, uint64_t length,
                                       struct pithi_gpu_item *it) {
@@ -196,7 +197,8 @@ PITHI_DEVICE uint32_t pithi_block_parse(struct pithi_gpu_block *b, uint32_t widt
 
 /* ---- Blocks ----------------------------------------------------------------------------------*/
 
-/* By the team's first thread; whether there is a block to be parsed. */
+/* Finds the team's block, and returns whether there is one to be parsed; called by the team's first
+ * thread. */
 PITHI_DEVICE bool pithi_block_find(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                    uint64_t number) {
     struct pithi_gpu_block *const b = &s->strip.block;
@@ -257,7 +259,7 @@ PITHI_PHASE(pithi_block_compare, uint64_t number) {
 PITHI_DEVICE uint32_t pithi_map_group(const uint8_t *map, uint32_t g, uint32_t n) {
     return n > 8 ? pithi_get16(map + 2 * g) : map[2 * g];
 }
-/* Of a map of b->count. */
+/* Returns the bits that group g of the block has in a map. */
 PITHI_DEVICE uint32_t pithi_map_bits(const struct pithi_gpu_block *b, const uint8_t *map,
                                      uint32_t g) {
     return pithi_map_group(map, g, pithi_group_count(b, g));

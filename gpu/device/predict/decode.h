@@ -164,7 +164,7 @@ PITHI_DEVICE void pithi_exact_make(const struct pithi_gpu_call *a, const struct 
                      pithi_own_get(b->values + k * width, width));
 }
 
-/* Those of the part's elements, wherever they stand in the list. */
+/* Reads the positions of the part's elements, wherever they stand in the list. */
 PITHI_PHASE(pithi_positions_read, uint64_t number) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const struct pithi_gpu_share share = pithi_share_elements(b);

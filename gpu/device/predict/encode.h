@@ -67,7 +67,7 @@ PITHI_BODY(pithi_bounded_range) {
     PITHI_RUN(pithi_range_close, number);
 }
 
-/* As pithi_encode_bounded has it. */
+/* Returns the bound that pithi_encode_bounded has. */
 PITHI_DEVICE struct pithi_bound pithi_bound_requested(const struct pithi_device_plan *p,
                                                       const struct pithi_gpu_mark *m) {
     const struct pithi_requested *const q = &p->device.requested;
@@ -280,7 +280,8 @@ PITHI_DEVICE uint32_t pithi_words_of(const struct pithi_tiling *tiling,
     return any;
 }
 
-/* As pithi_strip_choose: samples of at most 64 elements of a row, from one in every `step`. */
+/* The samples that pithi_strip_choose takes: at most 64 elements of a row, of one row in every
+ * `step`. */
 enum { PITHI_SAMPLE_GROUPS = PITHI_PACK_SAMPLE / PITHI_GROUP };
 struct pithi_gpu_sample {
     uint32_t row, step, groups;
@@ -294,8 +295,8 @@ PITHI_DEVICE struct pithi_gpu_sample pithi_sample_of(const struct pithi_gpu_bloc
     return from;
 }
 
-/* As many groups of samples, from the first on, as a team has threads: a word of all of each, for
- * every order. */
+/* Clears what all words of a group of samples come to, for each order and as many groups as a team
+ * has threads. */
 PITHI_PHASE(pithi_sample_clear, uint32_t most) {
     (void)a;
     for (uint32_t order = 0; order <= most; order++) s->strip.word[order][t->tid] = 0;
@@ -513,7 +514,7 @@ PITHI_BODY(pithi_bounded_plan) {
     if (s->strip.block.live) pithi_parts_plan(a, s, t, team);
 }
 
-/* Behind it no thread looks at what the parts came to, which is about to be cleared. */
+/* A barrier, behind which no thread looks at what the parts came to: it is about to be cleared. */
 PITHI_PHASE(pithi_part_done, uint64_t number) { (void)a, (void)s, (void)t, (void)number; }
 
 /* A team a part. Where a block is one part, and words are not coded, the team goes on with what
@@ -586,7 +587,7 @@ PITHI_PHASE(pithi_place_index, uint64_t blocks) {
         it->payload[i] = 0;
 }
 
-/* What the plan's header does not know; and the answer. */
+/* Writes what the plan's header does not know, and answers for the item. */
 PITHI_PHASE(pithi_place_header, uint64_t number) {
     struct pithi_gpu_item *const it = &s->to;
     const struct pithi_gpu_mark *const m = pithi_mark(a, it->index);

@@ -67,7 +67,7 @@ struct pithi_gpu_zeros {
     uint8_t *map, *piece;  /* piece, encode: the bytes of the map in a frame */
     uint32_t bytes, depth; /* of these, so far; decode: read. Number of the innermost bitmap */
     uint32_t n[PITHI_ZEROS_DEPTH], at[PITHI_ZEROS_DEPTH]; /* bytes of each bitmap, its place */
-    /* Of its bytes that are not 0: how many, the least, the largest. */
+    /* The bytes of each bitmap that are not 0: how many, the least, the largest. */
     uint32_t ones[PITHI_ZEROS_DEPTH], least[PITHI_ZEROS_DEPTH], most[PITHI_ZEROS_DEPTH];
     const uint8_t *from; /* decode: the bytes that are put next; NULL: all of them are `fill` */
     uint32_t fill;

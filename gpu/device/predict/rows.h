@@ -10,7 +10,8 @@
 #include "device/predict/check.h"
 #include "predict/rows_value.h"
 
-/* By the team's first thread, of a block that is live. Only a slot's last block has a short row. */
+/* Opens the rows of a block that is live; called by the team's first thread. Only a slot's last
+ * block has a short row. */
 PITHI_DEVICE void pithi_rows_open(const struct pithi_gpu_side *side,
                                   const struct pithi_gpu_block *b, struct pithi_gpu_rows *r) {
     const struct pithi_device_plan *const p = &side->plan;
@@ -27,7 +28,7 @@ PITHI_DEVICE void pithi_rows_open(const struct pithi_gpu_side *side,
     r->mapped = false;
 }
 
-/* By the team's first thread, as soon as the number of distinct rows is known. */
+/* Takes the number of distinct rows, as soon as it is known; called by the team's first thread. */
 PITHI_DEVICE void pithi_rows_distinct(struct pithi_gpu_block *b, struct pithi_gpu_rows *r,
                                       uint32_t distinct) {
     const bool none = distinct == 1 || distinct == r->rows;
@@ -80,8 +81,8 @@ PITHI_DEVICE uint32_t pithi_centre_get(const struct pithi_gpu_rows *r, uint32_t 
 
 /* ---- Parts of a frame ------------------------------------------------------------------------*/
 
-/* Of a block with a legal number of distinct rows. coded: launches before have read what is coded,
- * and looked at it. */
+/* Finds the body of a block whose number of distinct rows is legal. coded: launches before have
+ * read what is entropy-coded, and looked at it. */
 PITHI_DEVICE uint32_t pithi_rows_body(struct pithi_gpu_block *b, struct pithi_gpu_rows *r,
                                       uint32_t head, bool coded) {
     const uint32_t kind = head & PITHI_ROWS_MAP;
@@ -113,7 +114,7 @@ PITHI_DEVICE bool pithi_rows_parse_head(struct pithi_gpu_block *b, struct pithi_
     pithi_rows_distinct(b, r, distinct);
     return true;
 }
-/* As pithi_block_parse. */
+/* Parses a block of rows as pithi_block_parse does others. */
 PITHI_DEVICE uint32_t pithi_rows_parse(struct pithi_gpu_block *b, struct pithi_gpu_rows *r,
                                        uint32_t width, bool coded) {
     if (b->plain) return b->length == b->count * width ? PITHI_SOUND : PITHI_DAMAGED;

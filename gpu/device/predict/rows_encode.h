@@ -15,7 +15,7 @@
 
 #define PITHI_NO_ROW 0xFFFFFFFFu
 
-/* By the team's first thread, of every launch on parts. */
+/* Opens the team's part of a block; every launch on parts begins so. */
 PITHI_PHASE(pithi_rows_begin, uint64_t number) {
     struct pithi_gpu_rows *const r = &s->strip.rows;
     pithi_part_open(a, s, t, number);
@@ -156,7 +156,8 @@ PITHI_LOCAL(pithi_rows_count, uint32_t strip) {
     t->predict.total = i < share.to && r->number[i] == i;
 }
 
-/* They are numbered. The table is no longer needed: place i becomes the number of new row i. */
+/* Numbers the new rows. The table by which they were found is no longer needed: place i becomes the
+ * number of new row i. */
 PITHI_PHASE(pithi_rows_give, uint32_t strip) {
     const struct pithi_gpu_rows *const r = &s->strip.rows;
     const struct pithi_gpu_share share = pithi_rows_share(&s->strip.block, r);
@@ -245,7 +246,8 @@ PITHI_BODY(pithi_rows_numbers) {
 
 /* ---- Words -----------------------------------------------------------------------------------*/
 
-/* Those of group g of the distinct rows, or-ed; each of them is kept if there is a place for it. */
+/* Returns the words of group g of the distinct rows, or-ed; each is kept if there is a place for
+ * it. */
 PITHI_DEVICE uint32_t pithi_rows_words(const struct pithi_gpu_rows *r, uint32_t g,
                                        uint32_t (*keep)[PITHI_TEAM], uint32_t tid) {
     const uint32_t first = g * PITHI_GROUP, end = r->distinct * r->row;

@@ -69,7 +69,8 @@ PITHI_DEVICE uint64_t pithi_tile_before(const struct pithi_tiling *t, const stru
     return before;
 }
 
-/* By the team's first thread. What is not live has no tile, or an item that cannot be coded. */
+/* Finds the block of a team; called by its first thread. A block that is not live has no tile, or
+ * an item that cannot be coded. */
 PITHI_DEVICE void pithi_block_open(const struct pithi_gpu_call *a,
                                    const struct pithi_gpu_side *side,
                                    const struct pithi_gpu_item *it, uint64_t team,
@@ -110,12 +111,12 @@ PITHI_DEVICE struct pithi_gpu_share pithi_share_of(const struct pithi_gpu_block 
     share.to = n - share.from < each ? n : share.from + each;
     return share;
 }
-/* Of groups, of which a strip has one for every thread. */
+/* Returns the strips of groups that are the part's; a strip has a group for every thread. */
 PITHI_DEVICE struct pithi_gpu_share pithi_share_strips(const struct pithi_gpu_block *b,
                                                        uint32_t groups) {
     return pithi_share_of(b, (groups + PITHI_TEAM - 1) / PITHI_TEAM, 1);
 }
-/* Of elements, whose groups are the part's. */
+/* Returns the elements whose groups are the part's. */
 PITHI_DEVICE struct pithi_gpu_share pithi_share_elements(const struct pithi_gpu_block *b) {
     return pithi_share_of(b, b->count, PITHI_TEAM * PITHI_GROUP);
 }
@@ -187,7 +188,7 @@ PITHI_DEVICE uint32_t pithi_tile_extent(const struct pithi_tile *t, uint32_t d) 
 
 /* ---- Bits of the dtype -----------------------------------------------------------------------*/
 
-/* By one access where that can be: without alignment there is one for every byte. */
+/* Loads a value by one access where it is aligned; else there is one for every byte. */
 PITHI_DEVICE uint32_t pithi_own_get(const uint8_t *p, uint32_t width) {
     if (!pithi_is_aligned(p, width)) return width == 4 ? pithi_get32(p) : pithi_get16(p);
     return width == 4 ? pithi_get_aligned32(p) : pithi_get_aligned16(p);
@@ -203,7 +204,8 @@ PITHI_DEVICE void pithi_own_put(uint8_t *p, uint32_t width, uint32_t bits) {
     else
         pithi_put16(p, (uint16_t)bits);
 }
-/* Of finite f32 bits that the dtype has. */
+/* Returns the bits in a dtype of a finite value, given as bits of f32, that the dtype has
+ * exactly. */
 PITHI_DEVICE uint32_t pithi_own_bits(uint32_t dtype, uint32_t u) {
     return dtype == PITH_F32 ? u : dtype == PITH_BF16 ? pithi_to_bf16(u) : pithi_to_f16(u);
 }
@@ -242,15 +244,15 @@ PITHI_DEVICE uint64_t pithi_scan_all(const struct pithi_gpu_shared *s, uint32_t 
     return pithi_scan_before(s, which, PITHI_TEAM - 1) + s->strip.scan[which][PITHI_TEAM - 1] -
            s->strip.scan[which][PITHI_TEAM - 2];
 }
-/* Of a string that is scanned strip by strip: the sum of all before the thread, in strips before
- * this one too. The first thread carries the sum on to the next strip. */
+/* Returns the sum of all before the thread, in strips before this one too, where a string is
+ * scanned strip by strip. The first thread carries the sum on to the next strip. */
 PITHI_DEVICE uint64_t pithi_scan_carry(struct pithi_gpu_shared *s, uint32_t tid, uint32_t strip) {
     const uint64_t carry = s->strip.carry[strip % 2];
     if (tid == 0) s->strip.carry[(strip + 1) % 2] = carry + pithi_scan_all(s, 0);
     return carry + pithi_scan_before(s, 0, tid);
 }
 
-/* The same of PITHI_WARP_RUNS. */
+/* Returns what pithi_scan_before does, of runs as PITHI_WARP_RUNS joins them. */
 PITHI_DEVICE uint64_t pithi_runs_before(const struct pithi_gpu_shared *s, uint32_t which,
                                         uint32_t tid, uint64_t sum) {
     for (uint32_t w = 1; w <= tid / PITHI_WARP; w++)
@@ -266,7 +268,8 @@ PITHI_PHASE(pithi_block_hash, uint32_t step) {
     t->predict.total = pithi_hash_part(b->bytes, 0, b->length, t->tid, step);
 }
 
-/* By one thread, after PITHI_SCAN(0) of pithi_block_hash. */
+/* Returns the checksum of the block, after PITHI_SCAN(0) of pithi_block_hash; called by one
+ * thread. */
 PITHI_DEVICE uint64_t pithi_block_sum(const struct pithi_gpu_shared *s) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     return pithi_nh_finish(pithi_scan_all(s, 0), b->length, PITHI_CHECK_TAG + b->number);

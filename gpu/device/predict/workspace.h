@@ -112,11 +112,11 @@ PITHI_INLINE uint64_t pithi_workspace_list(const struct pithi_device_plan *t) {
     const uint64_t chunks = t->most_blocks * pithi_workspace_chunks(t);
     return pithi_workspace_moments(t) + pithi_workspace_pad(chunks * sizeof(struct pithi_moments));
 }
-/* Of an element of every set that the largest slot may hold. */
+/* Returns the bytes of a word for each element of the largest slot. */
 PITHI_INLINE uint64_t pithi_workspace_whole(const struct pithi_device_plan *t) {
     return pithi_workspace_pad(4 * t->most);
 }
-/* Of a map of the largest slot. */
+/* Returns the bytes of a map of the largest slot. */
 PITHI_INLINE uint64_t pithi_workspace_map(const struct pithi_device_plan *t) {
     return pithi_workspace_pad(t->most / 8 + 8);
 }

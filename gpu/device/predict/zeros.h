@@ -16,7 +16,7 @@ enum { PITHI_ZEROS_HEAD = 1, PITHI_ZEROS_FORM = 0x03, PITHI_ZEROS_CODED = 0x04 }
 enum { PITHI_ZEROS_SIGNED, PITHI_ZEROS_POSITIVE, PITHI_ZEROS_MEDIAN };
 enum { PITHI_ZEROS_PIECE, PITHI_ZEROS_ONES, PITHI_ZEROS_LANES = 3 };
 
-/* By the team's first thread, of a block that is live: the team has all of it. */
+/* Opens a block that is live, all of which is the team's; called by the team's first thread. */
 PITHI_DEVICE void pithi_zeros_open(const struct pithi_gpu_side *side, struct pithi_gpu_block *b,
                                    struct pithi_gpu_zeros *z) {
     const struct pithi_device_plan *const p = &side->plan;
@@ -37,7 +37,7 @@ PITHI_DEVICE void pithi_zeros_open(const struct pithi_gpu_side *side, struct pit
     }
 }
 
-/* By the team's first thread, as soon as it is known how many numbers there are. */
+/* Takes how many numbers there are, as soon as that is known; called by the team's first thread. */
 PITHI_DEVICE void pithi_zeros_used(struct pithi_gpu_block *b, struct pithi_gpu_zeros *z,
                                    uint32_t used) {
     z->used = used;
@@ -65,7 +65,7 @@ PITHI_DEVICE bool pithi_zeros_tail(const uint8_t *bitmap, uint32_t n) {
 
 /* ---- Parts of a frame ------------------------------------------------------------------------*/
 
-/* As pithi_block_parse, up to the map. */
+/* Parses a block as pithi_block_parse does, up to the map. */
 PITHI_DEVICE uint32_t pithi_zeros_parse(struct pithi_gpu_block *b, struct pithi_gpu_zeros *z,
                                         uint32_t width) {
     if (b->plain) return b->length == b->count * width ? PITHI_SOUND : PITHI_DAMAGED;
@@ -242,7 +242,7 @@ PITHI_PHASE(pithi_zeros_body, uint32_t unused) {
     z->go[PITHI_ZEROS_DEPTH + 1] = z->used && !coded && s->strip.fault == PITHI_SOUND;
 }
 
-/* What launches before have found of the map. */
+/* Loads what launches before have found of the map. */
 PITHI_PHASE(pithi_zeros_known_map, uint32_t unused) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     struct pithi_gpu_zeros *const z = &s->strip.zeros;
@@ -305,7 +305,7 @@ PITHI_PHASE(pithi_zeros_codes, uint32_t strip) {
     for (uint32_t k = 0; k < PITHI_GROUP && first + k < z->used; k++)
         z->number[first + k] = pithi_zeros_code_of(z, s->strip.word[k][t->tid]);
 }
-/* The same of numbers that were coded words. */
+/* Makes codes of numbers that were entropy-coded words. */
 PITHI_PHASE(pithi_zeros_codes_coded, uint32_t used) {
     const struct pithi_gpu_zeros *const z = &s->strip.zeros;
     (void)a;
@@ -337,8 +337,9 @@ PITHI_PHASE(pithi_zeros_values, uint32_t strip, bool expected) {
     }
 }
 
-/* Codes of form MEDIAN, some of a row at a time: a thread has a row, and the one before it the row
- * above, which is as many codes ahead. Rows from number `first` on. */
+/* Makes codes of form MEDIAN of rows from number `first` on, some codes of a row in each step: a
+ * thread has a row, and the thread before it the row above, in which it is so many codes
+ * further. */
 enum { PITHI_ZEROS_LAG = 32 };
 PITHI_PHASE(pithi_zeros_expect, uint32_t first, uint32_t step) {
     const struct pithi_gpu_block *const b = &s->strip.block;

@@ -104,7 +104,7 @@ PITHI_PHASE(pithi_zeros_look, uint32_t d) {
     pithi_atomic_max32(&z->most[d], most);
 }
 
-/* As pithi_piece_put. */
+/* Whether a bitmap is coded as a sparse piece, as pithi_piece_put decides it. */
 PITHI_DEVICE bool pithi_zeros_sparse(const struct pithi_gpu_zeros *z, uint32_t d) {
     return z->n[d] >= PITHI_PIECE_SPARSE_MIN && z->ones[d] && z->ones[d] <= z->n[d] / 8;
 }

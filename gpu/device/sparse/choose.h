@@ -38,7 +38,7 @@ PITHI_DEVICE float *pithi_momentum(const struct pithi_gpu_call *a, const struct 
                                    uint32_t next) {
     return pithi_residual(a, it, next) + a->to.plan.count;
 }
-/* As read_changed of sparse_frame.c: what is given and the momentum before. */
+/* Adds the momentum before to what is given, as read_changed of sparse_frame.c. */
 PITHI_DEVICE uint32_t pithi_momentum_of(const struct pithi_gpu_call *a, float before, uint32_t x) {
     const float kept = a->to.plan.device.sets.momentum * before;
     return pithi_bits(kept + pithi_float(x));
@@ -81,7 +81,7 @@ PITHI_DEVICE void pithi_choose_load(const struct pithi_gpu_call *a, const struct
         pithi_bits(pithi_float(before[k]) + pithi_float(x[k]));
 }
 
-/* The same of one element. */
+/* Returns the value that one element is chosen by, as pithi_choose_load has those of a unit. */
 PITHI_DEVICE uint32_t pithi_choose_value(const struct pithi_gpu_call *a,
                                          const struct pithi_gpu_item *it, uint64_t e) {
     const uint32_t dtype = a->to.plan.dtype, width = pithi_width(dtype);
@@ -123,7 +123,7 @@ PITHI_DEVICE void pithi_choose_range(const struct pithi_device_plan_slot *slot,
     f->kth[0].k = k;
 }
 
-/* What the rule has come to. exact: its threshold is the k-th largest magnitude. */
+/* Takes over what the rule has come to. exact: its threshold is the k-th largest magnitude. */
 PITHI_DEVICE void pithi_choose_took(struct pithi_gpu_search *f) {
     f->exact = f->step.ask == PITHI_ASK_KTH;
     f->threshold = f->step.t;
@@ -131,7 +131,8 @@ PITHI_DEVICE void pithi_choose_took(struct pithi_gpu_search *f) {
     f->control.threshold = pithi_control_kept(f->step.next);
 }
 
-/* As choose of sparse_frame.c and the beginning of pithi_control_choose. */
+/* Begins the choice of a step's threshold, as choose of sparse_frame.c and the beginning of
+ * pithi_control_choose. */
 PITHI_DEVICE void pithi_choose_threshold(const struct pithi_device_plan *p,
                                          const struct pithi_gpu_item *it,
                                          const struct pithi_gpu_chosen *chosen,
@@ -154,8 +155,8 @@ PITHI_DEVICE void pithi_choose_threshold(const struct pithi_device_plan *p,
     pithi_choose_took(f);
 }
 
-/* Of an item that is a sum: whether its slot is like that of its frames, and the first status that
- * one of these has. */
+/* Returns the status of an item that is a sum: whether its slot is like that of its frames, and the
+ * first status that one of these has. */
 PITHI_DEVICE int32_t pithi_summed_status(const struct pithi_gpu_call *a,
                                          const struct pithi_gpu_item *it) {
     const struct pithi_device_plan *const p = &a->from.plan;
@@ -499,8 +500,8 @@ PITHI_PHASE(pithi_by_row_open, uint64_t number) {
     pithi_item_locate(a, &a->to, number, &s->to);
     const struct pithi_gpu_search *const f = pithi_search_of(a, s->to.index);
     const struct pithi_device_plan_slot *const slot = s->to.slot;
-    const uint64_t asked = pithi_chosen_of(a, &s->to)->request.k;
-    const uint64_t k = asked ? asked : slot->sets.row_chosen;
+    const uint64_t requested = pithi_chosen_of(a, &s->to)->request.k;
+    const uint64_t k = requested ? requested : slot->sets.row_chosen;
     s->strip.touched = pithi_mark(a, s->to.index)->status == PITH_OK && pithi_choose_by_row(slot);
     s->strip.set.total = k < slot->sets.row ? k : slot->sets.row;
     s->strip.set.found = 0;

@@ -62,12 +62,13 @@ PITHI_DEVICE int32_t pithi_topk_header(const struct pithi_device_plan *p,
                ? PITH_OK
                : PITH_ERR_CORRUPT;
 }
-/* Of a frame whose header was checked: whether it has the values of a set that is held. */
+/* Whether a frame, whose header was checked, has the values of a set that is held. */
 PITHI_DEVICE bool pithi_is_bare(const struct pithi_gpu_item *it) {
     return pithi_get32(pithi_bound_section(it) + PITHI_CHOSEN_AT_FLAGS) & PITHI_CHOSEN_HELD;
 }
 
-/* As pithi_item_locate, where teams are those of a frame and not of an item. */
+/* Locates an item as pithi_item_locate does, where teams are those of a frame and not of an
+ * item. */
 PITHI_DEVICE void pithi_frame_locate(const struct pithi_gpu_call *a, uint64_t number,
                                      struct pithi_gpu_item *it) {
     const uint64_t frame = number / a->chunks, chunk = number % a->chunks;
@@ -464,7 +465,7 @@ PITHI_PHASE(pithi_runs_turn, uint32_t strip) {
                                       : t->predict.low;
     t->predict.own = t->predict.total;
 }
-/* Of a run: its first element, how many there are and how many were before. */
+/* Lists a run: its first element, how many there are and how many were before. */
 PITHI_PHASE(pithi_runs_walk, uint32_t strip) {
     const struct pithi_gpu_set *const c = &s->strip.set;
     const uint64_t before = s->strip.run[strip % 2] + pithi_scan_before(s, 1, t->tid);
@@ -575,8 +576,8 @@ PITHI_BODY(pithi_sparse_judge) {
     PITHI_RUN(pithi_topk_answer, number);
 }
 
-/* Of a frame whose blocks were judged: where all of them were, their values are as many as the
- * header says. */
+/* Returns the status of a frame whose blocks were judged: where all of them are sound, their values
+ * are as many as the header says. */
 PITHI_DEVICE int32_t pithi_topk_status(const struct pithi_gpu_call *a,
                                        const struct pithi_gpu_item *it) {
     const struct pithi_gpu_mark *const m = pithi_mark(a, it->index);
@@ -721,7 +722,8 @@ PITHI_PHASE(pithi_topk_sum_close, uint64_t number) {
     }
 }
 
-/* Behind it no thread looks at this frame any more: the block of an empty set has no phase. */
+/* A barrier: behind it no thread looks at this frame any more: the block of an empty set has no
+ * phase. */
 PITHI_PHASE(pithi_topk_summed, uint32_t k) { (void)a, (void)s, (void)t, (void)k; }
 
 PITHI_BODY(pithi_sparse_reduce) {

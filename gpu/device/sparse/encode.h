@@ -311,7 +311,8 @@ PITHI_DEVICE uint32_t pithi_chosen_threshold(const struct pithi_device_plan_slot
     return pithi_choose_by_row(slot) ? 0 : pithi_choose_reached(f, pithi_choose_overflows(f));
 }
 
-/* Of a frame of what the slot held before: the set goes by its hash where it has no indices. */
+/* Writes the section of a frame of the set that the slot held before, which goes by its hash where
+ * it has no indices. */
 PITHI_DEVICE void pithi_held_section(const struct pithi_gpu_call *a,
                                      const struct pithi_gpu_shared *s, uint8_t *section) {
     const struct pithi_gpu_item *const it = &s->to;
@@ -594,7 +595,7 @@ PITHI_DEVICE void pithi_set_values(const struct pithi_gpu_call *a, struct pithi_
 
 /* ---- The end ---------------------------------------------------------------------------------*/
 
-/* Where the item is a sum: the stream of its frames counts them. */
+/* Counts the frames of an item that is a sum, in their stream. */
 PITHI_DEVICE void pithi_summed_count(const struct pithi_gpu_call *a, uint64_t item) {
     const struct pithi_gpu_mark *const m =
         (const struct pithi_gpu_mark *)(const void *)(a->sparse.marks +

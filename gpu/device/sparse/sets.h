@@ -40,7 +40,7 @@ PITHI_PHASE(pithi_hold_begin, uint32_t k) {
     for (uint32_t i = t->tid; i < pithi_hold_words(c); i += PITHI_TEAM) c->marks[i] = 0;
 }
 
-/* Behind it no thread looks at this frame any more. */
+/* Joins a frame's set with those before; behind it no thread looks at this frame any more. */
 PITHI_PHASE(pithi_hold_join, uint32_t k) {
     const struct pithi_gpu_set *const c = &s->strip.set;
     if (!k || !a->sparse.scratch) return;

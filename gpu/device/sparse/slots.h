@@ -1,11 +1,12 @@
-/* slots.h - what slots remember of their choice: asked for by the caller, and told.
+/* slots.h - what slots remember of their choice: requested by the caller, and told.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef PITHI_GPU_DEVICE_SPARSE_SLOTS_H
 #define PITHI_GPU_DEVICE_SPARSE_SLOTS_H
 
 #include "device/sparse/encode.h"
 
-/* By the team's first thread, a team an item. */
+/* Returns what the slot of an item remembers, NULL where it cannot be told; called by the team's
+ * first thread, a team an item. */
 PITHI_DEVICE struct pithi_gpu_chosen *pithi_slot_of_item(const struct pithi_gpu_call *a,
                                                          struct pithi_gpu_shared *s,
                                                          uint64_t number) {
@@ -17,7 +18,7 @@ PITHI_DEVICE void pithi_slot_answer(const struct pithi_gpu_call *a,
     a->to.items.status[s->to.index] = s->to.status;
 }
 
-/* As take_request of sets.c. */
+/* Checks and takes a request, as take_request of sets.c. */
 PITHI_DEVICE int32_t pithi_request_take(const pith_sparse_request *r, uint64_t n,
                                         struct pithi_sparse_request *to) {
     const uint32_t threshold = pithi_bits(r->threshold);
@@ -73,7 +74,8 @@ PITHI_PHASE(pithi_state_give, uint64_t number) {
 }
 PITHI_BODY(pithi_sparse_state) { PITHI_RUN(pithi_state_give, number); }
 
-/* Behind it, a team a run of tiles: elements of the set that the slot holds. */
+/* Counts the elements of the set that the slot holds, a team a run of tiles, when pithi_state_give
+ * has told the rest. */
 PITHI_PHASE(pithi_tally_open, uint64_t number) {
     t->predict.total = 0;
     if (t->tid) return;
