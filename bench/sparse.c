@@ -215,6 +215,7 @@ int main(void) {
     printf("| setting | baseline | ns a value | ratio | bits |\n|---|---|---|---|---|\n");
     encode_row("topk:density=0.001,ef=full", 1);
     encode_row("topk:density=0.01,ef=full", 1);
+    encode_row("topk:density=0.001,values=none", 0);
     encode_row("topk:density=0.001", 0);
     encode_row("topk:density=0.001,index=fast", 0);
     encode_row("topk:density=0.001,control=exact", 0);
