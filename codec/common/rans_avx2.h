@@ -5,24 +5,25 @@
 
 #include <immintrin.h>
 
+#include "common/lane_masks.h"
 #include "kernels.h"
 
-/* For a mask m of eight lanes, a byte for each lane i: its rank, the number of lanes below it that
+/* For a mask of eight lanes, a byte for each lane i: its rank, the number of lanes below it that
  * are in the mask; and the numbers of the lanes in the mask, ascending, in the last bytes. */
 
-#define COUNT4(m) (((m)&1) + ((m) >> 1 & 1) + ((m) >> 2 & 1) + ((m) >> 3 & 1))
-#define COUNT(m) ((unsigned)(COUNT4(m) + COUNT4((m) >> 4)))
-#define RANK(m, i) COUNT((m) & ((1 << (i)) - 1))
-#define RANK_AT(m, i) (uint64_t) RANK(m, i) << 8 * (i)
-#define LANE_AT(m, i) (uint64_t)((m) >> (i)&1 ? (i) : 0) << 8 * ((8 - COUNT(m) + RANK(m, i)) & 7)
-#define LANES_8(at, m) \
-    (at(m, 0) | at(m, 1) | at(m, 2) | at(m, 3) | at(m, 4) | at(m, 5) | at(m, 6) | at(m, 7))
-#define ROW_4(at, m) LANES_8(at, m), LANES_8(at, m + 1), LANES_8(at, m + 2), LANES_8(at, m + 3)
-#define ROW_16(at, m) ROW_4(at, m), ROW_4(at, m + 4), ROW_4(at, m + 8), ROW_4(at, m + 12)
-#define ROW_64(at, m) ROW_16(at, m), ROW_16(at, m + 16), ROW_16(at, m + 32), ROW_16(at, m + 48)
-#define ALL(at) ROW_64(at, 0), ROW_64(at, 64), ROW_64(at, 128), ROW_64(at, 192)
+#define RANKS(l7, l6, l5, l4, l3, l2, l1, l0)                                \
+    (l0 * UINT64_C(0x0101010101010100) + l1 * UINT64_C(0x0101010101010000) + \
+     l2 * UINT64_C(0x0101010101000000) + l3 * UINT64_C(0x0101010100000000) + \
+     l4 * UINT64_C(0x0101010000000000) + l5 * UINT64_C(0x0101000000000000) + \
+     l6 * UINT64_C(0x0100000000000000))
+/* Lane i has as many lanes behind it as are above it in the mask. */
+#define NUMBER(i, in_mask, above) ((uint64_t)(i * in_mask) << 8 * (7 - (above)))
+#define NUMBERS(l7, l6, l5, l4, l3, l2, l1, l0)                                                    \
+    (NUMBER(7, l7, 0) | NUMBER(6, l6, l7) | NUMBER(5, l5, l7 + l6) | NUMBER(4, l4, l7 + l6 + l5) | \
+     NUMBER(3, l3, l7 + l6 + l5 + l4) | NUMBER(2, l2, l7 + l6 + l5 + l4 + l3) |                    \
+     NUMBER(1, l1, l7 + l6 + l5 + l4 + l3 + l2))
 
-static const uint64_t ranks[256] = {ALL(RANK_AT)}, numbers[256] = {ALL(LANE_AT)};
+static const uint64_t ranks[256] = {PITHI_MASKS(RANKS)}, numbers[256] = {PITHI_MASKS(NUMBERS)};
 
 static inline __m256i lanes(uint64_t bytes) {
     return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)bytes));

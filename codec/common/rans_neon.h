@@ -6,6 +6,7 @@
 
 #include <arm_neon.h>
 
+#include "common/lane_masks.h"
 #include "kernels.h"
 
 enum { RANS_LANES = 8 };
@@ -15,37 +16,35 @@ static inline uint16x8_t halves(uint32x4_t x) { return vreinterpretq_u16_u32(x);
 static inline uint16x8_t all(unsigned x) { return vdupq_n_u16((uint16_t)x); }
 
 /* ---- Lanes of a mask -------------------------------------------------------------------------
- * For a mask m of eight lanes, two places of bytes for each lane. `spread` has for lane i of the
+ * For a mask of eight lanes, two places of bytes for each lane. `spread` has for lane i of the
  * mask those of lane k, k lanes of the mask being below i, and for others places that give 0;
  * `compress` has in the last lanes those of the lanes of the mask, ascending. */
 
-#define COUNT4(m) (((m)&1) + ((m) >> 1 & 1) + ((m) >> 2 & 1) + ((m) >> 3 & 1))
-#define COUNT(m) (COUNT4(m) + COUNT4((m) >> 4))
-#define RANK(m, i) COUNT((m) & ((1 << (i)) - 1))
+#define COUNT(l7, l6, l5, l4, l3, l2, l1, l0) (l7 + l6 + l5 + l4 + l3 + l2 + l1 + l0)
 #define PLACES(i) (uint16_t)(0x0100 + 0x0202 * (i))
-#define SPREAD_1(m, i) ((m) >> (i)&1 ? PLACES(RANK(m, i)) : UINT16_MAX)
-#define SPREAD(m)                                                                       \
-    {                                                                                   \
-        SPREAD_1(m, 0), SPREAD_1(m, 1), SPREAD_1(m, 2), SPREAD_1(m, 3), SPREAD_1(m, 4), \
-            SPREAD_1(m, 5), SPREAD_1(m, 6), SPREAD_1(m, 7)                              \
+#define SPREAD_1(in_mask, rank) (in_mask ? PLACES(rank) : UINT16_MAX)
+#define SPREAD(l7, l6, l5, l4, l3, l2, l1, l0)                                                \
+    {                                                                                         \
+        SPREAD_1(l0, 0), SPREAD_1(l1, l0), SPREAD_1(l2, l0 + l1), SPREAD_1(l3, l0 + l1 + l2), \
+            SPREAD_1(l4, l0 + l1 + l2 + l3), SPREAD_1(l5, l0 + l1 + l2 + l3 + l4),            \
+            SPREAD_1(l6, l0 + l1 + l2 + l3 + l4 + l5),                                        \
+            SPREAD_1(l7, l0 + l1 + l2 + l3 + l4 + l5 + l6)                                    \
     }
-/* Half h of the row: lane i of the mask comes to lane 8 - COUNT + RANK. */
-#define LANE(m, i) (8 - COUNT(m) + RANK(m, i))
-#define COMPRESS_1(m, i, h) \
-    ((m) >> (i)&1 && LANE(m, i) / 4 == (h) ? (uint64_t)PLACES(i) << 16 * (LANE(m, i) & 3) : 0)
-#define COMPRESS_4(m, i, h)                                                    \
-    (COMPRESS_1(m, i, h) | COMPRESS_1(m, i + 1, h) | COMPRESS_1(m, i + 2, h) | \
-     COMPRESS_1(m, i + 3, h))
-#define COMPRESS(m) \
-    { COMPRESS_4(m, 0, 0) | COMPRESS_4(m, 4, 0), COMPRESS_4(m, 0, 1) | COMPRESS_4(m, 4, 1) }
-#define ROW_4(of, m) of(m), of(m + 1), of(m + 2), of(m + 3)
-#define ROW_16(of, m) ROW_4(of, m), ROW_4(of, m + 4), ROW_4(of, m + 8), ROW_4(of, m + 12)
-#define ROW_64(of, m) ROW_16(of, m), ROW_16(of, m + 16), ROW_16(of, m + 32), ROW_16(of, m + 48)
-#define MASKS(of) ROW_64(of, 0), ROW_64(of, 64), ROW_64(of, 128), ROW_64(of, 192)
+/* Half h of the row: lane i has as many lanes behind it as are above it in the mask. */
+#define COMPRESS_1(h, i, in_mask, above) \
+    (in_mask && (7 - (above)) / 4 == h ? (uint64_t)PLACES(i) << 16 * ((7 - (above)) & 3) : 0)
+#define COMPRESS_8(h, l7, l6, l5, l4, l3, l2, l1, l0)                                     \
+    (COMPRESS_1(h, 7, l7, 0) | COMPRESS_1(h, 6, l6, l7) | COMPRESS_1(h, 5, l5, l7 + l6) | \
+     COMPRESS_1(h, 4, l4, l7 + l6 + l5) | COMPRESS_1(h, 3, l3, l7 + l6 + l5 + l4) |       \
+     COMPRESS_1(h, 2, l2, l7 + l6 + l5 + l4 + l3) |                                       \
+     COMPRESS_1(h, 1, l1, l7 + l6 + l5 + l4 + l3 + l2) |                                  \
+     COMPRESS_1(h, 0, l0, l7 + l6 + l5 + l4 + l3 + l2 + l1))
+#define COMPRESS(...) \
+    { COMPRESS_8(0, __VA_ARGS__), COMPRESS_8(1, __VA_ARGS__) }
 
-static const uint16_t spread[256][RANS_LANES] = {MASKS(SPREAD)};
-static const uint64_t compress[256][RANS_LANES / 4] = {MASKS(COMPRESS)};
-static const uint8_t counts[256] = {MASKS(COUNT)};
+static const uint16_t spread[256][RANS_LANES] = {PITHI_MASKS(SPREAD)};
+static const uint64_t compress[256][RANS_LANES / 4] = {PITHI_MASKS(COMPRESS)};
+static const uint8_t counts[256] = {PITHI_MASKS(COUNT)};
 
 /* A bit for each lane, of lanes that are all ones or 0. */
 static inline unsigned mask_of(uint16x8_t lanes) {
