@@ -58,6 +58,8 @@ WAYS = {
     "pith-4/4-mse": {"way": "pith", "spec": "grad:bits=4,group=64,scale_dtype=bf16,search=mse"},
     "pith-4/4-trellis": {"way": "pith", "spec": "grad:bits=4,codebook=trellis"},
     "pith-2/2": {"way": "pith", "spec": "grad:bits=2"},
+    "pith-2/2-ef": {"way": "pith", "spec": "grad:bits=2,ef=full"},
+    "pith-2/2-trellis": {"way": "pith", "spec": "grad:bits=2,codebook=trellis"},
     **{name: {**SPARSE, "spec": "topk:density=%g,ef=full" % share}
        for name, share in SHARES.items()},
     "zero": {"way": "zero"},
@@ -270,14 +272,15 @@ def show(net, args):
 
 # ---- The page -----------------------------------------------------------------------------------
 
+TWO_BITS = ("pith-2/2", "pith-2/2-ef", "pith-2/2-trellis")
 WAYS_OF = {  # by ranks of a node
     1: ("none", "no-hook", "bytes-alone", "fp16", "bf16", "powersgd", "pith-4/4", "pith-4/4-mse",
-        "pith-4/4-trellis", "pith-2/2", *SHARES, "zero", "pith-zero"),
+        "pith-4/4-trellis", *TWO_BITS, *SHARES, "zero", "pith-zero"),
     2: ("none", "no-hook", "bytes-alone", "pith-8/4", "pith-4/4", "pith-2/2"),
 }
 HEADINGS = {1: "One rank a node", 2: "Two ranks a node"}
 LEARNING = ("no-hook", "fp16", "bf16", "powersgd", "pith-4/4", "pith-4/4-mse", "pith-4/4-trellis",
-            "pith-2/2", *SHARES, "pith-zero")
+            *TWO_BITS, *SHARES, "pith-zero")
 RATES, SEEDS, STEPS, LOSS_STEPS, EVERY = (100, 250, 1000), (1, 2, 3), 20, 300, 20
 # The rows of pith advise.
 ADVISED = {"no-hook": "f32, not compressed", "bf16": "bf16, not compressed",
@@ -299,7 +302,8 @@ by the same transport, in a sum without codec of fewer elements. fp16, bf16, Pow
 `grad:preset=inter`; `pith-4/4-mse`: as many bytes, in which groups are half as long and their
 scales searched (`grad:bits=4,group=64,scale_dtype=bf16,search=mse`); `pith-4/4-trellis`: as many
 bytes, codes along paths through a trellis (`grad:bits=4,codebook=trellis`); `pith-2/2`:
-`grad:bits=2`; `pith-8/4`: 8 bits inside nodes, 4 across.
+`grad:bits=2`, whose scales are searched; `pith-2/2-ef`: with error feedback;
+`pith-2/2-trellis`: along a trellis; `pith-8/4`: 8 bits inside nodes, 4 across.
 `topk-1%`: the largest gradients of all ranks together, error feedback for the rest
 (`topk:density=0.01,ef=full`, `kind="union"`, `partitions="moving"`); `topk-0.1%` likewise. `zero`:
 PyTorch's sharded optimizer over plain gradients; `pith-zero`: `pith.torch.optim.Sharded`,
