@@ -64,9 +64,16 @@ struct pithi_former {
 };
 
 struct pithi_codec;
+struct pithi_bound_setting;
 struct pithi_sparse_setting;
 struct pithi_device;
+struct pithi_device_plan;
+struct pithi_device_plan_slot;
+struct pithi_frame;
 struct pithi_whole;
+struct pithi_worker;
+union pithi_frame_own;
+union pithi_worker_own;
 
 /* What the ends of a stream remember because of a setting, besides a base. */
 struct pithi_memory {
@@ -76,17 +83,6 @@ struct pithi_memory {
      * mean that keeps feedback - 1 thousandths. */
     uint32_t feedback;
     bool momentum; /* beside the residual, the momentum of what is encoded */
-};
-
-/* What a setting says about the bound of frames. Decimals are those of common/decimal.h; 0 means
- * that it says nothing. */
-struct pithi_bound_setting {
-    uint32_t target; /* enum pithi_target; PITHI_TARGETS when the setting has none, or several */
-    uint32_t value;  /* decimal, in the unit of the target */
-    uint32_t range;  /* decimal: the range that rel and psnr refer to; 0: the values' own */
-    uint32_t decay;  /* enum pithi_decay: how a bound that begins loose becomes tight */
-    uint32_t start, steps; /* decimal: the first bound, in units of the last; and how long */
-    bool signed_zeros;     /* -0 comes back as -0 */
 };
 
 struct pithi_params {
@@ -122,40 +118,10 @@ struct pithi_block_tiled {
         *output; /* decode, out NULL: for pithi_block_put; NULL: values go nowhere */
 };
 
-/* What a block has in codecs with a hook `whole`: the bound of the frame, and results for the
- * statistics. */
-struct pithi_block_bounded {
-    const struct pithi_bound *bound;
-    uint64_t exact;   /* result: values stored as they are because the bound asks for it */
-    uint64_t nonzero; /* result, act: values other than 0; embed: values of rows coded in full */
-};
-
 /* What a block has in codecs whose blocks are runs of the tensor (struct pithi_tiling). */
 struct pithi_block_paged {
     bool more;          /* encode: values of the next block lie behind these */
     size_t from, until; /* decode: the elements of the block that are wanted */
-};
-
-/* What a block has in codecs whose frames hold a set of elements (sparse/). */
-struct pithi_block_sparse {
-    const struct pithi_selection *selection; /* encode: which elements are chosen */
-    /* The map of the block's set that a stream holds: read when `same`; else written by encode, and
-     * by decode with `keep`. NULL: the call has none. */
-    uint64_t *held;
-    bool keep;
-    bool same;       /* the block's set is the one that is held; its bytes have no indices */
-    bool given;      /* encode: the set is the one that is held, and its indices are sent */
-    bool call;       /* encode: what is sent stays in the residual until the caller clears it */
-    double left_out; /* bound: the largest error of elements that were not chosen */
-    uint32_t dtype;  /* encode: of the values, which may be sums or a momentum in f32 */
-    /* encode: the momentum before; and where it goes, which the values are. NULL: none. */
-    const float *momentum;
-    float *momentum_next;
-    /* encode: reads elements of the slot that other blocks have, `read_buffer` being for as many as
-     * a row may have. */
-    const void *(*read)(const void *from, uint64_t first, uint64_t count, void *buffer);
-    const void *read_from;
-    void *read_buffer;
 };
 
 /* What a block has in streams with error feedback: the residual of its elements, in the codec's own
@@ -186,14 +152,23 @@ struct pithi_block {
     struct pithi_random random;
     const struct pithi_exempt_values *exempt_values; /* exempt elements of the slot; NULL: none */
     struct pithi_block_tiled tiled;
-    struct pithi_block_bounded bounded;
     struct pithi_block_paged paged;
     struct pithi_block_feedback feedback;
-    struct pithi_block_sparse sparse;
+    const union pithi_frame_own
+        *said;                   /* codecs with a hook `whole`: what the frame's section says */
+    union pithi_worker_own *own; /* what whole->open_block fills in; NULL: there is none */
+    double left_out;             /* bound: what whole->left_out says of the frame, else 0 */
     /* Results. hash is the partial hash of the base as the call leaves it, 0 without a base. */
     uint64_t hash, saturated, poisoned;
+    uint64_t exact;     /* values stored as they are because a bound asks for it, or chosen */
+    uint64_t nonzero;   /* values other than 0, or of what is coded in full */
     const char *detail; /* static text when the status is not OK */
 };
+
+/* Reads elements [first, first + count) of the values that are encoded, at most a block, in the
+ * frame's dtype: *values is where they are. */
+typedef pith_status pithi_source_fn(void *from, uint64_t first, uint64_t count,
+                                    struct pithi_worker *worker, const void **values);
 
 /* Returns the values that a block encodes, one after the other. */
 const void *pithi_block_values(struct pithi_block *b);
@@ -278,6 +253,15 @@ struct pithi_codec {
     /* Fills in what kernels of a device backend need of the setting, in a struct that is otherwise
      * 0; false when they cannot code with it. NULL: no device has kernels for the codec. */
     bool (*describe)(const struct pithi_params *params, struct pithi_device *device);
+    /* For codecs with `describe`: fills in what kernels need of a slot besides, and of the slots
+     * together, after each of its forms; and returns why they cannot code for a plan, or NULL.
+     * NULL, either: there is nothing to add. */
+    void (*describe_slot)(const struct pithi_frame *f, struct pithi_device_plan_slot *slot,
+                          struct pithi_device *device);
+    const char *(*refuse_device)(const struct pithi_device_plan *plan);
+    /* Kernels know the rules across described_keys too, and need no list of the values that go
+     * together. */
+    bool described_rules;
     const char *described; /* which settings they can code with, for errors; NULL: doc/CUDA.md */
     /* Bit k: key k came later than the codec. Plans in which it has its initial value have the
      * fingerprint that they had before. */

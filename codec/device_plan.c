@@ -11,7 +11,6 @@
 #include "common/pad.h"
 #include "error.h"
 #include "plan.h"
-#include "sparse/sparse_frame.h"
 #include "spec.h"
 
 /* ---- Headers ---------------------------------------------------------------------------------*/
@@ -67,24 +66,8 @@ static void write_mask(const struct pithi_frame *f, uint64_t fixed, uint8_t *mas
     }
 }
 
-/* Fills in what a frame of a codec that sends sets may have. */
-static void write_sets(const struct pithi_frame *f, uint64_t blocks, struct pithi_sets_slot *to) {
-    const struct pithi_codec *const codec = f->params.codec;
-    const uint64_t last = blocks ? pithi_block_count(f, blocks - 1) : 0;
-    const struct pithi_sparse_setting setting = codec->sparse_setting(&f->params, f->count);
-    const uint64_t row = f->ndim ? f->shape[f->ndim - 1] : 1;
-    to->chosen = setting.control.k;
-    to->chosen_most = setting.most;
-    to->row = setting.rows ? row : 0;
-    to->row_chosen = row <= PITHI_SPARSE_ROW ? codec->sparse_setting(&f->params, row).control.k : 0;
-    to->block_most = codec->block_bytes(&f->params, f->params.block);
-    to->last_most = codec->block_bytes(&f->params, last);
-    to->read_most = f->payload.data + to->last_most;
-    if (blocks) to->read_most += (blocks - 1) * to->block_most;
-}
-
-static void write_form(const pith_plan *p, uint32_t kind, uint64_t slot, bool key, struct writer *w,
-                       struct pithi_device_plan_slot *to) {
+static void write_form(const pith_plan *p, uint64_t slot, bool key, struct writer *w,
+                       struct pithi_device_plan_slot *to, struct pithi_device *device) {
     struct pithi_frame f;
     pithi_plan_frame(p, slot, key, &f);
     const struct pithi_payload *const payload = &f.payload;
@@ -96,9 +79,6 @@ static void write_form(const pith_plan *p, uint32_t kind, uint64_t slot, bool ke
     to->exempt_values = payload->exempt_values;
     to->exempt_bytes = f.exempt_bytes;
     to->tiling = f.tiling;
-    if (kind == PITHI_DEVICE_pages)
-        to->pages = (struct pithi_pages_slot){f.params.heads, f.params.dim, f.params.outliers, 0};
-    if (kind == PITHI_DEVICE_sets) write_sets(&f, to->blocks, &to->sets);
     to->form[key] = (struct pithi_device_plan_form){.header = w->used,
                                                     .header_bytes = f.header_bytes,
                                                     .checks = payload->checks,
@@ -106,6 +86,8 @@ static void write_form(const pith_plan *p, uint32_t kind, uint64_t slot, bool ke
                                                     .block_bytes = payload->block_bytes,
                                                     .run_bytes = payload->run_bytes,
                                                     .payload_bytes = f.payload_bytes};
+    const struct pithi_codec *const codec = f.params.codec;
+    if (codec->describe_slot) codec->describe_slot(&f, to, device);
     if (w->at) {
         pithi_frame_write(&f, w->at + w->used);
         write_mask(&f, to->fixed_bytes, w->at + w->used + f.header_bytes);
@@ -138,34 +120,17 @@ static void write_ranges(const pith_plan *p, uint8_t *to) {
     }
 }
 
-static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
-
-/* Takes account of the pages of a slot, of which no more tokens count than there are. */
-static void measure_pages(const struct pithi_device_plan_slot *slot, struct pithi_pages *pages) {
-    const struct pithi_tiling *const t = &slot->tiling;
-    const uint64_t tokens = t->shape[2] < t->extent[2] ? t->shape[2] : t->extent[2];
-    if (!t->runs || !slot->blocks) return;
-    pages->most_bytes = larger(
-        pages->most_bytes, t->grid[2] > 1 ? slot->form[0].block_bytes : slot->form[0].run_bytes);
-    pages->most_elements = larger(pages->most_elements, tokens * t->shape[3]);
-    pages->most_heads = larger(pages->most_heads, slot->pages.heads);
-}
-
 static void write_slots(const pith_plan *p, struct writer *w, struct pithi_device_plan *head) {
-    struct pithi_device *const device = &head->device;
     struct pithi_device_plan_slot last = {0};
     for (uint64_t i = 0; i < p->slots; i++) {
         if (!same_headers(p, i))
             for (int key = 0; key <= (pithi_has_base(p) ? 1 : 0); key++)
-                write_form(p, device->kind, i, key, w, &last);
+                write_form(p, i, key, w, &last, &head->device);
         last.first = pithi_slot_first(p, i);
         last.exempt_from = pithi_exempt_at(&p->exempt, last.first);
         last.exempt_digest = digest(p, last.first, last.count);
         if (last.count > head->most) head->most = last.count;
         if (last.blocks > head->most_blocks) head->most_blocks = last.blocks;
-        if (device->kind == PITHI_DEVICE_sets)
-            device->sets.most_chosen = larger(device->sets.most_chosen, last.sets.chosen_most);
-        if (device->kind == PITHI_DEVICE_pages) measure_pages(&last, &device->pages);
         for (int key = 0; key < 2; key++)
             if (last.form[key].header_bytes > head->longest_header)
                 head->longest_header = last.form[key].header_bytes;
@@ -193,7 +158,7 @@ static bool go_together(struct pithi_params q, const uint32_t keys[2], uint32_t 
 }
 
 /* Lists the keys that may have any legal value; false when there are more of them, or more values
- * of one, than kernels look up. Kernels of sets know the rules of their keys. */
+ * of one, than kernels look up. */
 static bool list_free_keys(const struct pithi_params *q, struct pithi_free_keys *f) {
     uint32_t keys[2] = {0, 0};
     for (uint32_t i = 0; i < q->codec->key_count; i++) {
@@ -225,7 +190,7 @@ static bool describe(const struct pithi_params *q, struct pithi_device *d) {
     if (!q->codec->describe || !q->codec->describe(q, d)) return false;
     d->free_keys.legal = 1;
     d->free_keys.revision = q->codec->revision;
-    return d->kind == PITHI_DEVICE_sets || list_free_keys(q, &d->free_keys);
+    return q->codec->described_rules || list_free_keys(q, &d->free_keys);
 }
 
 /* ---- The device plan -------------------------------------------------------------------------*/
@@ -267,10 +232,9 @@ pith_status pithi_device_plan_write(const pith_plan *p, void *dst, size_t cap, s
     struct writer w = {NULL, headers};
     write_slots(p, &w, &t);
     *bytes = (size_t)(t.bytes = w.used);
-    if (t.device.kind == PITHI_DEVICE_sets && (t.ranges || t.most > UINT32_MAX))
-        return pithi_fail(error, PITH_ERR_UNSUPPORTED,
-                          "device kernels choose from slots of less than 2^32 elements, none of "
-                          "them exempt");
+    const struct pithi_codec *const codec = p->params.codec;
+    const char *const refused = codec->refuse_device ? codec->refuse_device(&t) : NULL;
+    if (refused) return pithi_fail(error, PITH_ERR_UNSUPPORTED, refused);
     if (cap >= w.used) {
         memset(dst, 0, (size_t)w.used);
         w = (struct writer){dst, headers};

@@ -311,6 +311,7 @@ static pith_status read_whole(const uint8_t *body, size_t length, uint64_t at,
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "a section of the codec has a bad length",
                              at);
     const char *const fault = whole->read_section(body, f);
+    f->has_own = true;
     return fault ? pithi_fail_at(error, PITH_ERR_CORRUPT, fault, at) : PITH_OK;
 }
 
@@ -430,7 +431,7 @@ static pith_status check_payload(struct pithi_frame *f, pith_error *error) {
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "base and stream section disagree",
                              PITHI_AT_BASE_DTYPE);
     const struct pithi_whole *const whole = f->params.codec->whole;
-    if (whole && !whole->has_section(f))
+    if (whole && !f->has_own)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "the codec's section is missing",
                              PITHI_AT_SECTIONS);
     return PITH_OK;

@@ -4,8 +4,8 @@
 #define PITHI_FRAME_H
 
 #include "codec.h"
+#include "families.h"
 #include "frame_header.h"
-#include "sparse/selection.h"
 #include "whole.h"
 
 /* The most bytes of all sections of a header together. */
@@ -44,9 +44,8 @@ struct pithi_frame {
     size_t exempt_ranges;
     uint64_t exempt_count, exempt_bytes;
     struct pithi_tiling tiling; /* codecs with a hook `cut` */
-    struct pithi_bound bound;   /* what the section of codecs with a bound says */
-    struct pithi_chosen chosen; /* what the section of sparse codecs says */
-    bool has_chosen;
+    union pithi_frame_own own;  /* codecs with a hook `whole`: what their section says */
+    bool has_own;
     uint64_t header_bytes, payload_bytes;
     struct pithi_payload payload;
     /* NULL, or a header that was written for another step of the same slot, from which is copied

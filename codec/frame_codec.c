@@ -26,29 +26,9 @@ void pithi_collect(struct pithi_worker *w, const struct pithi_block *b) {
     w->hash += b->hash;
     count_more(&w->saturated, b->saturated);
     count_more(&w->poisoned, b->poisoned);
-    count_more(&w->exact, b->bounded.exact);
-    count_more(&w->nonzero, b->bounded.nonzero);
+    count_more(&w->exact, b->exact);
+    count_more(&w->nonzero, b->nonzero);
     if (b->detail) w->detail = b->detail;
-}
-
-/* Returns what a block has in codecs whose frames hold a set of elements. */
-static struct pithi_block_sparse sparse_of(const struct pithi_coding *c, uint64_t first,
-                                           struct pithi_worker *w) {
-    const struct pithi_sparse_coding *const s = &c->sparse;
-    return (struct pithi_block_sparse){
-        .selection = &s->selection,
-        .held = s->held ? s->held + first / 64 : NULL,
-        .keep = s->keep,
-        .same = c->frame.chosen.held,
-        .given = s->given,
-        .call = s->call,
-        .dtype = c->source ? PITH_F32 : c->frame.params.dtype,
-        .momentum = s->momentum ? s->momentum + first : NULL,
-        .momentum_next = s->momentum ? s->momentum_next + first : NULL,
-        .read = s->read,
-        .read_from = c,
-        .read_buffer = w->floats,
-    };
 }
 
 void pithi_block_open(const struct pithi_coding *c, uint64_t block, void *base,
@@ -76,7 +56,8 @@ void pithi_block_open(const struct pithi_coding *c, uint64_t block, void *base,
     b->random.step = c->random.step;
     b->random.rng_stream = c->random.rng_stream;
     b->random.shift = c->random.shift;
-    if (c->frame.params.codec->sparse_setting) b->sparse = sparse_of(c, first, w);
+    const struct pithi_whole *const whole = c->frame.params.codec->whole;
+    if (whole && whole->open_block) whole->open_block(c, w, b);
 }
 
 static void *read_base(const struct pithi_coding *c, uint64_t block, struct pithi_worker *w) {
@@ -106,10 +87,10 @@ void pithi_encode_check(const struct pithi_coding *c, uint64_t block, const uint
                     checksum(c, bytes, length, block));
 }
 
-/* Gives a block the frame's bound and its tile, which must outlive it. */
+/* Gives a block its tile, which must outlive it, and what the frame's section says. */
 static void set_bounds(const struct pithi_coding *c, uint64_t block, struct pithi_tile *tile,
                        struct pithi_block *b) {
-    b->bounded.bound = &c->frame.bound;
+    b->said = &c->frame.own;
     if (!pithi_is_tiled(&c->frame)) return;
     *tile = pithi_tile_at(&c->frame.tiling, block);
     b->tiled.tile = tile;

@@ -6,41 +6,6 @@
 #include <string.h>
 
 #include "parallel.h"
-#include "sparse/control.h"
-
-/* What is requested of a bound besides the spec. */
-struct pithi_request {
-    double bound;  /* an absolute bound in place of the spec's; 0: none */
-    double factor; /* what the bound is multiplied by; 0: 1 */
-    uint64_t step; /* the step in the spec's schedule */
-};
-
-/* Reads elements [first, first + count) of the values that are encoded, at most a block, in the
- * frame's dtype: *values is where they are. */
-typedef pith_status pithi_source_fn(void *from, uint64_t first, uint64_t count,
-                                    struct pithi_worker *worker, const void **values);
-
-/* One coding of a frame of chosen elements (sparse/). */
-struct pithi_sparse_coding {
-    uint64_t
-        *held;  /* the map of the set that the slot holds; NULL: there is none to read or write */
-    bool keep;  /* decode: the frame's set becomes the one that is held */
-    bool given; /* encode: the set that is held, with its indices */
-    bool same;  /* encode: the values of the set that is held */
-    bool call;  /* encode: what is sent stays in the residual */
-    pithi_source_fn *sum; /* a sum that is encoded, before momentum and transform; NULL: the view */
-    void *sum_from;
-    const float *momentum; /* of the slot, before and after; NULL: none */
-    float *momentum_next;
-    const void *(*read)(const void *coding, uint64_t first, uint64_t count, void *buffer);
-    float factor;  /* what the momentum before is multiplied by */
-    bool reported; /* control.selected is that of all ranks */
-    uint64_t step;
-    struct pithi_sparse_request request;
-    struct pithi_control_state control;
-    struct pithi_selection selection;
-    uint64_t found, overflowed; /* results: elements chosen, and of them beyond the hard limit */
-};
 
 /* One encoding or decoding of one frame. The caller checks that counts and dtypes fit. */
 struct pithi_coding {
@@ -57,12 +22,15 @@ struct pithi_coding {
     struct pithi_exempt_values exempt_values; /* exempt elements; map NULL: none */
     const float *residual; /* encode: the slot's residual before and after; NULL: none */
     float *residual_next;
-    uint64_t first, count;        /* decode: the elements of the frame that view holds */
-    uint8_t *bytes;               /* the payload, which decode only reads */
-    bool nontemporal;             /* the output is too large for caches and not read again */
-    struct pithi_request request; /* encode, codecs with a bound */
-    struct pithi_sparse_coding sparse;
-    pithi_source_fn *source; /* encode, codecs without tiles: in place of view; NULL: view */
+    const float *momentum; /* encode: the slot's momentum, the same; NULL: none */
+    float *momentum_next;
+    uint64_t *memory; /* what the slot's stream has for the codec (whole->memory); NULL: nothing */
+    uint32_t flags;   /* encode: flags of the call */
+    uint64_t first, count;      /* decode: the elements of the frame that view holds */
+    uint8_t *bytes;             /* the payload, which decode only reads */
+    bool nontemporal;           /* the output is too large for caches and not read again */
+    union pithi_coding_own own; /* codecs with a hook `whole` */
+    pithi_source_fn *source;    /* encode, codecs without tiles: in place of view; NULL: view */
     void *source_from;
     bool began; /* encode: blocks may have been written */
     bool walks; /* decode: find blocks by adding lengths, not in the table of offsets */

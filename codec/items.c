@@ -396,6 +396,13 @@ static pith_status check_capacity(const pith_item *item, bool key, pith_error *e
                            &(struct pithi_words){.number = {bytes, item->capacity}});
 }
 
+/* Checks flags that are about what the codec has a slot remember. */
+static pith_status check_flags(const pith_item *item, uint32_t flags, pith_error *error) {
+    const struct pithi_whole *const whole = item->stream->plan->params.codec->whole;
+    if (whole && whole->allow) return whole->allow(item->stream, item->slot, flags, error);
+    return pithi_fail(error, PITH_ERR_UNSUPPORTED, "the codec sends no sets");
+}
+
 static pith_status check_encode(pith_work *w, struct list *l, size_t i) {
     const pith_item *const item = item_at(l, i);
     pith_error *const error = &w->error;
@@ -412,8 +419,7 @@ static pith_status check_encode(pith_work *w, struct list *l, size_t i) {
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "key frames need a base");
     if (l->flags & PITH_SAME_SET && l->flags & PITH_HELD_SET)
         return pithi_fail(error, PITH_ERR_ARG, "a set goes with its indices or without");
-    if (l->flags & (PITH_SAME_SET | PITH_HELD_SET))
-        PITHI_TRY(pithi_stream_check_set(item->stream, item->slot, error));
+    if (l->flags & (PITH_SAME_SET | PITH_HELD_SET)) PITHI_TRY(check_flags(item, l->flags, error));
     PITHI_TRY(pithi_stream_check_base(item->stream, error));
     const bool key = is_key(item, l);
     if (!key) PITHI_TRY(pithi_stream_whole(item->stream, item->slot, error));
@@ -424,9 +430,10 @@ static pith_status check_encode(pith_work *w, struct list *l, size_t i) {
 /* Updates a slot without a base after an encode. */
 static void keep_encoded(const struct pithi_coding *c, struct pithi_slot_state *slot,
                          pith_status status) {
+    const struct pithi_whole *const whole = c->plan->params.codec->whole;
     if (status != PITH_OK) {
         if (!c->began) return;
-        slot->sparse.holds = slot->sparse.holds && (c->sparse.same || c->sparse.given);
+        if (whole && whole->fail) whole->fail(c, slot);
         /* the older copy of the residual may have been written over */
         if (c->residual) slot->undone = true;
         return;
@@ -437,7 +444,7 @@ static void keep_encoded(const struct pithi_coding *c, struct pithi_slot_state *
     slot->frames++;
     slot->saturated += c->saturated;
     slot->poisoned += c->poisoned;
-    if (c->plan->params.codec->whole) c->plan->params.codec->whole->end(c, slot);
+    if (whole) whole->end(c, slot);
 }
 
 /* Updates a slot after a frame against its base was coded, which left the base of the next step. */
@@ -455,8 +462,8 @@ static void take_residual(struct pithi_coding *c, const pith_stream *s, uint64_t
     if (!pithi_has_residual(s->plan)) return;
     c->residual = pithi_stream_residual(s, slot, 0);
     c->residual_next = pithi_stream_residual(s, slot, 1);
-    c->sparse.momentum = pithi_stream_momentum(s, slot, 0);
-    c->sparse.momentum_next = pithi_stream_momentum(s, slot, 1);
+    c->momentum = pithi_stream_momentum(s, slot, 0);
+    c->momentum_next = pithi_stream_momentum(s, slot, 1);
 }
 
 static struct pithi_random random_of(const pith_stream *s, uint64_t slot) {
@@ -511,9 +518,8 @@ static pith_status run_encode(pith_work *w, struct list *l, size_t i) {
         return encode_against_base(item, c, key);
     }
     take_residual(c, s, item->slot);
-    c->sparse.held = pithi_stream_map(s, item->slot);
-    c->sparse.same = l->flags & PITH_SAME_SET;
-    c->sparse.given = l->flags & PITH_HELD_SET;
+    c->memory = pithi_stream_memory(s, item->slot);
+    c->flags = l->flags;
     if (p->params.codec->whole) p->params.codec->whole->begin(slot, c);
     const pith_status status =
         pithi_encode_frame(c, item->frame, item->capacity, false, &item->length);
@@ -627,7 +633,9 @@ static pith_status run_decode(pith_work *w, struct list *l, size_t i) {
     PITHI_TRY(pithi_decode_slot(&c, w, p, item->slot, item->frame, item->length));
     PITHI_TRY(pithi_check_limit(&w->env, &c.frame, &w->error));
     struct pithi_slot_state *const slot = &s->slot[item->slot];
-    if (slot->sparse.holds) c.sparse.held = pithi_stream_map(s, item->slot);
+    const struct pithi_whole *const whole = p->params.codec->whole;
+    c.memory = pithi_stream_memory(s, item->slot);
+    if (whole && whole->begin_decode) whole->begin_decode(slot, &c);
     if (l->flags & PITH_ADD)
         return pithi_has_base(p) ? add_difference(&c, &l->span) : pithi_add_values(&c, &l->span);
     c.view = has_view(item) ? &l->span : NULL;
@@ -637,14 +645,9 @@ static pith_status run_decode(pith_work *w, struct list *l, size_t i) {
         c.base = &base;
         return decode_against_base(item, &c);
     }
-    if (s->maps && !c.frame.chosen.held) {
-        c.sparse.held = pithi_stream_map(s, item->slot);
-        c.sparse.keep = true;
-        slot->sparse.holds = false; /* until all of the map is written */
-    }
+    if (whole && whole->follow) whole->follow(slot, &c);
     PITHI_TRY(pithi_decode_blocks(&c));
-    slot->sparse.holds = s->maps != NULL;
-    slot->sparse.sent = c.frame.chosen.count;
+    if (whole && whole->end_decode) whole->end_decode(&c, slot);
     slot->frames++;
     slot->saturated += c.saturated;
     slot->poisoned += c.poisoned;
@@ -805,7 +808,7 @@ static pith_status run_reduce_encode(pith_work *w, struct list *l, size_t i) {
     PITHI_TRY(pithi_work_attach(w, s->plan, sum->stream->plan));
     pithi_plan_frame(s->plan, item->slot, false, &c.frame);
     take_residual(&c, s, item->slot);
-    c.sparse.held = pithi_stream_map(s, item->slot);
+    c.memory = pithi_stream_memory(s, item->slot);
     if (s->plan->params.codec->whole) s->plan->params.codec->whole->begin(&s->slot[item->slot], &c);
     const pith_status status =
         pithi_reduce_frame(&r, &c, item->frame, item->capacity, &item->length);

@@ -6,7 +6,6 @@
 #include "cpu.h"
 #include "error.h"
 #include "parallel.h"
-#include "sparse/sparse_frame.h"
 #include "spec.h"
 
 /* ---- Inspect ---------------------------------------------------------------------------------*/
@@ -35,13 +34,7 @@ static void fill_info(const struct pithi_frame *f, pith_info *info) {
     info->source = f->source;
     info->source_bytes = f->source_bytes;
     info->exempt = f->exempt_count;
-    info->bound = f->bound.largest;
-    info->relative_bound = f->bound.kind == PITHI_BOUND_RELATIVE ? f->bound.value : 0;
-    if (!f->has_chosen) return;
-    info->sent = f->chosen.count;
-    info->threshold = pithi_float(f->chosen.threshold);
-    info->value_bits = q->codec->sparse_setting(q, f->count).value_bits;
-    info->same_set = f->chosen.held;
+    if (q->codec->whole) q->codec->whole->inspect(f, info);
 }
 
 pith_status pith_inspect(const void *bytes, size_t length, pith_info *info, pith_error *error) {
@@ -104,19 +97,19 @@ static pith_status largest_bound(const void *frame, size_t length, double *bound
         return pithi_fail_with(
             error, PITH_ERR_TRUNCATED, length, "the frame has # bytes, of which # are there",
             &(struct pithi_words){.number = {f.header_bytes + f.payload_bytes, length}});
-    *bound = f.bound.largest; /* 0 where the codec has none */
+    const struct pithi_whole *const whole = f.params.codec->whole;
+    *bound = whole && whole->bound ? whole->bound(&f) : 0;
     if (!f.params.codec->bound || f.params.key_frame) return PITH_OK;
     const uint8_t *payload = (const uint8_t *)frame + f.header_bytes;
     uint64_t at = f.payload.data;
     *bound = exempt_bound(&f, payload + f.payload.exempt_values);
-    const struct pithi_whole *const whole = f.params.codec->whole;
     const double left_out = whole && whole->left_out ? whole->left_out(&f) : 0;
     if (left_out > *bound) *bound = left_out;
     /* All blocks are looked at: a damaged one may follow one that is poisoned. */
     for (uint64_t i = 0; i < f.payload.blocks; i++) {
         struct pithi_block b;
         PITHI_TRY(next_block(&f, payload, i, &at, &b, error));
-        b.sparse.left_out = left_out;
+        b.left_out = left_out;
         const double one = f.params.codec->bound(&b);
         if (one != one || one > *bound) *bound = one;
         if (one < 0) return pithi_fail(error, PITH_ERR_CORRUPT, "a block's bound is damaged");

@@ -86,8 +86,9 @@ static pith_status open_all(struct reduction *d) {
     struct pithi_coding *c = &d->coding;
     /* The table of block offsets is that of a worker of one plan and one frame. */
     c->walks = true;
-    if (r->stream->slot[r->slot].sparse.holds)
-        c->sparse.held = pithi_stream_map(r->stream, r->slot);
+    c->memory = pithi_stream_memory(r->stream, r->slot);
+    const struct pithi_whole *const whole = r->stream->plan->params.codec->whole;
+    if (whole && whole->begin_decode) whole->begin_decode(&r->stream->slot[r->slot], c);
     for (size_t i = 0; i < r->count; i++) {
         PITHI_TRY(
             pithi_decode_slot(c, r->work, r->stream->plan, r->slot, r->frames[i], r->lengths[i]));

@@ -64,32 +64,25 @@ static uint64_t head_bytes(const pith_plan *p) {
     return pithi_pad64(sizeof(pith_stream) + p->slots * sizeof(struct pithi_slot_state));
 }
 
-static bool holds_sets(const pith_plan *p) { return whole_of(p) && whole_of(p)->holds_sets; }
-
-/* Returns where the map of a slot begins, in words, and past the last slot how many there are. A
- * slot has at most one word more than its whole ones. */
-static uint64_t map_before(const pith_plan *p, uint64_t slot) {
-    return (slot < p->slots ? pithi_slot_first(p, slot) : p->count) / 64 + slot;
+/* Returns where the memory of a slot for its codec begins, in words, and past the last slot how
+ * much there is. */
+static uint64_t own_before(const pith_plan *p, uint64_t slot) {
+    return whole_of(p)->memory(slot < p->slots ? pithi_slot_first(p, slot) : p->count, slot);
 }
 
-static uint64_t map_bytes(const pith_plan *p) {
-    return holds_sets(p) ? pithi_pad64(map_before(p, p->slots) * sizeof(uint64_t)) : 0;
+static bool has_memory(const pith_plan *p) { return whole_of(p) && whole_of(p)->memory; }
+
+static uint64_t own_bytes(const pith_plan *p) {
+    return has_memory(p) ? pithi_pad64(own_before(p, p->slots) * sizeof(uint64_t)) : 0;
 }
 
-uint64_t *pithi_stream_map(const pith_stream *s, uint64_t slot) {
-    return s->maps ? s->maps + map_before(s->plan, slot) : NULL;
-}
-
-pith_status pithi_stream_check_set(const pith_stream *s, uint64_t slot, pith_error *error) {
-    if (!s->maps) return pithi_fail(error, PITH_ERR_UNSUPPORTED, "the codec sends no sets");
-    if (s->slot[slot].sparse.holds) return PITH_OK;
-    return pithi_fail(error, PITH_ERR_STATE,
-                      "the slot holds no set: none was encoded, decoded or given yet");
+uint64_t *pithi_stream_memory(const pith_stream *s, uint64_t slot) {
+    return s->memory ? s->memory + own_before(s->plan, slot) : NULL;
 }
 
 uint64_t pithi_stream_bytes(const pith_plan *p) {
     const uint64_t copies = external(p) ? 0 : pithi_has_residual(p) ? 2 : 1;
-    const uint64_t rest = 64 + head_bytes(p) + sum_bytes(p) + map_bytes(p);
+    const uint64_t rest = 64 + head_bytes(p) + sum_bytes(p) + own_bytes(p);
     uint64_t bytes;
     const bool fits = pithi_checked_multiply(memory_bytes(p), copies, &bytes);
     return fits && bytes <= UINT64_MAX - rest ? rest + bytes : 0;
@@ -271,9 +264,9 @@ pith_status pith_stream_init(const pith_plan *p, void *memory, size_t bytes,
     pith_stream *const s = (pith_stream *)(void *)at;
     *s = (pith_stream){.plan = p, .options = o};
     s->slot = (struct pithi_slot_state *)(void *)(at + sizeof *s);
-    uint8_t *const sums_at = at + head_bytes(p), *const maps_at = sums_at + sum_bytes(p),
-                   *const memory_at = maps_at + map_bytes(p);
-    if (holds_sets(p)) s->maps = (uint64_t *)(void *)maps_at;
+    uint8_t *const sums_at = at + head_bytes(p), *const own_at = sums_at + sum_bytes(p),
+                   *const memory_at = own_at + own_bytes(p);
+    if (has_memory(p)) s->memory = (uint64_t *)(void *)own_at;
     if (compares_base(p)) s->sums = (uint64_t *)(void *)sums_at;
     if (pithi_has_base(p) && !external(p)) s->base = memory_at;
     for (int i = 0; i < 2 && pithi_has_residual(p); i++) {

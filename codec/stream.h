@@ -5,16 +5,6 @@
 
 #include "frame_codec.h"
 
-/* What a slot remembers of its chosen elements. */
-struct pithi_slot_sparse {
-    struct pithi_control_state control, before; /* before: until the last encode */
-    struct pithi_sparse_request request;
-    uint64_t sent, overflowed;      /* of the last encode */
-    uint32_t threshold;             /* the same */
-    bool reported, reported_before; /* control.selected is that of all ranks, not the slot's own */
-    bool holds; /* the map is that of a set: of the last frame, or what was set */
-};
-
 struct pithi_slot_state {
     uint64_t step; /* the step of the next frame */
     uint64_t base_hash;
@@ -22,11 +12,7 @@ struct pithi_slot_state {
     bool taken;   /* an item of the running call has this slot */
     uint8_t side; /* which copy of the residual is the current one */
     bool undone;  /* nothing to roll back: no encode since the beginning, a load or a rollback */
-    /* For codecs with a bound: `bound` above 0 is the bound, below 0 minus the factor of the spec's
-     * bound, and 0 is neither. The last encode found last_nonzero of `counted` values nonzero. */
-    double bound;
-    uint64_t last_nonzero, counted;
-    struct pithi_slot_sparse sparse; /* for codecs with pithi_whole_sparse */
+    union pithi_slot_own own; /* codecs with a hook `whole` */
     /* Statistics; those of a stream that was loaded are all in slot 0. */
     uint64_t frames, key_frames, saturated, poisoned, exact, nonzero;
 };
@@ -37,7 +23,7 @@ struct pith_stream {
     uint8_t *base;      /* dense, all slots; NULL: an external base that is not bound yet */
     float *residual[2]; /* dense, all slots, or NULL */
     float *momentum[2]; /* the same, of the same side */
-    uint64_t *maps;     /* maps of the sets that slots hold; NULL: they hold none */
+    uint64_t *memory;   /* what slots have for their codec (whole->memory); NULL: nothing */
     uint64_t *sums;     /* a hash of every block of the base, to compare with; NULL: none */
     struct pithi_slot_state *slot;
     struct pithi_random random;  /* the step, which each slot has its own, is not set */
@@ -71,10 +57,8 @@ float *pithi_stream_momentum(const pith_stream *stream, uint64_t slot, int next)
 bool pithi_stream_whole_sums(const pith_plan *plan);
 /* Returns the hashes of a slot's blocks; NULL where none are kept. */
 uint64_t *pithi_stream_sums(const pith_stream *stream, uint64_t slot);
-/* Returns the map of the set that a slot holds, or where it goes; NULL where none are kept. */
-uint64_t *pithi_stream_map(const pith_stream *stream, uint64_t slot);
-/* Returns PITH_ERR_STATE unless the slot holds a set, PITH_ERR_UNSUPPORTED where none can. */
-pith_status pithi_stream_check_set(const pith_stream *stream, uint64_t slot, pith_error *error);
+/* Returns the memory that a slot has for its codec; NULL where it has none. */
+uint64_t *pithi_stream_memory(const pith_stream *stream, uint64_t slot);
 /* Makes the hash of count base elements from a complete sum. */
 uint64_t pithi_base_hash(const pith_plan *plan, uint64_t sum, uint64_t count);
 

@@ -149,7 +149,7 @@ static struct work work_of(const struct pithi_block *b) {
 }
 
 static bool quant_of(const struct pithi_block *b, struct pithi_quant *q) {
-    return pithi_quant_init(q, b->params->dtype, b->bounded.bound, b->params->value[ZEROS]);
+    return pithi_quant_init(q, b->params->dtype, &b->said->bound, b->params->value[ZEROS]);
 }
 
 /* Returns the kernels for maps in lanes, which frames have from revision 3 on. */
@@ -254,11 +254,11 @@ static size_t code(struct pithi_block *b, size_t cap) {
         pithi_block_rans_encode(b), b->kernels->symbol_count};
     const struct pithi_tile_layout values =
         pithi_tile_layout_dense(b->value, element_of(b->params));
-    b->bounded.exact = b->kernels->quantize(&quant, b->value, b->count, w.codes, w.miss);
-    b->bounded.nonzero = b->kernels->split(w.codes, b->count, w.map, w.nonzero);
-    if (!pithi_exact_put(&pen, w.miss, b->bounded.exact, &values, b->count) ||
+    b->exact = b->kernels->quantize(&quant, b->value, b->count, w.codes, w.miss);
+    b->nonzero = b->kernels->split(w.codes, b->count, w.map, w.nonzero);
+    if (!pithi_exact_put(&pen, w.miss, b->exact, &values, b->count) ||
         !pithi_zeros_put(&pen, lanes_of(b), w.most, w.map, b->tiled.tile->extent) ||
-        (b->bounded.nonzero && !put_numbers(b, &w, b->bounded.nonzero, &pen, &head)))
+        (b->nonzero && !put_numbers(b, &w, b->nonzero, &pen, &head)))
         return 0;
     b->bytes[0] = (uint8_t)head;
     return (size_t)(pen.at - b->bytes);
@@ -268,7 +268,7 @@ static pith_status encode(struct pithi_block *b) {
     b->length = code(b, b->count * element_of(b->params) - 1);
     if (!b->length) {
         pithi_plain_put(b);
-        b->bounded.nonzero = b->count;
+        b->nonzero = b->count;
     }
     return PITH_OK;
 }
@@ -328,8 +328,8 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
     if (used) fault = take_numbers(b, w, used, *head, &r);
     if (fault) return fault;
     if (r.left) return "bytes after the end of a block";
-    b->bounded.exact = exact.misses;
-    b->bounded.nonzero = used;
+    b->exact = exact.misses;
+    b->nonzero = used;
     if (form == PITHI_NONZERO_MEDIAN)
         pithi_nonzero_from_median(w->nonzero, map, b->tiled.tile->extent, w->codes);
     else
@@ -341,7 +341,7 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
 static pith_status decode(struct pithi_block *b) {
     if (b->plain) {
         b->detail = pithi_plain_take(b);
-        b->bounded.nonzero = b->count;
+        b->nonzero = b->count;
     } else {
         const struct work w = work_of(b);
         b->detail = take_block(b, &w);

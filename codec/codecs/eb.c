@@ -214,7 +214,7 @@ static size_t coder_bytes(const struct pithi_params *p) {
 }
 
 static bool quant_of(const struct pithi_block *b, struct pithi_quant *q) {
-    return pithi_quant_init(q, b->params->dtype, b->bounded.bound, b->params->value[ZEROS]);
+    return pithi_quant_init(q, b->params->dtype, &b->said->bound, b->params->value[ZEROS]);
 }
 
 static bool open(const struct pithi_block *b, struct work *w) {
@@ -460,8 +460,7 @@ static struct variant choose(const struct pithi_block *b, const struct work *w,
 }
 
 static void quantize(struct pithi_block *b, struct work *w) {
-    b->bounded.exact =
-        b->kernels->quantize(&w->quant, b->value, b->count, w->codes, w->source.miss);
+    b->exact = b->kernels->quantize(&w->quant, b->value, b->count, w->codes, w->source.miss);
 }
 
 static size_t code_ratio(struct pithi_block *b, struct work *w, size_t cap) {
@@ -471,15 +470,15 @@ static size_t code_ratio(struct pithi_block *b, struct work *w, size_t cap) {
     struct variant variant = choose(b, w, &e, false, &share);
     if (variant.method != CODED) {
         const size_t misses = interpolate(b, w, variant);
-        if (misses <= b->bounded.exact + b->count / FEW) {
-            b->bounded.exact = misses;
+        if (misses <= b->exact + b->count / FEW) {
+            b->exact = misses;
             return put(b, w, variant, misses, b->bytes, cap);
         }
         /* No estimate sees that sums of values near the largest number are infinite. */
         quantize(b, w);
         variant = (struct variant){CODED, best_order(&e, dimensions(b->tiled.tile))};
     }
-    return put(b, w, variant, (size_t)b->bounded.exact, b->bytes, cap);
+    return put(b, w, variant, (size_t)b->exact, b->bytes, cap);
 }
 
 /* Keeps what a variant of interpolation makes of the block, in b->bytes, where that is shorter than
@@ -490,7 +489,7 @@ static size_t shorter(struct pithi_block *b, struct work *w, struct variant vari
     const size_t n = put(b, w, variant, misses, w->other, length ? length - 1 : cap);
     if (!n) return length;
     memcpy(b->bytes, w->other, n);
-    b->bounded.exact = misses;
+    b->exact = misses;
     return n;
 }
 
@@ -516,7 +515,7 @@ static size_t code_auto(struct pithi_block *b, struct work *w, size_t cap) {
     size_t length = 0;
     for (size_t i = 0; i < 2; i++) {
         const size_t limit = length ? length - 1 : cap;
-        const size_t n = put(b, w, variants[i], (size_t)b->bounded.exact, w->other, limit);
+        const size_t n = put(b, w, variants[i], (size_t)b->exact, w->other, limit);
         if (n) memcpy(b->bytes, w->other, length = n);
     }
     if (w->quant.relative) return length;
@@ -548,7 +547,7 @@ static size_t code_fast(struct pithi_block *b, struct work *w, size_t cap) {
             pithi_strip_begin(&p, source, w->pieces, &packing);
         }
     }
-    b->bounded.exact = packing.misses;
+    b->exact = packing.misses;
     w->codes[0] = packing.first;
     if (packing.constant)
         return put(b, w, (struct variant){CONSTANT, 0}, packing.misses, b->bytes, cap);
@@ -567,7 +566,7 @@ static size_t code(struct pithi_block *b, size_t cap) {
     if (b->params->value[MODE] == FAST) return code_fast(b, &w, cap);
     quantize(b, &w);
     if (one_code(b, &w))
-        return put(b, &w, (struct variant){CONSTANT, 0}, (size_t)b->bounded.exact, b->bytes, cap);
+        return put(b, &w, (struct variant){CONSTANT, 0}, (size_t)b->exact, b->bytes, cap);
     if (b->params->value[MODE] == RATIO) return code_ratio(b, &w, cap);
     return code_auto(b, &w, cap);
 }
@@ -808,7 +807,7 @@ static const char *take(struct pithi_block *b) {
     const char *fault = pithi_exact_take(&r, &g.exact, element_of(b->params), b->count);
     if (!fault) fault = take_body(&g, variant, &r);
     if (fault) return fault;
-    b->bounded.exact = g.exact.misses;
+    b->exact = g.exact.misses;
     return r.left ? "bytes after the end of a block" : NULL;
 }
 

@@ -214,7 +214,7 @@ static size_t values_in(const struct pithi_block *b, const struct work *w, size_
 }
 
 static bool quant_of(const struct pithi_block *b, struct pithi_quant *q) {
-    return pithi_quant_init(q, b->params->dtype, b->bounded.bound, b->params->value[ZEROS]);
+    return pithi_quant_init(q, b->params->dtype, &b->said->bound, b->params->value[ZEROS]);
 }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
@@ -318,9 +318,9 @@ static size_t code(struct pithi_block *b, size_t cap) {
     bool coded;
     const struct pithi_tile_layout values =
         pithi_tile_layout_dense(b->value, element_of(b->params));
-    b->bounded.exact = number_rows(b, &quant, &w, &rows);
-    b->bounded.nonzero = values_in(b, &w, rows.distinct);
-    if (!pithi_exact_put(&pen, w.miss, b->bounded.exact, &values, b->count) ||
+    b->exact = number_rows(b, &quant, &w, &rows);
+    b->nonzero = values_in(b, &w, rows.distinct);
+    if (!pithi_exact_put(&pen, w.miss, b->exact, &values, b->count) ||
         !pithi_rowmap_put(&pen, w.rows, w.which, rows_of(&w, b->count), rows.distinct, !fast, w.map,
                           &kind) ||
         !put_centre(&w, &rows, &pen, &centre) || !put_rows(b, &w, rows.distinct, &pen, &coded))
@@ -334,7 +334,7 @@ static pith_status encode(struct pithi_block *b) {
     b->length = code(b, b->count * element_of(b->params) - 1);
     if (!b->length) {
         pithi_plain_put(b);
-        b->bounded.nonzero = b->count;
+        b->nonzero = b->count;
     }
     return PITH_OK;
 }
@@ -457,8 +457,8 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
     if (!fault) fault = take_rows(b, w, distinct, &quant, &r, &to);
     if (fault) return fault;
     if (r.left) return trailing;
-    b->bounded.exact = exact.misses;
-    b->bounded.nonzero = values_in(b, w, distinct);
+    b->exact = exact.misses;
+    b->nonzero = values_in(b, w, distinct);
     if (to.values == w->values) deliver(b, w);
     pithi_exact_patch(&exact, &(struct pithi_sink){pithi_block_put, b});
     return NULL;
@@ -467,7 +467,7 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
 static pith_status decode(struct pithi_block *b) {
     if (b->plain) {
         b->detail = pithi_plain_take(b);
-        b->bounded.nonzero = b->count;
+        b->nonzero = b->count;
     } else {
         const struct work w = work_of(b);
         b->detail = take_block(b, &w);

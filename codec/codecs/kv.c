@@ -12,6 +12,7 @@
 #include "common/endian.h"
 #include "common/pad.h"
 #include "device_plan.h"
+#include "frame.h"
 #include "group/bound_value.h"
 #include "group/outliers.h"
 #include "kv/page_entropy.h"
@@ -503,6 +504,23 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     return !p->value[PITHI_KV_ENTROPY] || (k.rans && plain && k.heads <= PITHI_CODED_HEADS);
 }
 
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* Of the largest page no more tokens count than the slot has. */
+static void describe_slot(const struct pithi_frame *f, struct pithi_device_plan_slot *slot,
+                          struct pithi_device *device) {
+    const struct pithi_tiling *const t = &slot->tiling;
+    const uint64_t tokens = t->shape[2] < t->extent[2] ? t->shape[2] : t->extent[2];
+    const struct pithi_device_plan_form *const form = &slot->form[0];
+    struct pithi_pages *const pages = &device->pages;
+    slot->pages = (struct pithi_pages_slot){f->params.heads, f->params.dim, f->params.outliers, 0};
+    if (!t->runs || !slot->blocks) return;
+    pages->most_bytes =
+        larger(pages->most_bytes, t->grid[2] > 1 ? form->block_bytes : form->run_bytes);
+    pages->most_elements = larger(pages->most_elements, tokens * t->shape[3]);
+    pages->most_heads = larger(pages->most_heads, f->params.heads);
+}
+
 static const struct pithi_former former[] = {
     {"range", "symmetric", ", with the values off and on"},
     {"rotate", "rotate_heads", ", with the values off and on"},
@@ -534,6 +552,7 @@ const struct pithi_codec pithi_codec_kv = {
     .decode = decode,
     .bound = bound,
     .describe = describe,
+    .describe_slot = describe_slot,
     .described_keys = 1u << PITHI_KV_SEARCH,
     .cut = cut,
 };

@@ -297,7 +297,7 @@ static size_t place_of(const struct pithi_block *b, uint64_t element) {
 }
 
 static uint32_t x_at(const struct pithi_block *b, size_t i) {
-    const uint32_t u = pithi_load(b->value, b->sparse.dtype, i);
+    const uint32_t u = pithi_load(b->value, b->own->sparse.dtype, i);
     return b->feedback.before ? pithi_bits(b->feedback.before[i] + pithi_float(u)) : u;
 }
 
@@ -306,21 +306,22 @@ static void put_in(uint64_t *map, size_t i) { map[i / 64] |= UINT64_C(1) << i % 
 
 /* Reads x of a row, of which the block may have a part only. */
 static void read_row(const struct pithi_block *b, uint64_t first, size_t count, float *x) {
-    const size_t width = pith_dtype_bytes(b->sparse.dtype);
+    const size_t width = pith_dtype_bytes(b->own->sparse.dtype);
     const bool inside = first >= b->first && first + count <= b->first + b->count;
-    const void *const values =
-        inside ? (const uint8_t *)b->value + (size_t)(first - b->first) * width
-               : b->sparse.read(b->sparse.read_from, first, count, b->sparse.read_buffer);
+    const void *const values = inside
+                                   ? (const uint8_t *)b->value + (size_t)(first - b->first) * width
+                                   : b->own->sparse.read(b->own->sparse.read_from, first, count,
+                                                         b->own->sparse.read_buffer);
     const float *const before = b->feedback.before; /* of the block's first element */
     for (size_t i = 0; i < count; i++) {
-        const float value = pithi_float(pithi_load(values, b->sparse.dtype, i));
+        const float value = pithi_float(pithi_load(values, b->own->sparse.dtype, i));
         x[i] = before ? before[(ptrdiff_t)(first - b->first) + (ptrdiff_t)i] + value : value;
     }
 }
 
 /* Chooses the largest elements of every row; the map holds none yet. */
 static void choose_rows(const struct pithi_block *b, const struct work *w, uint64_t *map) {
-    const struct pithi_selection *const s = b->sparse.selection;
+    const struct pithi_selection *const s = b->own->sparse.selection;
     const uint64_t end = b->first + b->count;
     for (uint64_t row = b->first / s->row * s->row; row < end; row += s->row) {
         struct pithi_kth found;
@@ -354,7 +355,7 @@ static size_t within(size_t place, size_t from, size_t until) {
 
 /* Takes out of a map what is outside the range that may be chosen from. */
 static void keep_range(const struct pithi_block *b, uint64_t *map, size_t from, size_t until) {
-    const struct pithi_selection *const s = b->sparse.selection;
+    const struct pithi_selection *const s = b->own->sparse.selection;
     take_out(map, from, within(place_of(b, s->first), from, until));
     take_out(map, within(place_of(b, s->end), from, until), until);
 }
@@ -363,11 +364,12 @@ static void keep_range(const struct pithi_block *b, uint64_t *map, size_t from, 
  * nothing behind: then selection can leave 0 in the residual, which is in the cache there. */
 static bool sends_all(const struct pithi_block *b, size_t from, size_t until) {
     const struct pithi_params *const p = b->params;
-    const struct pithi_selection *const s = b->sparse.selection;
+    const struct pithi_selection *const s = b->own->sparse.selection;
     const size_t tie = place_of(b, s->tie_end);
-    return p->value[EF] == 1 && p->value[VALUES] == F32 && !p->value[UNIT] && !b->sparse.call &&
-           !b->sparse.same && !b->sparse.given && !s->row && place_of(b, s->first) <= from &&
-           place_of(b, s->end) >= until && (tie <= from || tie >= until);
+    return p->value[EF] == 1 && p->value[VALUES] == F32 && !p->value[UNIT] &&
+           !b->own->sparse.call && !b->own->sparse.same && !b->own->sparse.given && !s->row &&
+           place_of(b, s->first) <= from && place_of(b, s->end) >= until &&
+           (tie <= from || tie >= until);
 }
 
 /* Chooses among elements [from, until) of a block: writes their map, and with feedback x to the new
@@ -375,7 +377,7 @@ static bool sends_all(const struct pithi_block *b, size_t from, size_t until) {
  * whole block. */
 static void choose_among(const struct pithi_block *b, const struct work *w, uint64_t *map,
                          size_t from, size_t until) {
-    const struct pithi_selection *const s = b->sparse.selection;
+    const struct pithi_selection *const s = b->own->sparse.selection;
     /* Where nothing may be chosen only the residual needs the values. */
     if (!b->feedback.before && (place_of(b, s->first) >= until || place_of(b, s->end) <= from)) {
         memset(map + from / 64, 0, words_of(until - from) * sizeof *map);
@@ -383,10 +385,10 @@ static void choose_among(const struct pithi_block *b, const struct work *w, uint
     }
     /* Before tie_end values that equal the threshold are chosen, from there on they are not. */
     const bool ties = b->first + from < s->tie_end;
-    const size_t width = pith_dtype_bytes(b->sparse.dtype);
+    const size_t width = pith_dtype_bytes(b->own->sparse.dtype);
     const float *const before = b->feedback.before;
     const struct pithi_select_job job = {
-        .from = {(const uint8_t *)b->value + from * width, b->sparse.dtype, until - from,
+        .from = {(const uint8_t *)b->value + from * width, b->own->sparse.dtype, until - from,
                  before ? before + from : NULL},
         .threshold = ties ? s->threshold : s->threshold + 1,
         .set = map + from / 64,
@@ -411,7 +413,7 @@ static void choose_among(const struct pithi_block *b, const struct work *w, uint
  * which may be NULL, has all elements: as long as they are no more than forms with lists hold. */
 static bool choose(const struct pithi_block *b, const struct work *w, struct pithi_index_set *set) {
     const size_t most = pithi_index_list_most(b->count);
-    const size_t piece = b->sparse.selection->row ? b->count : PIECE;
+    const size_t piece = b->own->sparse.selection->row ? b->count : PIECE;
     bool few = set->list && piece == PIECE;
     for (size_t at = 0; at < b->count; at += piece) {
         const size_t until = (size_t)least(at + piece, b->count), words = words_of(until - at);
@@ -532,10 +534,10 @@ static float residual_after(const struct pithi_block *b, size_t i, float lost) {
 
 /* Keeps the momentum, which the values are. Where it is not finite it stays as it was. */
 static void keep_momentum(const struct pithi_block *b) {
-    for (size_t i = 0; b->sparse.momentum && i < b->count; i++) {
+    for (size_t i = 0; b->own->sparse.momentum && i < b->count; i++) {
         const uint32_t next = pithi_load(b->value, PITH_F32, i);
-        b->sparse.momentum_next[i] =
-            pithi_nonfinite(next) ? b->sparse.momentum[i] : pithi_float(next);
+        b->own->sparse.momentum_next[i] =
+            pithi_nonfinite(next) ? b->own->sparse.momentum[i] : pithi_float(next);
     }
 }
 
@@ -562,8 +564,9 @@ static void send_chunk(struct pithi_block *b, const struct work *w, const uint32
     for (size_t i = 0; i < count && (at || !v->read); i++)
         w->values[i] = pithi_float(x_at(b, list[i]));
     encode_values(b, v, at, count, w->values);
-    if (!b->feedback.before || b->sparse.call) return;
-    for (size_t i = 0; b->sparse.momentum && i < count; i++) b->sparse.momentum_next[list[i]] = 0;
+    if (!b->feedback.before || b->own->sparse.call) return;
+    for (size_t i = 0; b->own->sparse.momentum && i < count; i++)
+        b->own->sparse.momentum_next[list[i]] = 0;
     if (v->left) return;
     /* What is decoded here was counted when it was encoded. */
     const uint64_t poisoned = b->poisoned, saturated = b->saturated;
@@ -579,7 +582,7 @@ static void send_chunk(struct pithi_block *b, const struct work *w, const uint32
 static bool is_dense(const struct pithi_block *b, const struct pithi_index_choice *choice,
                      size_t count) {
     const struct pithi_params *const p = b->params;
-    const struct pithi_selection *const s = b->sparse.selection;
+    const struct pithi_selection *const s = b->own->sparse.selection;
     if (b->first < s->first || b->first + b->count > s->end) return false;
     return p->value[VALUES] != NONE && choice->form != PITHI_INDEX_EMPTY &&
            value_bytes(p, b->count) < choice->bytes + value_bytes(p, count);
@@ -600,11 +603,11 @@ static void put_head(struct pithi_block *b, const struct pithi_index_choice *cho
 
 static pith_status encode(struct pithi_block *b) {
     const struct work w = work_of(b);
-    const bool same = b->sparse.same;
-    uint64_t *const map = b->sparse.held ? b->sparse.held : w.map;
+    const bool same = b->own->sparse.same;
+    uint64_t *const map = b->own->sparse.held ? b->own->sparse.held : w.map;
     struct pithi_index_set set = {map, w.list, b->count, 0};
     /* A set that is given is not chosen, but x goes to the residual. */
-    const bool given = same || b->sparse.given;
+    const bool given = same || b->own->sparse.given;
     struct pithi_index_set chosen = {given ? w.map : map, given ? NULL : w.list, b->count, 0};
     bool listed = choose(b, &w, &chosen);
     const bool read = listed;
@@ -612,7 +615,7 @@ static pith_status encode(struct pithi_block *b) {
     keep_momentum(b);
     set.count =
         given ? pithi_ones((const uint8_t *)map, words_of(b->count) * sizeof *map) : chosen.count;
-    b->bounded.exact = set.count;
+    b->exact = set.count;
     if (!listed && set.count <= pithi_index_list_most(b->count)) {
         b->kernels->set_list(map, words_of(b->count), w.list);
         listed = true;
@@ -632,7 +635,7 @@ static pith_status encode(struct pithi_block *b) {
     struct values values = {at + choice.bytes, set.count, read && !all, !all && leaves_none(b)};
     for_set(b, &w, &set, listed && set.count < b->count, send_chunk, &values);
     b->length = (size_t)(values.bytes - b->bytes) + (size_t)value_bytes(b->params, set.count);
-    b->bounded.nonzero = set.count;
+    b->nonzero = set.count;
     return PITH_OK;
 }
 
@@ -702,20 +705,20 @@ static void take_coefficients(struct pithi_block *b, const struct work *w, const
 /* Keeps the set of a block that was decoded as the one that the stream holds. */
 static void hold(const struct pithi_block *b, const struct pithi_index_set *set, bool listed) {
     const size_t bytes = words_of(b->count) * sizeof(uint64_t);
-    if (!b->sparse.keep) return;
+    if (!b->own->sparse.keep) return;
     if (!listed) {
-        memcpy(b->sparse.held, set->map, bytes);
+        memcpy(b->own->sparse.held, set->map, bytes);
         return;
     }
-    memset(b->sparse.held, 0, bytes);
+    memset(b->own->sparse.held, 0, bytes);
     for (size_t i = 0; i < set->count; i++)
-        b->sparse.held[set->list[i] / 64] |= UINT64_C(1) << set->list[i] % 64;
+        b->own->sparse.held[set->list[i] / 64] |= UINT64_C(1) << set->list[i] % 64;
 }
 
 /* Returns how many elements of the block the held set has; 0 where none is held. */
 static size_t held_of(const struct pithi_block *b) {
-    if (!b->sparse.held) return 0;
-    return pithi_ones((const uint8_t *)b->sparse.held, words_of(b->count) * sizeof(uint64_t));
+    if (!b->own->sparse.held) return 0;
+    return pithi_ones((const uint8_t *)b->own->sparse.held, words_of(b->count) * sizeof(uint64_t));
 }
 
 static uint64_t set_elements(const uint8_t *bytes, size_t length) {
@@ -737,21 +740,22 @@ static const char *take_set(const struct pithi_block *b, struct pithi_index_set 
     *at = HEAD_EMPTY;
     if (form == PITHI_INDEX_EMPTY) {
         memset(set->map, 0, words_of(b->count) * sizeof *set->map);
-        if (b->sparse.same && held_of(b)) return "a block without values of the set that is held";
+        if (b->own->sparse.same && held_of(b))
+            return "a block without values of the set that is held";
         return b->bytes[0] ? "unknown coding of a set" : NULL;
     }
     *at = HEAD_BYTES;
     if (b->length < HEAD_BYTES) return "the head of a block is cut";
     set->count = (size_t)set_elements(b->bytes, b->length);
     if (set->count > b->count) return "a set has more elements than its block";
-    if (b->sparse.same != (form == PITHI_INDEX_HELD) || (form == PITHI_INDEX_HELD && low_bits))
+    if (b->own->sparse.same != (form == PITHI_INDEX_HELD) || (form == PITHI_INDEX_HELD && low_bits))
         return "unknown coding of a set";
-    if (b->sparse.same && b->sparse.held) {
-        memcpy(set->map, b->sparse.held, words_of(b->count) * sizeof *set->map);
+    if (b->own->sparse.same && b->own->sparse.held) {
+        memcpy(set->map, b->own->sparse.held, words_of(b->count) * sizeof *set->map);
         return set->count == held_of(b) ? NULL
                                         : "a block has other values than the set that is held";
     }
-    if (b->sparse.same) return NULL;
+    if (b->own->sparse.same) return NULL;
     size_t used = 0;
     const char *const fault = pithi_index_take(b->kernels, form, low_bits, b->bytes + HEAD_BYTES,
                                                b->length - HEAD_BYTES, set, &used);
@@ -771,7 +775,7 @@ static const char *take_block(struct pithi_block *b, bool add) {
         return "a block's values are not as many as its set";
     hold(b, &set, listed);
     /* Without the set only lengths can be checked, which pith_verify does. */
-    if (!b->out || (b->sparse.same && !b->sparse.held)) return NULL;
+    if (!b->out || (b->own->sparse.same && !b->own->sparse.held)) return NULL;
     if (!add) memset(b->out, 0, b->count * pith_dtype_bytes(b->out_dtype));
     struct coefficients c = {{b->bytes + at, set.count, false, false}, 0};
     if (run(b->params) == 1 || b->coefficients) {
@@ -838,7 +842,7 @@ static double bound_of_sent(const struct pithi_block *b, double *most) {
 
 static double bound(const struct pithi_block *b) {
     double most;
-    const double sent = bound_of_sent(b, &most), left_out = b->sparse.left_out;
+    const double sent = bound_of_sent(b, &most), left_out = b->left_out;
     if (!(sent >= 0)) return sent;
     return after_transform(b->params, sent > left_out ? sent : left_out, most);
 }
@@ -897,6 +901,9 @@ const struct pithi_codec pithi_codec_topk = {
     .sparse_setting = sparse_setting,
     .set_elements = set_elements,
     .describe = describe,
+    .describe_slot = pithi_sets_describe,
+    .refuse_device = pithi_sets_refuse,
+    .described_rules = true,
     .described = "devices code topk without transform",
     .described_keys = 1u << DENSITY | 1u << K | 1u << CAP | 1u << CONTROL | 1u << INDEX,
 };

@@ -36,7 +36,7 @@ pith_status pith_stream_set_bound(pith_work *w, pith_stream *s, uint64_t slot, d
     PITHI_TRY(begin(w, s, slot));
     if (!is_number(bound))
         return pithi_stream_end(w, s, pithi_fail(&w->error, PITH_ERR_ARG, "not a bound"));
-    s->slot[slot].bound = bound;
+    s->slot[slot].own.bounded.bound = bound;
     return pithi_stream_end(w, s, PITH_OK);
 }
 
@@ -45,21 +45,29 @@ pith_status pith_stream_scale_bound(pith_work *w, pith_stream *s, uint64_t slot,
     if (!is_number(factor) || is_zero(factor))
         return pithi_stream_end(
             w, s, pithi_fail(&w->error, PITH_ERR_ARG, "a factor is finite and above 0"));
-    s->slot[slot].bound = -factor;
+    s->slot[slot].own.bounded.bound = -factor;
     return pithi_stream_end(w, s, PITH_OK);
 }
 
+/* Returns what a slot remembers of its bound; NULL: there is no such slot, or no bound. */
+static const struct pithi_slot_bounded *slot_of(const pith_stream *s, uint64_t slot) {
+    const bool bounded = s->plan->params.codec->bound_setting && slot < s->plan->slots;
+    return bounded ? &s->slot[slot].own.bounded : NULL;
+}
+
 double pith_stream_bound(const pith_stream *s, uint64_t slot) {
-    return slot < s->plan->slots && is_above_zero(s->slot[slot].bound) ? s->slot[slot].bound : 0;
+    const struct pithi_slot_bounded *const own = slot_of(s, slot);
+    return own && is_above_zero(own->bound) ? own->bound : 0;
 }
 
 static double share_of(uint64_t part, uint64_t whole) { return (double)part / (double)whole; }
 
 double pith_stream_nonzero(const pith_stream *s, uint64_t slot) {
     double (*volatile const divide)(uint64_t, uint64_t) = share_of;
-    if (slot >= s->plan->slots || !s->slot[slot].counted) return 1;
+    const struct pithi_slot_bounded *const own = slot_of(s, slot);
+    if (!own || !own->counted) return 1;
     const uint64_t before = pithi_fp_enter();
-    const double share = divide(s->slot[slot].last_nonzero, s->slot[slot].counted);
+    const double share = divide(own->last_nonzero, own->counted);
     pithi_fp_leave(before);
     return share;
 }
@@ -97,7 +105,7 @@ static pith_status adapt(pith_stream *s, uint64_t slot, const pith_budget *budge
     const uint64_t before = pithi_fp_enter();
     const double bound = choose(&b, counted);
     pithi_fp_leave(before);
-    if (is_above_zero(bound)) s->slot[slot].bound = bound;
+    if (is_above_zero(bound)) s->slot[slot].own.bounded.bound = bound;
     return PITH_OK;
 }
 

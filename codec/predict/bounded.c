@@ -84,7 +84,7 @@ static pith_status range_job(void *arg, uint64_t block, struct pithi_worker *w) 
     const uint64_t first = (l->squares ? block : l->jobs - 1 - block) * l->unit,
                    left = l->c->frame.count - first;
     const uint64_t n = left < l->unit ? left : l->unit;
-    pithi_range_measure(&w->range, pithi_span_read(l->c->view, first, n, w->values),
+    pithi_range_measure(&w->own.range, pithi_span_read(l->c->view, first, n, w->values),
                         l->c->frame.params.dtype, (size_t)n, l->squares,
                         l->c->plan->kernels.extremes);
     return PITH_OK;
@@ -97,7 +97,7 @@ static pith_status error_job(void *arg, uint64_t block, struct pithi_worker *w) 
     PITHI_TRY(pithi_decode_one(c, block, w->floats, dtype, NULL, w)); /* this may use w->values */
     const void *values = pithi_block_load(&c->frame, block, c->view, w->values);
     w->exact = exact, w->nonzero = nonzero; /* encoding has counted them already */
-    w->range = (struct pithi_range){
+    w->own.range = (struct pithi_range){
         .squares = pithi_range_error(values, w->floats, dtype,
                                      (size_t)pithi_block_count(&c->frame, block))};
     return PITH_OK;
@@ -111,7 +111,7 @@ static pith_status look(const struct look *l, uint64_t jobs, pithi_block_fn *job
     for (uint64_t at = 0; at < jobs;) {
         const uint64_t left = jobs - at, wave = left < work->workers ? left : work->workers;
         PITHI_TRY(pithi_parallel_for(work, at, wave, job, (void *)(uintptr_t)l));
-        for (uint64_t i = 0; i < wave; i++) pithi_range_add(total, &work->worker[i].range);
+        for (uint64_t i = 0; i < wave; i++) pithi_range_add(total, &work->worker[i].own.range);
         at += wave;
     }
     return PITH_OK;
@@ -153,7 +153,7 @@ static pith_status encode_for_mean(struct pithi_coding *c, double sum, uint64_t 
     const struct look l = {.c = c};
     for (;;) {
         struct pithi_range error;
-        c->frame.bound = pithi_bound_absolute(c->frame.params.dtype, request);
+        c->frame.own.bound = pithi_bound_absolute(c->frame.params.dtype, request);
         PITHI_TRY(pithi_encode_waves(c, capacity, used));
         c->frame.payload_bytes = *used;
         PITHI_TRY(pithi_find_blocks(c));
@@ -167,17 +167,18 @@ static pith_status encode_for_mean(struct pithi_coding *c, double sum, uint64_t 
 
 /* Returns what the requested bound is multiplied by. */
 static double factor_of(const struct pithi_coding *c) {
-    const double own = c->request.factor > 0 ? c->request.factor : 1;
+    const double own = c->own.request.factor > 0 ? c->own.request.factor : 1;
     const double *const kept = c->plan->kept;
     return own * pithi_schedule_factor((enum pithi_decay)kept[KEPT_DECAY], kept[KEPT_START],
-                                       (uint32_t)kept[KEPT_STEPS], c->request.step);
+                                       (uint32_t)kept[KEPT_STEPS], c->own.request.step);
 }
 
 static pith_status encode_bounded(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
     const struct pithi_params *q = &c->frame.params;
-    const bool own = c->request.bound > 0;
+    const bool own = c->own.request.bound > 0;
     const uint32_t t = own ? PITHI_TARGET_ABS : (uint32_t)c->plan->kept[KEPT_TARGET];
-    const double number = own ? c->request.bound : c->plan->kept[KEPT_VALUE], factor = factor_of(c);
+    const double number = own ? c->own.request.bound : c->plan->kept[KEPT_VALUE],
+                 factor = factor_of(c);
     const double request = factor == 1 ? number : pithi_below(number * factor);
     struct pithi_range s = pithi_range_none();
     const bool mean = t == PITHI_TARGET_PSNR || t == PITHI_TARGET_NMSE;
@@ -188,12 +189,12 @@ static pith_status encode_bounded(struct pithi_coding *c, uint64_t capacity, uin
         return encode_for_mean(c, allowed(c->plan, t, number, &s) * factor * factor, s.finite,
                                capacity, used);
     if (t == PITHI_TARGET_PWREL)
-        c->frame.bound = pithi_bound_relative(request < 1 ? request : 1 - 0x1p-53,
-                                              pithi_largest_of(s.low, s.high));
+        c->frame.own.bound = pithi_bound_relative(request < 1 ? request : 1 - 0x1p-53,
+                                                  pithi_largest_of(s.low, s.high));
     else if (t == PITHI_TARGET_ABS)
-        c->frame.bound = pithi_bound_absolute(q->dtype, request);
+        c->frame.own.bound = pithi_bound_absolute(q->dtype, request);
     else
-        c->frame.bound =
+        c->frame.own.bound =
             pithi_bound_share(q->dtype, request, c->plan->kept[KEPT_RANGE], s.low, s.high);
     return pithi_encode_waves(c, capacity, used);
 }
@@ -206,9 +207,9 @@ static uint64_t scratch_bytes(const struct pithi_params *p, uint64_t count) {
 /* ---- The section of frames -------------------------------------------------------------------*/
 
 static void write_section(const struct pithi_frame *f, uint8_t *body) {
-    pithi_put32(body + PITHI_BOUND_KIND, f->bound.kind);
-    pithi_put64(body + PITHI_BOUND_VALUE, pithi_bits64(f->bound.value));
-    pithi_put64(body + PITHI_BOUND_LARGEST, pithi_bits64(f->bound.largest));
+    pithi_put32(body + PITHI_BOUND_KIND, f->own.bound.kind);
+    pithi_put64(body + PITHI_BOUND_VALUE, pithi_bits64(f->own.bound.value));
+    pithi_put64(body + PITHI_BOUND_LARGEST, pithi_bits64(f->own.bound.largest));
 }
 
 /* Calls pithi_bound_legal on a host that may flush subnormals. The call is through a pointer, so
@@ -224,41 +225,48 @@ static bool possible(uint32_t dtype, const struct pithi_bound *bound) {
 /* Reads a bound that a frame of this dtype may have. */
 static const char *read_section(const uint8_t *body, struct pithi_frame *f) {
     if (pithi_get32(body + PITHI_BOUND_KIND + 4)) return "bad bound section";
-    f->bound = (struct pithi_bound){pithi_get32(body + PITHI_BOUND_KIND),
-                                    pithi_double(pithi_get64(body + PITHI_BOUND_VALUE)),
-                                    pithi_double(pithi_get64(body + PITHI_BOUND_LARGEST))};
-    return possible(f->params.dtype, &f->bound) ? NULL : "an impossible bound";
+    f->own.bound = (struct pithi_bound){pithi_get32(body + PITHI_BOUND_KIND),
+                                        pithi_double(pithi_get64(body + PITHI_BOUND_VALUE)),
+                                        pithi_double(pithi_get64(body + PITHI_BOUND_LARGEST))};
+    return possible(f->params.dtype, &f->own.bound) ? NULL : "an impossible bound";
 }
 
-static bool has_section(const struct pithi_frame *f) { return f->bound.kind != 0; }
+static void inspect(const struct pithi_frame *f, pith_info *info) {
+    const struct pithi_bound *const bound = &f->own.bound;
+    info->bound = bound->largest;
+    info->relative_bound = bound->kind == PITHI_BOUND_RELATIVE ? bound->value : 0;
+}
+
+static double largest_bound(const struct pithi_frame *f) { return f->own.bound.largest; }
 
 /* ---- Slots of streams ------------------------------------------------------------------------*/
 
 static void begin(const struct pithi_slot_state *slot, struct pithi_coding *c) {
-    c->request = (struct pithi_request){.bound = slot->bound > 0 ? slot->bound : 0,
-                                        .factor = slot->bound < 0 ? -slot->bound : 1,
-                                        .step = slot->step};
+    c->own.request =
+        (struct pithi_request){.bound = slot->own.bounded.bound > 0 ? slot->own.bounded.bound : 0,
+                               .factor = slot->own.bounded.bound < 0 ? -slot->own.bounded.bound : 1,
+                               .step = slot->step};
 }
 
 static void end(const struct pithi_coding *c, struct pithi_slot_state *slot) {
     slot->exact += c->exact;
     slot->nonzero += c->nonzero;
-    slot->last_nonzero = c->nonzero;
-    slot->counted = c->frame.count;
+    slot->own.bounded.last_nonzero = c->nonzero;
+    slot->own.bounded.counted = c->frame.count;
 }
 
 enum { SAVED_NONZERO = 0, SAVED_COUNTED = 8, SAVED_BYTES = 16 };
 
 static uint64_t save(const struct pithi_slot_state *slot, uint8_t *bytes) {
-    pithi_put64(bytes + SAVED_NONZERO, slot->last_nonzero);
-    pithi_put64(bytes + SAVED_COUNTED, slot->counted);
-    return pithi_bits64(slot->bound);
+    pithi_put64(bytes + SAVED_NONZERO, slot->own.bounded.last_nonzero);
+    pithi_put64(bytes + SAVED_COUNTED, slot->own.bounded.counted);
+    return pithi_bits64(slot->own.bounded.bound);
 }
 
 static void load(struct pithi_slot_state *slot, uint64_t word, const uint8_t *bytes) {
-    slot->bound = pithi_double(word);
-    slot->last_nonzero = pithi_get64(bytes + SAVED_NONZERO);
-    slot->counted = pithi_get64(bytes + SAVED_COUNTED);
+    slot->own.bounded.bound = pithi_double(word);
+    slot->own.bounded.last_nonzero = pithi_get64(bytes + SAVED_NONZERO);
+    slot->own.bounded.counted = pithi_get64(bytes + SAVED_COUNTED);
 }
 
 /* Whether a bound or a factor is finite, and what was found nonzero is not more than was
@@ -276,7 +284,8 @@ const struct pithi_whole pithi_whole_bounded = {
     .section_bytes = PITHI_BOUND_BYTES,
     .write_section = write_section,
     .read_section = read_section,
-    .has_section = has_section,
+    .inspect = inspect,
+    .bound = largest_bound,
     .begin = begin,
     .end = end,
     .saved_bytes = SAVED_BYTES,
@@ -294,12 +303,12 @@ static size_t plain_bytes(const struct pithi_block *b) {
 void pithi_plain_put(struct pithi_block *b) {
     b->plain = true;
     b->length = plain_bytes(b);
-    b->bounded.exact = b->count;
+    b->exact = b->count;
     memcpy(b->bytes, pithi_block_values(b), b->length);
 }
 
 const char *pithi_plain_take(struct pithi_block *b) {
-    b->bounded.exact = b->count;
+    b->exact = b->count;
     if (b->length != plain_bytes(b)) return "a plain block of a wrong length";
     pithi_block_put(b, 0, b->count, b->bytes);
     return NULL;

@@ -10,6 +10,17 @@
 #include "frame_codec.h"
 #include "predict/bound_value.h"
 
+/* What a setting says about the bound of frames. Decimals are those of common/decimal.h; 0 means
+ * that it says nothing. */
+struct pithi_bound_setting {
+    uint32_t target; /* enum pithi_target; PITHI_TARGETS when the setting has none, or several */
+    uint32_t value;  /* decimal, in the unit of the target */
+    uint32_t range;  /* decimal: the range that rel and psnr refer to; 0: the values' own */
+    uint32_t decay;  /* enum pithi_decay: how a bound that begins loose becomes tight */
+    uint32_t start, steps; /* decimal: the first bound, in units of the last; and how long */
+    bool signed_zeros;     /* -0 comes back as -0 */
+};
+
 /* Checks the rules across these keys. */
 pith_status pithi_bounded_check(const struct pithi_params *params, const char **detail);
 /* Returns what a setting requests: what the codec's hook says of it, and the target, whose key is

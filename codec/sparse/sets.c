@@ -12,7 +12,7 @@
 #include "stream.h"
 
 static pith_status check_slot(const pith_stream *s, uint64_t slot, pith_error *error) {
-    if (!s->maps) return pithi_fail(error, PITH_ERR_UNSUPPORTED, "the codec sends no sets");
+    if (!s->memory) return pithi_fail(error, PITH_ERR_UNSUPPORTED, "the codec sends no sets");
     return pithi_stream_check_slot(s, slot, error);
 }
 
@@ -52,25 +52,25 @@ pith_status pith_sparse_set_request(pith_work *w, pith_stream *s, uint64_t slot,
         const pith_status status = take_request(s, slot, request, &own, &w->error);
         if (status != PITH_OK) return pithi_stream_end(w, s, status);
     }
-    s->slot[slot].sparse.request = own;
+    s->slot[slot].own.sparse.request = own;
     return pithi_stream_end(w, s, PITH_OK);
 }
 
 pith_status pith_sparse_report(pith_work *w, pith_stream *s, uint64_t slot, uint64_t chosen) {
     PITHI_TRY(begin(w, s, slot));
-    struct pithi_control_state *const c = &s->slot[slot].sparse.control;
+    struct pithi_control_state *const c = &s->slot[slot].own.sparse.control;
     if (!c->steps)
         return pithi_stream_end(
             w, s, pithi_fail(&w->error, PITH_ERR_STATE, "the slot has chosen nothing yet"));
     c->selected = chosen;
-    s->slot[slot].sparse.reported = true;
+    s->slot[slot].own.sparse.reported = true;
     return pithi_stream_end(w, s, PITH_OK);
 }
 
 static uint64_t held_of(const pith_stream *s, uint64_t slot) {
     const size_t words = (size_t)((pithi_slot_count(s->plan, slot) + 63) / 64);
-    if (!s->slot[slot].sparse.holds) return 0;
-    return pithi_ones((const uint8_t *)pithi_stream_map(s, slot), words * sizeof(uint64_t));
+    if (!s->slot[slot].own.sparse.holds) return 0;
+    return pithi_ones((const uint8_t *)pithi_stream_memory(s, slot), words * sizeof(uint64_t));
 }
 
 pith_status pith_sparse_get_state(const pith_stream *s, uint64_t slot, pith_sparse_state *out) {
@@ -79,7 +79,7 @@ pith_status pith_sparse_get_state(const pith_stream *s, uint64_t slot, pith_spar
     const struct pithi_params *const p = &s->plan->params;
     const struct pithi_sparse_setting setting =
         p->codec->sparse_setting(p, pithi_slot_count(s->plan, slot));
-    const struct pithi_slot_sparse *const from = &s->slot[slot].sparse;
+    const struct pithi_slot_sparse *const from = &s->slot[slot].own.sparse;
     const pith_sparse_state state = {.k = setting.control.k,
                                      .most = setting.most,
                                      .sent = from->sent,
@@ -108,8 +108,8 @@ static pith_status merge_job(void *arg, uint64_t block, struct pithi_worker *w) 
     struct pithi_block b;
     pithi_block_open(m->c, block, NULL, w, &b);
     b.bytes = (uint8_t *)(uintptr_t)pithi_block_at(m->c, block, &b.length, &b.plain);
-    b.sparse.held = set;
-    b.sparse.keep = true;
+    b.own->sparse.held = set;
+    b.own->sparse.keep = true;
     const pith_status status = m->c->frame.params.codec->decode(&b);
     pithi_collect(w, &b);
     if (status != PITH_OK) return status;
@@ -132,7 +132,7 @@ static pith_status open_set(struct pithi_coding *c, pith_work *w, const pith_pla
                                   "a frame of another codec, count, block size or transform: # "
                                   "elements, the slot has #",
                                   f->count, pithi_slot_count(p, slot));
-    if (f->chosen.held)
+    if (f->own.chosen.held)
         return pithi_fail(&w->error, PITH_ERR_UNSUPPORTED,
                           "a frame of the values of a set that is held names no set");
     PITHI_TRY(pithi_check_blocks(c));
@@ -152,12 +152,12 @@ static pith_status hold(pith_work *w, pith_stream *s, uint64_t slot, const void 
     for (size_t i = 0; i < count; i++) {
         pithi_coding_open(&c, p, w, NULL);
         PITHI_TRY(open_set(&c, w, p, slot, frames[i], lengths[i]));
-        struct merge m = {&c, pithi_stream_map(s, slot), i == 0, intersection};
-        s->slot[slot].sparse.holds = false; /* until the map is that of all frames */
+        struct merge m = {&c, pithi_stream_memory(s, slot), i == 0, intersection};
+        s->slot[slot].own.sparse.holds = false; /* until the map is that of all frames */
         pithi_parallel_begin(w);
         PITHI_TRY(pithi_parallel_blocks(&c, 0, c.frame.payload.blocks, merge_job, &m));
     }
-    s->slot[slot].sparse.holds = true;
+    s->slot[slot].own.sparse.holds = true;
     return PITH_OK;
 }
 
@@ -180,7 +180,7 @@ pith_status pith_sparse_hold(pith_work *w, pith_stream *s, uint64_t slot, const 
 static pith_status hold_elements(pith_stream *s, uint64_t slot, const uint64_t *elements,
                                  size_t count, uint64_t run, pith_error *error) {
     const uint64_t n = pithi_slot_count(s->plan, slot);
-    uint64_t *const map = pithi_stream_map(s, slot);
+    uint64_t *const map = pithi_stream_memory(s, slot);
     if (!run || (count && !elements))
         return pithi_fail(error, PITH_ERR_ARG, "elements is NULL, or a run has none");
     for (size_t i = 0; i < count; i++)
@@ -194,7 +194,7 @@ static pith_status hold_elements(pith_stream *s, uint64_t slot, const uint64_t *
         for (uint64_t k = first; k < first + (run < left ? run : left); k++)
             map[k / 64] |= UINT64_C(1) << k % 64;
     }
-    s->slot[slot].sparse.holds = true;
+    s->slot[slot].own.sparse.holds = true;
     return PITH_OK;
 }
 
@@ -276,11 +276,11 @@ static void walk_all(const struct walk *k, visit_fn *visit) {
 static pith_status open_walk(struct walk *k, const pith_stream *s, uint64_t slot,
                              pith_error *error) {
     PITHI_TRY(check_slot(s, slot, error));
-    PITHI_TRY(pithi_stream_check_set(s, slot, error));
+    PITHI_TRY(pithi_sparse_check_set(s, slot, error));
     *k = (struct walk){.stream = s,
                        .slot = slot,
                        .count = pithi_slot_count(s->plan, slot),
-                       .map = pithi_stream_map(s, slot)};
+                       .map = pithi_stream_memory(s, slot)};
     return PITH_OK;
 }
 

@@ -13,6 +13,7 @@
 #include "block_io.h"
 #include "common/convert.h"
 #include "common/endian.h"
+#include "device_plan.h"
 #include "error.h"
 #include "parallel.h"
 #include "sparse/control_value.h"
@@ -40,7 +41,7 @@ static uint32_t *bins_of(const struct pithi_worker *w) { return (uint32_t *)(voi
 /* Returns the part of a block that may be chosen, as elements [*from, *until) of the slot. */
 static void range_of(const struct pithi_coding *c, uint64_t block, uint64_t *from,
                      uint64_t *until) {
-    const struct pithi_sparse_coding *const s = &c->sparse;
+    const struct pithi_sparse_coding *const s = &c->own.sparse;
     const uint64_t first = pithi_block_first(&c->frame, block),
                    end = first + pithi_block_count(&c->frame, block);
     *from = s->selection.first > first ? s->selection.first : first;
@@ -113,7 +114,7 @@ enum { UPPER_SHIFT = 16, UPPER_BINS = 1 << 15, SAMPLED = 4096 };
 /* Returns a magnitude below which the k-th largest hardly is, from a sample: most elements need not
  * be counted in bins then, which takes longer than to read them. */
 static pith_status guess_low(const struct pithi_coding *c, uint64_t k, uint32_t *low) {
-    const struct pithi_selection *const s = &c->sparse.selection;
+    const struct pithi_selection *const s = &c->own.sparse.selection;
     uint64_t above, before = 0;
     *low = 0;
     /* Values that are sums are computed by the block: a sample of them costs as much as all. */
@@ -130,7 +131,7 @@ static pith_status find_kth(const struct pithi_coding *c, uint64_t k, struct pit
     uint32_t low;
     uint64_t above, before;
     size_t i;
-    if (c->sparse.selection.end - c->sparse.selection.first > UINT32_MAX)
+    if (c->own.sparse.selection.end - c->own.sparse.selection.first > UINT32_MAX)
         return pithi_fail(&c->work->error, PITH_ERR_UNSUPPORTED,
                           "an exact threshold is of at most 4294967295 elements");
     PITHI_TRY(guess_low(c, k, &low));
@@ -151,7 +152,7 @@ static pith_status find_kth(const struct pithi_coding *c, uint64_t k, struct pit
 /* Counts the elements of a block that equal the threshold. */
 static pith_status ties_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct pithi_coding *const c = arg;
-    const uint32_t t = c->sparse.selection.threshold;
+    const uint32_t t = c->own.sparse.selection.threshold;
     uint64_t from, until;
     range_of(c, block, &from, &until);
     struct pithi_histogram_job job = {.low = t, .high = t + 1, .bins = bins_of(w)};
@@ -171,8 +172,8 @@ static pith_status tie_in(struct pithi_coding *c, uint64_t block, uint64_t n) {
     for (size_t i = 0; i < v.count; i++) {
         const uint32_t u = pithi_load(v.value, v.dtype, i);
         const uint32_t x = v.residual ? pithi_bits(v.residual[i] + pithi_float(u)) : u;
-        if (pithi_select_magnitude(x) != c->sparse.selection.threshold || --n) continue;
-        c->sparse.selection.tie_end = from + i + 1;
+        if (pithi_select_magnitude(x) != c->own.sparse.selection.threshold || --n) continue;
+        c->own.sparse.selection.tie_end = from + i + 1;
         break;
     }
     return PITH_OK;
@@ -207,7 +208,7 @@ struct look {
 
 static pith_status kth(void *from, uint64_t k, uint32_t *t) {
     struct look *const l = from;
-    const uint64_t n = l->c->sparse.selection.end - l->c->sparse.selection.first;
+    const uint64_t n = l->c->own.sparse.selection.end - l->c->own.sparse.selection.first;
     *t = 0;
     if (n) PITHI_TRY(find_kth(l->c, k < n ? k : n, &l->found));
     if (n) *t = l->found.t;
@@ -259,7 +260,7 @@ static pith_status moments(void *from, struct pithi_moments *m) {
 /* Positions count from the first element that may be chosen. */
 static pith_status sample(void *from, uint64_t first, uint64_t stride, size_t count, float *x) {
     const struct pithi_coding *const c = ((struct look *)from)->c;
-    uint64_t at = c->sparse.selection.first + first;
+    uint64_t at = c->own.sparse.selection.first + first;
     if (!c->view)
         return pithi_fail(&c->work->error, PITH_ERR_UNSUPPORTED,
                           "a controller that samples does not choose from a sum");
@@ -280,18 +281,18 @@ uint64_t pithi_set_hash(const uint64_t *map, uint64_t n) {
 
 /* Begins with every element that the caller lets be chosen. */
 static void open_selection(struct pithi_coding *c) {
-    const struct pithi_sparse_request *const r = &c->sparse.request;
+    const struct pithi_sparse_request *const r = &c->own.sparse.request;
     const uint64_t n = c->frame.count, end = r->end && r->end < n ? r->end : n;
-    c->sparse.selection =
+    c->own.sparse.selection =
         (struct pithi_selection){.first = r->first < end ? r->first : end, .end = end};
-    c->sparse.selection.tie_end = end;
+    c->own.sparse.selection.tie_end = end;
 }
 
 /* Limits a setting to the elements that may be chosen: of a range a rank chooses its share of k,
  * unless the caller says how many. */
 static void set_range(const struct pithi_coding *c, struct pithi_sparse_setting *setting) {
     struct pithi_control_setting *const control = &setting->control;
-    const struct pithi_sparse_coding *const s = &c->sparse;
+    const struct pithi_sparse_coding *const s = &c->own.sparse;
     const uint64_t n = s->selection.end - s->selection.first;
     if (s->reported) control->all = control->k;
     if (n < control->n) {
@@ -303,7 +304,7 @@ static void set_range(const struct pithi_coding *c, struct pithi_sparse_setting 
 
 /* Takes an exact threshold: of the elements that equal it, the first are chosen. */
 static pith_status take_kth(struct pithi_coding *c, const struct pithi_kth *found) {
-    struct pithi_selection *const s = &c->sparse.selection;
+    struct pithi_selection *const s = &c->own.sparse.selection;
     s->threshold = found->t;
     s->tie_end = s->end;
     return found->larger + found->equal > found->k ? find_tie(c, found->k - found->larger)
@@ -312,7 +313,7 @@ static pith_status take_kth(struct pithi_coding *c, const struct pithi_kth *foun
 
 /* Chooses the threshold of the step. */
 static pith_status choose(struct pithi_coding *c, const struct pithi_sparse_setting *setting) {
-    struct pithi_sparse_coding *const s = &c->sparse;
+    struct pithi_sparse_coding *const s = &c->own.sparse;
     struct look look = {.c = c};
     if (s->request.threshold) {
         s->selection.threshold = s->request.threshold;
@@ -334,7 +335,7 @@ static pith_status choose(struct pithi_coding *c, const struct pithi_sparse_sett
 
 static pith_status encode_blocks(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
     PITHI_TRY(pithi_encode_waves(c, capacity, used));
-    pithi_parallel_counts(c->work, &c->sparse.found, &c->frame.chosen.count);
+    pithi_parallel_counts(c->work, &c->own.sparse.found, &c->frame.own.chosen.count);
     return PITH_OK;
 }
 
@@ -348,17 +349,18 @@ static pith_status encode_found(struct pithi_coding *c, uint64_t most, uint64_t 
     if (status != PITH_ERR_SPACE) return status;
     const pith_error error = c->work->error;
     c->work->error = none;
-    PITHI_TRY(count_from(&look, c->sparse.selection.threshold, &c->sparse.found));
-    if (c->sparse.found > most) return PITH_OK;
+    PITHI_TRY(count_from(&look, c->own.sparse.selection.threshold, &c->own.sparse.found));
+    if (c->own.sparse.found > most) return PITH_OK;
     c->work->error = error;
     return status;
 }
 
 /* Encodes the values of the set that the stream holds, with or without its indices. */
 static pith_status encode_held(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
-    c->sparse.selection.threshold = UINT32_MAX - 1; /* more than the bits of every magnitude */
-    c->frame.chosen = (struct pithi_chosen){.held = c->sparse.same};
-    if (c->sparse.same) c->frame.chosen.set_hash = pithi_set_hash(c->sparse.held, c->frame.count);
+    c->own.sparse.selection.threshold = UINT32_MAX - 1; /* more than the bits of every magnitude */
+    c->frame.own.chosen = (struct pithi_chosen){.held = c->own.sparse.same};
+    if (c->own.sparse.same)
+        c->frame.own.chosen.set_hash = pithi_set_hash(c->own.sparse.held, c->frame.count);
     return encode_blocks(c, capacity, used);
 }
 
@@ -367,7 +369,7 @@ static pith_status encode_held(struct pithi_coding *c, uint64_t capacity, uint64
 static pith_status encode_largest(struct pithi_coding *c,
                                   const struct pithi_sparse_setting *setting, uint64_t capacity,
                                   uint64_t *used) {
-    struct pithi_sparse_coding *const s = &c->sparse;
+    struct pithi_sparse_coding *const s = &c->own.sparse;
     const bool anew = setting->control.kind == PITHI_CONTROL_PROP && !s->request.threshold;
     struct pithi_kth found;
     s->overflowed = s->found;
@@ -387,9 +389,9 @@ static pith_status read_floats(const struct pithi_coding *c, uint64_t first, uin
     const uint32_t dtype = c->frame.params.dtype;
     float *const x = (float *)(void *)w->values;
     uint64_t buffer[RUN];
-    if (c->sparse.sum) {
+    if (c->own.sparse.sum) {
         const void *sum;
-        PITHI_TRY(c->sparse.sum(c->sparse.sum_from, first, count, w, &sum));
+        PITHI_TRY(c->own.sparse.sum(c->own.sparse.sum_from, first, count, w, &sum));
         memmove(x, sum, (size_t)count * sizeof *x);
         return PITH_OK;
     }
@@ -417,8 +419,8 @@ static pith_status read_changed(void *from, uint64_t first, uint64_t count, stru
     float *const x = (float *)(void *)w->values, *const wanted = x + (first - begin);
     PITHI_TRY(read_floats(c, begin, end - begin, w));
     if (run > 1) domain->enter(&b, 0, b.count, x);
-    for (uint64_t i = 0; c->sparse.momentum && i < count; i++) {
-        const float kept = c->sparse.factor * c->sparse.momentum[first + i];
+    for (uint64_t i = 0; c->momentum && i < count; i++) {
+        const float kept = c->own.sparse.factor * c->momentum[first + i];
         wanted[i] = kept + wanted[i];
     }
     *values = wanted;
@@ -431,7 +433,7 @@ static const void *read_elements(const void *coding, uint64_t first, uint64_t co
 
 /* Encodes the largest elements of every row. */
 static pith_status encode_rows(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
-    struct pithi_sparse_coding *const s = &c->sparse;
+    struct pithi_sparse_coding *const s = &c->own.sparse;
     const struct pithi_frame *const f = &c->frame;
     const uint64_t row = f->ndim ? f->shape[f->ndim - 1] : 1;
     if (c->source)
@@ -446,7 +448,7 @@ static pith_status encode_rows(struct pithi_coding *c, uint64_t capacity, uint64
     s->selection.row = row;
     s->selection.row_k = k < row ? k : row;
     s->read = read_elements;
-    c->frame.chosen = (struct pithi_chosen){0};
+    c->frame.own.chosen = (struct pithi_chosen){0};
     PITHI_TRY(encode_blocks(c, capacity, used));
     s->control.selected = s->found;
     s->control.steps++;
@@ -454,15 +456,15 @@ static pith_status encode_rows(struct pithi_coding *c, uint64_t capacity, uint64
 }
 
 static pith_status encode(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
-    struct pithi_sparse_coding *const s = &c->sparse;
+    struct pithi_sparse_coding *const s = &c->own.sparse;
     struct pithi_sparse_setting setting =
         c->frame.params.codec->sparse_setting(&c->frame.params, c->frame.count);
     s->call = !setting.clears;
     c->nontemporal = c->residual && c->frame.count * sizeof(float) >= PITHI_LARGE_OUTPUT;
     s->factor = setting.momentum;
-    if (s->momentum && c->source)
+    if (c->momentum && c->source)
         return pithi_fail(&c->work->error, PITH_ERR_UNSUPPORTED, "a sum has no momentum");
-    if (s->momentum || (pithi_run_length(&c->frame.params) > 1 && !c->coefficients)) {
+    if (c->momentum || (pithi_run_length(&c->frame.params) > 1 && !c->coefficients)) {
         s->sum = c->source;
         s->sum_from = c->source_from;
         c->source = read_changed;
@@ -473,13 +475,13 @@ static pith_status encode(struct pithi_coding *c, uint64_t capacity, uint64_t *u
     if (setting.rows && c->frame.count) return encode_rows(c, capacity, used);
     set_range(c, &setting);
     PITHI_TRY(choose(c, &setting));
-    c->frame.chosen = (struct pithi_chosen){0};
+    c->frame.own.chosen = (struct pithi_chosen){0};
     PITHI_TRY(encode_found(c, setting.most, capacity, used));
     s->overflowed = 0;
     s->control.selected = s->found;
     if (s->found > setting.most) PITHI_TRY(encode_largest(c, &setting, capacity, used));
-    c->frame.chosen.threshold = s->selection.threshold;
-    c->frame.chosen.bounded = s->selection.first == 0 && s->selection.end == c->frame.count;
+    c->frame.own.chosen.threshold = s->selection.threshold;
+    c->frame.own.chosen.bounded = s->selection.first == 0 && s->selection.end == c->frame.count;
     return PITH_OK;
 }
 
@@ -499,7 +501,7 @@ static void keep(const struct pithi_params *p, double kept[PITHI_KEPT]) {
 enum { AT_COUNT = 0, AT_HASH = 8, AT_THRESHOLD = 16, AT_FLAGS = 20, HELD = 1, BOUNDED = 2 };
 
 static void write_section(const struct pithi_frame *f, uint8_t *body) {
-    const struct pithi_chosen *const s = &f->chosen;
+    const struct pithi_chosen *const s = &f->own.chosen;
     pithi_put64(body + AT_COUNT, s->count);
     pithi_put64(body + AT_HASH, s->set_hash);
     pithi_put32(body + AT_THRESHOLD, s->threshold);
@@ -508,37 +510,62 @@ static void write_section(const struct pithi_frame *f, uint8_t *body) {
 
 static const char *read_section(const uint8_t *body, struct pithi_frame *f) {
     const uint32_t flags = pithi_get32(body + AT_FLAGS);
-    f->chosen = (struct pithi_chosen){.count = pithi_get64(body + AT_COUNT),
-                                      .set_hash = pithi_get64(body + AT_HASH),
-                                      .threshold = pithi_get32(body + AT_THRESHOLD),
-                                      .held = flags & HELD,
-                                      .bounded = flags & BOUNDED};
-    f->has_chosen = true;
+    f->own.chosen = (struct pithi_chosen){.count = pithi_get64(body + AT_COUNT),
+                                          .set_hash = pithi_get64(body + AT_HASH),
+                                          .threshold = pithi_get32(body + AT_THRESHOLD),
+                                          .held = flags & HELD,
+                                          .bounded = flags & BOUNDED};
     if (flags & ~(uint32_t)(HELD | BOUNDED)) return "unknown flags of a set";
-    if (f->chosen.count > f->count) return "more elements are chosen than there are";
-    if (!f->chosen.held && f->chosen.set_hash) return "a hash of a set that is not held";
-    if (f->chosen.held && (f->chosen.threshold || f->chosen.bounded))
+    if (f->own.chosen.count > f->count) return "more elements are chosen than there are";
+    if (!f->own.chosen.held && f->own.chosen.set_hash) return "a hash of a set that is not held";
+    if (f->own.chosen.held && (f->own.chosen.threshold || f->own.chosen.bounded))
         return "a threshold of a set that is held";
     return NULL;
 }
 
-static bool has_section(const struct pithi_frame *f) { return f->has_chosen; }
+static void inspect(const struct pithi_frame *f, pith_info *info) {
+    const struct pithi_chosen *const s = &f->own.chosen;
+    info->sent = s->count;
+    info->threshold = pithi_float(s->threshold);
+    info->value_bits = f->params.codec->sparse_setting(&f->params, f->count).value_bits;
+    info->same_set = s->held;
+}
 
 static double left_out(const struct pithi_frame *f) {
-    const uint32_t t = f->chosen.threshold;
-    return (double)pithi_float(f->chosen.bounded && t < PITHI_F32_INF ? t : PITHI_F32_INF);
+    const uint32_t t = f->own.chosen.threshold;
+    return (double)pithi_float(f->own.chosen.bounded && t < PITHI_F32_INF ? t : PITHI_F32_INF);
+}
+
+static void open_block(const struct pithi_coding *c, struct pithi_worker *w,
+                       struct pithi_block *b) {
+    const struct pithi_sparse_coding *const s = &c->own.sparse;
+    b->own = &w->own;
+    b->own->sparse = (struct pithi_block_sparse){
+        .selection = &s->selection,
+        .held = s->held ? s->held + b->first / 64 : NULL,
+        .keep = s->keep,
+        .same = c->frame.own.chosen.held,
+        .given = s->given,
+        .call = s->call,
+        .dtype = c->source ? PITH_F32 : c->frame.params.dtype,
+        .momentum = c->momentum ? c->momentum + b->first : NULL,
+        .momentum_next = c->momentum ? c->momentum_next + b->first : NULL,
+        .read = s->read,
+        .read_from = c,
+        .read_buffer = w->floats,
+    };
 }
 
 static pith_status admit(struct pithi_coding *c) {
-    if (!c->frame.chosen.held) return PITH_OK;
-    if (!c->sparse.held)
+    if (!c->frame.own.chosen.held) return PITH_OK;
+    if (!c->own.sparse.held)
         return pithi_fail(&c->work->error, PITH_ERR_STATE,
                           "the frame has the values of a set that no stream here holds");
-    const uint64_t hash = pithi_set_hash(c->sparse.held, c->frame.count);
-    if (hash == c->frame.chosen.set_hash) return PITH_OK;
+    const uint64_t hash = pithi_set_hash(c->own.sparse.held, c->frame.count);
+    if (hash == c->frame.own.chosen.set_hash) return PITH_OK;
     return pithi_fail_numbers(&c->work->error, PITH_ERR_BASE,
                               "the set that is held is not the encoder's: hash #, the frame's #",
-                              hash, c->frame.chosen.set_hash);
+                              hash, c->frame.own.chosen.set_hash);
 }
 
 static const char *check_heads(const struct pithi_coding *c) {
@@ -550,51 +577,115 @@ static const char *check_heads(const struct pithi_coding *c) {
         count += c->frame.params.codec->set_elements(at, length);
         at += length;
     }
-    return count == c->frame.chosen.count ? NULL : "the header counts other elements";
+    return count == c->frame.own.chosen.count ? NULL : "the header counts other elements";
 }
 
 /* ---- Slots of streams ------------------------------------------------------------------------*/
 
+/* The memory of a slot is the map of a set, of at most one word more than its whole ones. */
+static uint64_t memory(uint64_t elements, uint64_t slots) { return elements / 64 + slots; }
+
+pith_status pithi_sparse_check_set(const pith_stream *s, uint64_t slot, pith_error *error) {
+    if (!s->memory) return pithi_fail(error, PITH_ERR_UNSUPPORTED, "the codec sends no sets");
+    if (s->slot[slot].own.sparse.holds) return PITH_OK;
+    return pithi_fail(error, PITH_ERR_STATE,
+                      "the slot holds no set: none was encoded, decoded or given yet");
+}
+
+static pith_status allow(const pith_stream *s, uint64_t slot, uint32_t flags, pith_error *error) {
+    (void)flags; /* both are about the set that is held */
+    return pithi_sparse_check_set(s, slot, error);
+}
+
 static void begin(const struct pithi_slot_state *slot, struct pithi_coding *c) {
-    c->sparse.control = slot->sparse.control;
-    c->sparse.request = slot->sparse.request;
-    c->sparse.step = slot->step;
-    c->sparse.reported = slot->sparse.reported;
+    c->own.sparse.control = slot->own.sparse.control;
+    c->own.sparse.request = slot->own.sparse.request;
+    c->own.sparse.held = c->memory;
+    c->own.sparse.same = c->flags & PITH_SAME_SET;
+    c->own.sparse.given = c->flags & PITH_HELD_SET;
+    c->own.sparse.step = slot->step;
+    c->own.sparse.reported = slot->own.sparse.reported;
 }
 
 static void end(const struct pithi_coding *c, struct pithi_slot_state *slot) {
-    struct pithi_slot_sparse *const s = &slot->sparse;
-    s->holds = c->sparse.held != NULL;
-    s->sent = c->frame.chosen.count;
-    s->overflowed = c->sparse.overflowed;
-    s->threshold = c->frame.chosen.threshold;
+    struct pithi_slot_sparse *const s = &slot->own.sparse;
+    s->holds = c->own.sparse.held != NULL;
+    s->sent = c->frame.own.chosen.count;
+    s->overflowed = c->own.sparse.overflowed;
+    s->threshold = c->frame.own.chosen.threshold;
     slot->nonzero += c->nonzero;
     s->before = s->control;
     s->reported_before = s->reported;
-    if (c->sparse.same || c->sparse.given) return;
-    s->control = c->sparse.control;
+    if (c->own.sparse.same || c->own.sparse.given) return;
+    s->control = c->own.sparse.control;
     s->reported = false;
 }
 
+static void fail(const struct pithi_coding *c, struct pithi_slot_state *slot) {
+    const bool read = c->own.sparse.same || c->own.sparse.given; /* the map was not written */
+    slot->own.sparse.holds = slot->own.sparse.holds && read;
+}
+
+static void begin_decode(const struct pithi_slot_state *slot, struct pithi_coding *c) {
+    if (slot->own.sparse.holds) c->own.sparse.held = c->memory;
+}
+
+static void follow(struct pithi_slot_state *slot, struct pithi_coding *c) {
+    if (c->frame.own.chosen.held) return;
+    c->own.sparse.held = c->memory;
+    c->own.sparse.keep = true;
+    slot->own.sparse.holds = false; /* until all of the map is written */
+}
+
+static void end_decode(const struct pithi_coding *c, struct pithi_slot_state *slot) {
+    slot->own.sparse.holds = true;
+    slot->own.sparse.sent = c->frame.own.chosen.count;
+}
+
 static void rollback(struct pithi_slot_state *slot) {
-    slot->sparse.control = slot->sparse.before;
-    slot->sparse.reported = slot->sparse.reported_before;
-    slot->sparse.holds = false;
+    slot->own.sparse.control = slot->own.sparse.before;
+    slot->own.sparse.reported = slot->own.sparse.reported_before;
+    slot->own.sparse.holds = false;
 }
 
 static uint64_t save(const struct pithi_slot_state *slot, uint8_t *bytes) {
-    const uint64_t reported = slot->sparse.reported ? PITHI_CONTROL_REPORTED : 0;
-    return pithi_control_save(&slot->sparse.control, bytes) | reported;
+    const uint64_t reported = slot->own.sparse.reported ? PITHI_CONTROL_REPORTED : 0;
+    return pithi_control_save(&slot->own.sparse.control, bytes) | reported;
 }
 
 static void load(struct pithi_slot_state *slot, uint64_t word, const uint8_t *bytes) {
-    slot->sparse.control = slot->sparse.before = pithi_control_load(word, bytes);
-    slot->sparse.reported = word & PITHI_CONTROL_REPORTED;
+    slot->own.sparse.control = slot->own.sparse.before = pithi_control_load(word, bytes);
+    slot->own.sparse.reported = word & PITHI_CONTROL_REPORTED;
 }
 
 static bool legal(uint64_t word, const uint8_t *bytes) {
     const struct pithi_control_state s = pithi_control_load(word, bytes);
     return pithi_control_legal(&s);
+}
+
+/* ---- Devices ---------------------------------------------------------------------------------*/
+
+void pithi_sets_describe(const struct pithi_frame *f, struct pithi_device_plan_slot *slot,
+                         struct pithi_device *device) {
+    const struct pithi_codec *const codec = f->params.codec;
+    const uint64_t blocks = slot->blocks, last = blocks ? pithi_block_count(f, blocks - 1) : 0;
+    const struct pithi_sparse_setting setting = codec->sparse_setting(&f->params, f->count);
+    const uint64_t row = f->ndim ? f->shape[f->ndim - 1] : 1;
+    struct pithi_sets_slot *const to = &slot->sets;
+    to->chosen = setting.control.k;
+    to->chosen_most = setting.most;
+    to->row = setting.rows ? row : 0;
+    to->row_chosen = row <= PITHI_SPARSE_ROW ? codec->sparse_setting(&f->params, row).control.k : 0;
+    to->block_most = codec->block_bytes(&f->params, f->params.block);
+    to->last_most = codec->block_bytes(&f->params, last);
+    to->read_most = f->payload.data + to->last_most;
+    if (blocks) to->read_most += (blocks - 1) * to->block_most;
+    if (to->chosen_most > device->sets.most_chosen) device->sets.most_chosen = to->chosen_most;
+}
+
+const char *pithi_sets_refuse(const struct pithi_device_plan *plan) {
+    if (!plan->ranges && plan->most <= UINT32_MAX) return NULL;
+    return "device kernels choose from slots of less than 2^32 elements, none of them exempt";
 }
 
 const struct pithi_whole pithi_whole_sparse = {
@@ -605,13 +696,19 @@ const struct pithi_whole pithi_whole_sparse = {
     .section_bytes = PITHI_CHOSEN_BYTES,
     .write_section = write_section,
     .read_section = read_section,
-    .has_section = has_section,
+    .inspect = inspect,
     .left_out = left_out,
+    .open_block = open_block,
     .admit = admit,
     .check_heads = check_heads,
-    .holds_sets = true,
+    .memory = memory,
+    .allow = allow,
     .begin = begin,
     .end = end,
+    .fail = fail,
+    .begin_decode = begin_decode,
+    .follow = follow,
+    .end_decode = end_decode,
     .rollback = rollback,
     .saved_bytes = PITHI_CONTROL_BYTES,
     .save = save,

@@ -4,6 +4,7 @@
 #define PITHI_SPARSE_SPARSE_FRAME_H
 
 #include "codec.h"
+#include "families.h"
 #include "sparse/control.h"
 #include "sparse/selection.h"
 #include "whole.h"
@@ -22,8 +23,15 @@ struct pithi_sparse_setting {
  * blocks. */
 extern const struct pithi_whole pithi_whole_sparse;
 
+/* The hooks describe_slot and refuse_device of codecs that send sets. */
+void pithi_sets_describe(const struct pithi_frame *f, struct pithi_device_plan_slot *slot,
+                         struct pithi_device *device);
+const char *pithi_sets_refuse(const struct pithi_device_plan *plan);
+
 /* Returns the bytes of scratch memory that finding a threshold takes from every worker. */
 size_t pithi_sparse_scratch_bytes(void);
+/* Returns PITH_ERR_STATE unless the slot holds a set, PITH_ERR_UNSUPPORTED where none can. */
+pith_status pithi_sparse_check_set(const pith_stream *stream, uint64_t slot, pith_error *error);
 /* Returns the hash of a set's map of n elements (FORMAT.md, section CHOSEN). */
 uint64_t pithi_set_hash(const uint64_t *map, uint64_t n);
 

@@ -5,6 +5,7 @@
 #include "bytes/entropy.h"
 #include "codec.h"
 #include "cpu.h"
+#include "families.h"
 #include "gen.h"
 #include "predict/bound_value.h"
 #include "spec.h"
@@ -56,13 +57,13 @@ struct one_block {
     struct pithi_params params;
     struct pithi_kernels kernels;
     struct pithi_tile tile;
-    struct pithi_bound bound;
+    union pithi_frame_own said;
     struct pithi_block block;
 };
 
 static void block_open(struct one_block *o, const char *spec, uint32_t dtype) {
     const uint32_t extent[PITHI_TILE_NDIM] = {1, N1, N2, N3};
-    *o = (struct one_block){.tile.count = COUNT, .bound = pithi_bound_absolute(dtype, 0.01)};
+    *o = (struct one_block){.tile.count = COUNT, .said.bound = pithi_bound_absolute(dtype, 0.01)};
     CHECK_OK(pithi_spec_parse(spec, &o->params, NULL));
     o->params.dtype = dtype;
     o->params.most = COUNT;
@@ -78,7 +79,7 @@ static void block_open(struct one_block *o, const char *spec, uint32_t dtype) {
                                     .scratch = aligned(o->params.codec->scratch_bytes(&o->params)),
                                     .coder = pithi_entropy_open(aligned(bytes), bytes),
                                     .tiled.tile = &o->tile,
-                                    .bounded.bound = &o->bound};
+                                    .said = &o->said};
 }
 
 static void block_close(struct one_block *o) {
