@@ -93,10 +93,10 @@ struct pithi_params {
     uint32_t block; /* most elements per block, a power of two; 0 (whole): the layout decides */
     uint32_t most;  /* elements of the largest block that occurs, for which scratch must suffice */
     uint32_t extent[PITHI_TILE_NDIM]; /* with a tiling: extents of the largest block */
-    uint32_t heads, dim;              /* codec kv: a row has heads * dim elements; set by cut */
-    uint32_t outliers;                /* codec kv: outliers of a group; set by cut */
-    bool key_frame;                   /* decodes without the base, to the exact new base */
-    bool decode_only; /* the plan encodes nothing, whatever the frame says of its encoder */
+    uint32_t heads, dim; /* of codecs in pages: a row has heads * dim elements; set by cut */
+    uint32_t outliers;   /* the same: outliers of a group */
+    bool key_frame;      /* decodes without the base, to the exact new base */
+    bool decode_only;    /* the plan encodes nothing, whatever the frame says of its encoder */
     struct pithi_memory memory; /* follows from the values: pithi_params_remember */
 };
 
@@ -233,6 +233,8 @@ struct pithi_codec {
     size_t (*scratch_bytes)(const struct pithi_params *params);
     /* Returns the bytes of a worker's entropy coder. NULL: the codec has none. */
     size_t (*coder_bytes)(const struct pithi_params *params);
+    /* Makes the coder, in memory of so many bytes where it begins. */
+    struct pithi_entropy *(*open_coder)(void *memory, size_t bytes);
     pith_status (*encode)(struct pithi_block *block);
     /* Decodes any bytes of the given length: PITH_ERR_CORRUPT or values. */
     pith_status (*decode)(struct pithi_block *block);
@@ -274,6 +276,9 @@ struct pithi_codec {
      * are runs of params->block elements. */
     const char *(*cut)(struct pithi_params *params, uint32_t ndim, const uint64_t *shape,
                        struct pithi_tiling *tiling);
+    /* Returns why calls on caches and pages (pith/kv.h) do not take the setting, or NULL: they do.
+     * NULL: blocks of the codec are no pages. */
+    const char *(*refuse_pages)(const struct pithi_params *params);
     /* These replace encode and decode in codecs that take and put values where they lie in the
      * tensor. NULL: blocks get them one after the other. */
     pith_status (*encode_placed)(struct pithi_block *block);

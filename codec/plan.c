@@ -5,7 +5,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "bytes/entropy.h"
 #include "common/checked.h"
 #include "common/convert.h"
 #include "common/decimal.h"
@@ -276,6 +275,7 @@ static struct pithi_scratch scratch_of(const pith_plan *p) {
     s.scratch = part(&s, q->codec->scratch_bytes(q));
     s.offsets = part(&s, fixed ? 0 : (p->blocks + 1) * 8);
     s.coder = part(&s, q->codec->coder_bytes ? q->codec->coder_bytes(q) : 0);
+    s.open_coder = q->codec->open_coder;
     return s;
 }
 

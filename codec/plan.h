@@ -13,6 +13,7 @@ enum { PITHI_THREADS_MAX = 1024 };
 struct pithi_scratch {
     uint64_t values, base, floats, sums, coded, scratch, offsets, coder;
     uint64_t total;
+    struct pithi_entropy *(*open_coder)(void *memory, size_t bytes); /* the codec's hook */
 };
 
 /* A header of at most this size is kept with its frame. */

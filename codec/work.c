@@ -2,7 +2,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "work.h"
 
-#include "bytes/entropy.h"
 #include "common/checked.h"
 #include "common/convert.h"
 #include "common/pad.h"
@@ -18,8 +17,7 @@ static uint64_t head_bytes(uint32_t workers) {
  * for the other, or add pages of one to those of the other. */
 static bool may_be_second(const pith_plan *p) {
     const struct pithi_params *q = &p->params;
-    if (q->codec->cut) return !q->codec->bound_setting; /* codecs in pages */
-    return pithi_codec_sums(q);
+    return q->codec->refuse_pages || pithi_codec_sums(q);
 }
 
 static uint64_t bytes_for(uint64_t first, uint64_t second, uint32_t workers) {
@@ -123,14 +121,15 @@ static void cut(struct pithi_worker *w, const struct pithi_scratch *s) {
     w->scratch = take(&at, s->scratch);
     w->block_offset = take(&at, s->offsets);
     w->coder = take(&at, s->coder);
-    if (s->coder) pithi_entropy_open(w->coder, (size_t)s->coder);
+    if (s->coder) s->open_coder(w->coder, (size_t)s->coder);
 }
 
 static bool is_cut(const struct pithi_worker *w, const struct pithi_scratch *s) {
     const struct pithi_scratch *const c = &w->cut;
     return c->values == s->values && c->base == s->base && c->floats == s->floats &&
            c->sums == s->sums && c->coded == s->coded && c->scratch == s->scratch &&
-           c->offsets == s->offsets && c->coder == s->coder && c->total == s->total;
+           c->offsets == s->offsets && c->coder == s->coder && c->total == s->total &&
+           c->open_coder == s->open_coder;
 }
 
 void pithi_worker_cut(struct pithi_worker *w, const pith_plan *plan) {

@@ -381,6 +381,7 @@ const struct pithi_codec pithi_codec_act = {
     .block_bytes = block_bytes,
     .scratch_bytes = scratch_bytes,
     .coder_bytes = coder_bytes,
+    .open_coder = pithi_entropy_open,
     .encode = encode,
     .decode = decode,
     .cut = cut,

@@ -848,6 +848,7 @@ const struct pithi_codec pithi_codec_eb = {
     .block_bytes = block_bytes,
     .scratch_bytes = scratch_bytes,
     .coder_bytes = coder_bytes,
+    .open_coder = pithi_entropy_open,
     .encode = encode,
     .decode = decode,
     .cut = cut,

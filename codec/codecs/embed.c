@@ -476,7 +476,8 @@ static pith_status decode(struct pithi_block *b) {
 }
 
 static struct pithi_bound_setting bound_setting(const struct pithi_params *p) {
-    return (struct pithi_bound_setting){.range = p->value[RANGE],
+    return (struct pithi_bound_setting){.rows = true,
+                                        .range = p->value[RANGE],
                                         .decay = p->value[DECAY],
                                         .start = p->value[START],
                                         .steps = p->value[STEPS],
@@ -512,6 +513,7 @@ const struct pithi_codec pithi_codec_embed = {
     .block_bytes = block_bytes,
     .scratch_bytes = scratch_bytes,
     .coder_bytes = coder_bytes,
+    .open_coder = pithi_entropy_open,
     .encode = encode,
     .decode = decode,
     .cut = cut,

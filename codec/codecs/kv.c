@@ -480,6 +480,12 @@ static pith_status decode(struct pithi_block *b) {
     return PITH_OK;
 }
 
+static const char *refuse_pages(const struct pithi_params *p) {
+    if (!fixed(p)) return "caches and pages need entropy=none";
+    if (p->value[PITHI_KV_ORDER]) return "caches and pages need order=tokens: give a permuted view";
+    return p->base_dtype ? "caches and pages take no base" : NULL;
+}
+
 static uint8_t frame_revision(const struct pithi_params *p) {
     const bool rans = p->value[PITHI_KV_ENTROPY] == PITHI_KV_RANS;
     return rans || p->value[PITHI_KV_CODEBOOK] == PITHI_CODEBOOK_TRELLIS ? 2 : 1;
@@ -548,6 +554,7 @@ const struct pithi_codec pithi_codec_kv = {
     .block_bytes = block_bytes,
     .scratch_bytes = scratch_bytes,
     .coder_bytes = coder_bytes,
+    .open_coder = pithi_entropy_open,
     .encode = encode,
     .decode = decode,
     .bound = bound,
@@ -555,4 +562,5 @@ const struct pithi_codec pithi_codec_kv = {
     .describe_slot = describe_slot,
     .described_keys = 1u << PITHI_KV_SEARCH,
     .cut = cut,
+    .refuse_pages = refuse_pages,
 };

@@ -372,6 +372,7 @@ const struct pithi_codec pithi_codec_wdiff = {
     .block_bytes = block_bytes,
     .scratch_bytes = scratch_bytes,
     .coder_bytes = coder_bytes,
+    .open_coder = pithi_entropy_open,
     .encode = encode,
     .decode = decode,
     .remember = remember,

@@ -19,10 +19,9 @@ static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static const char *why_not(const pith_plan *plan) {
     const struct pithi_params *q = &plan->params;
     const uint32_t last = plan->ndim ? plan->ndim - 1 : 0;
-    if (q->codec != &pithi_codec_kv) return "caches and pages are those of codec kv";
-    if (!q->codec->fixed(q)) return "caches and pages need entropy=none";
-    if (q->value[PITHI_KV_ORDER]) return "caches and pages need order=tokens: give a permuted view";
-    if (q->base_dtype) return "caches and pages take no base";
+    if (!q->codec->refuse_pages) return "caches and pages are those of codec kv";
+    const char *const refused = q->codec->refuse_pages(q);
+    if (refused) return refused;
     if (!plan->one_frame) return "caches and pages need a layout of one slot";
     if (plan->ndim < 2 || plan->ndim > 3)
         return "caches and pages need a layout [tokens, heads, dim] or [tokens, dim]";

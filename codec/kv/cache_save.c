@@ -170,7 +170,7 @@ static pith_status check_frame(pith_work *w, const pith_plan *p, const struct sa
 /* Adds up what a frame holds. More pages may follow only those along tokens that truncation cut. */
 static void count_frame(struct saved *s, const struct pithi_coding *c) {
     s->at += (size_t)(c->frame.header_bytes + c->frame.payload_bytes);
-    s->whole = c->frame.params.codec != &pithi_codec_kv;
+    s->whole = !c->frame.params.codec->refuse_pages;
     if (s->whole) {
         s->held = c->frame.shape[0];
     } else {
@@ -220,7 +220,7 @@ static pith_status load(pith_work *w, pith_kv *k, const void *src, size_t bytes)
     while (!s.whole) { /* the frames are read again, now that nothing can fail */
         if (pithi_decode_open(&c, w, k->plan, s.bytes + s.at, s.length - s.at) != PITH_OK)
             return PITH_ERR_INTERNAL;
-        if (c.frame.params.codec == &pithi_codec_kv) take_pages(k, &c, s.finished);
+        if (c.frame.params.codec->refuse_pages) take_pages(k, &c, s.finished);
         count_frame(&s, &c);
     }
     k->finished = s.finished;

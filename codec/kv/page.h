@@ -8,8 +8,6 @@
 
 #include "codec.h"
 
-extern const struct pithi_codec pithi_codec_kv;
-
 /* The keys of codec kv. */
 enum {
     PITHI_KV_PRESET,

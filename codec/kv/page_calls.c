@@ -268,8 +268,8 @@ static pith_status check_base_hash(struct accumulation *f) {
 static pith_status check_accumulation(const struct accumulation *f) {
     const struct pithi_frame *s = &f->sum.frame, *d = &f->delta.frame;
     pith_error *const error = &f->work->error;
-    if (s->params.codec != &pithi_codec_kv || d->params.codec != &pithi_codec_kv ||
-        s->params.base_dtype || !f->sum.frame.payload.fixed)
+    if (!s->params.codec->refuse_pages || !d->params.codec->refuse_pages || s->params.base_dtype ||
+        !f->sum.frame.payload.fixed)
         return pithi_fail(error, PITH_ERR_UNSUPPORTED,
                           "frames of codec kv are accumulated, into one of fixed rate");
     if (!pithi_frame_same_tiles(s, d) ||

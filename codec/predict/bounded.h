@@ -19,6 +19,7 @@ struct pithi_bound_setting {
     uint32_t decay;  /* enum pithi_decay: how a bound that begins loose becomes tight */
     uint32_t start, steps; /* decimal: the first bound, in units of the last; and how long */
     bool signed_zeros;     /* -0 comes back as -0 */
+    bool rows;             /* rows that the bound makes equal are coded once */
 };
 
 /* Checks the rules across these keys. */

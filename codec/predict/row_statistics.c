@@ -30,7 +30,7 @@ struct batch {
 static pith_status take_spec(const char *spec, const pith_view *view, struct pithi_params *p,
                              pith_error *error) {
     PITHI_TRY(pithi_spec_parse(spec, p, error));
-    if (strcmp(p->codec->name, "embed") != 0)
+    if (!p->codec->bound_setting || !p->codec->bound_setting(p).rows)
         return pithi_fail(error, PITH_ERR_ARG, "only codec embed has classes of bounds");
     if (!(p->codec->dtypes >> view->dtype & 1))
         return pithi_fail(error, PITH_ERR_DTYPE, "embed does not take this dtype");
