@@ -1,6 +1,7 @@
 /* row_statistics.c - how many rows of embedding tables a bound makes equal, and the
  * class that follows.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "caller.h"
 #include "common/decimal.h"
 #include "common/endian.h"
 #include "common/pad.h"
@@ -139,6 +140,7 @@ pith_status pith_row_statistics_sample(pith_row_statistics *statistics, const ch
                                        uint32_t count, const pith_view *batch, const pith_env *env,
                                        pith_error *error) {
     struct pithi_params params[PITH_ROW_STATISTICS_MAX];
+    pith_row_statistics known;
     struct pithi_span span;
     struct batch b;
     pith_env e;
@@ -147,6 +149,7 @@ pith_status pith_row_statistics_sample(pith_row_statistics *statistics, const ch
         return pithi_fail(error, PITH_ERR_ARG, "an argument is NULL");
     if (count == 0 || count > PITH_ROW_STATISTICS_MAX)
         return pithi_fail(error, PITH_ERR_ARG, "the number of specs is out of range");
+    PITHI_TRY(pithi_take(&known, sizeof known, statistics, error));
     PITHI_TRY(pithi_env_take(&e, env, error));
     PITHI_TRY(take_batch(&b, params, specs, count, batch, &span, error));
     if (!b.count) return PITH_OK;
@@ -156,10 +159,10 @@ pith_status pith_row_statistics_sample(pith_row_statistics *statistics, const ch
     place_parts(&b, memory);
     pithi_kernels_bind(&b.kernels, pithi_cpu_select(e.cpu_mask));
     const uint64_t before = pithi_fp_enter();
-    sample(statistics, &b, &span, params, count);
+    sample(&known, &b, &span, params, count);
     pithi_fp_leave(before);
     pithi_env_release(&e, memory, bytes);
-    return PITH_OK;
+    return pithi_give(statistics, &known, sizeof known);
 }
 
 static double index_of(uint64_t coded, uint64_t distinct) {
@@ -170,10 +173,13 @@ double pith_row_statistics_index(const pith_row_statistics *statistics, uint32_t
     /* The call is through a pointer, so that no operation leaves the place between the other
      * two. */
     double (*volatile const compute)(uint64_t, uint64_t) = index_of;
-    if (k >= PITH_ROW_STATISTICS_MAX) return (double)pithi_float(PITHI_F32_NAN);
-    if (!statistics->distinct) return 0;
+    pith_row_statistics known;
+    if (k >= PITH_ROW_STATISTICS_MAX ||
+        pithi_take(&known, sizeof known, statistics, NULL) != PITH_OK)
+        return (double)pithi_float(PITHI_F32_NAN);
+    if (!known.distinct) return 0;
     const uint64_t before = pithi_fp_enter();
-    const double index = compute(statistics->coded[k], statistics->distinct);
+    const double index = compute(known.coded[k], known.distinct);
     pithi_fp_leave(before);
     return index;
 }

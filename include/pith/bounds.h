@@ -80,9 +80,10 @@ PITH_NODISCARD PITH_API pith_status pith_stream_adapt(pith_work *work, pith_stre
  * on sampled batches and propose the loosest bound that a table bears. */
 enum { PITH_ROW_STATISTICS_MAX = 8 };
 
-/* What batches of one table have shown. Zero it before the first sample. Counts may be added up
- * over ranks, field by field. */
+/* What batches of one table have shown. Zero it before the first sample, and set size =
+ * sizeof(pith_row_statistics). Counts may be added up over ranks, field by field. */
 typedef struct pith_row_statistics {
+    size_t size;
     uint64_t batches;
     uint64_t rows;     /* of all batches */
     uint64_t distinct; /* rows of a batch that differ in their bits, summed */
@@ -102,10 +103,10 @@ PITH_NODISCARD PITH_API pith_status pith_row_statistics_sample(
     pith_row_statistics *statistics, const char *const *specs, uint32_t count,
     const pith_view *batch, const pith_env *env, pith_error *error);
 /* The homogenization index under specs[k]: 1 - coded[k] / distinct; 0 without samples, NaN for k
- * past PITH_ROW_STATISTICS_MAX. */
+ * past PITH_ROW_STATISTICS_MAX and where size is not set. */
 PITH_API double pith_row_statistics_index(const pith_row_statistics *statistics, uint32_t k);
 /* The class of the table: the last k below count whose index is not above limit (0.25 suits the
- * published tables), or 0, the smallest bound, when there is none. */
+ * published tables), or 0, the smallest bound, when there is none, or size is not set. */
 PITH_API uint32_t pith_row_statistics_class(const pith_row_statistics *statistics, uint32_t count,
                                             double limit);
 

@@ -268,7 +268,7 @@ enum { CLASSES = 3 };
 
 /* Batches of a table whose rows lie around five points. */
 static pith_row_statistics measured(uint32_t dtype, double spread) {
-    pith_row_statistics t = {0};
+    pith_row_statistics t = {.size = sizeof t};
     const pith_env env = test_env();
     void *const values = lookups(dtype, 1, ROWS, DIM, 6);
     for (size_t i = 0; i < ROWS * DIM; i++) {
@@ -305,7 +305,7 @@ static void bad_samples_change_nothing(void **state) {
     const pith_view view = pith_view_flat(values, PITH_F32, DIM);
     const pith_view bytes = pith_view_flat(values, PITH_U8, DIM);
     const char *const other[] = {"embed", "eb"}, *const lengths[] = {"embed:dim=4", "embed:dim=8"};
-    pith_row_statistics t = {0}, zero = {0};
+    pith_row_statistics t = {.size = sizeof t}, before = t;
     CHECK(isnan(pith_row_statistics_index(&t, PITH_ROW_STATISTICS_MAX)) &&
           pith_row_statistics_index(&t, 0) == 0);
     CHECK_STATUS(PITH_ERR_ARG, pith_row_statistics_sample(&t, classes, 0, &view, NULL, NULL));
@@ -314,9 +314,35 @@ static void bad_samples_change_nothing(void **state) {
     CHECK_STATUS(PITH_ERR_ARG, pith_row_statistics_sample(&t, other, 2, &view, NULL, NULL));
     CHECK_STATUS(PITH_ERR_ARG, pith_row_statistics_sample(&t, lengths, 2, &view, NULL, NULL));
     CHECK_STATUS(PITH_ERR_DTYPE, pith_row_statistics_sample(&t, classes, 1, &bytes, NULL, NULL));
-    CHECK(memcmp(&t, &zero, sizeof t) == 0);
+    CHECK(memcmp(&t, &before, sizeof t) == 0);
     CHECK_OK(pith_row_statistics_sample(&t, classes, CLASSES, &view, NULL, NULL));
     CHECK(t.batches == 1 && t.rows == 1 && t.distinct == 1 && t.coded[2] == 1);
+}
+
+/* A caller's struct may be shorter, or longer and 0 there, and nothing behind it is written. */
+static void statistics_of_other_versions(void **state) {
+    (void)state;
+    const float values[DIM] = {1};
+    const pith_view view = pith_view_flat(values, PITH_F32, DIM);
+    struct {
+        pith_row_statistics known;
+        uint64_t newer;
+    } t = {{0}, 0};
+    CHECK_STATUS(PITH_ERR_ARG, pith_row_statistics_sample(&t.known, classes, 1, &view, NULL, NULL));
+    CHECK(isnan(pith_row_statistics_index(&t.known, 0)));
+    CHECK(pith_row_statistics_class(&t.known, 1, 1) == 0 && t.known.batches == 0);
+    t.known.size = sizeof t;
+    CHECK_OK(pith_row_statistics_sample(&t.known, classes, 1, &view, NULL, NULL));
+    CHECK(t.known.size == sizeof t && t.known.rows == 1 && t.newer == 0);
+    t.newer = 1;
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED,
+                 pith_row_statistics_sample(&t.known, classes, 1, &view, NULL, NULL));
+    CHECK(isnan(pith_row_statistics_index(&t.known, 0)) && t.known.rows == 1);
+    t.known.size = offsetof(pith_row_statistics, coded) + sizeof t.known.coded[0];
+    t.known.coded[1] = 7;
+    CHECK_OK(pith_row_statistics_sample(&t.known, classes, 2, &view, NULL, NULL));
+    CHECK(t.known.rows == 2 && t.known.coded[0] == 2 && t.known.coded[1] == 7);
+    CHECK(pith_row_statistics_index(&t.known, 0) == 0);
 }
 
 /* What is missing of the last row counts as 0, so that it may be equal to another. */
@@ -325,7 +351,7 @@ static void short_rows_end_with_zeros(void **state) {
     const char *const spec[] = {"embed:rel=0.001,dim=4"};
     const float values[] = {1, 2, 0, 0, 5, 6, 7, 8, 1, 2};
     const pith_view view = pith_view_flat(values, PITH_F32, 10);
-    pith_row_statistics t = {0};
+    pith_row_statistics t = {.size = sizeof t};
     CHECK_OK(pith_row_statistics_sample(&t, spec, 1, &view, NULL, NULL));
     CHECK(t.rows == 3 && t.distinct == 2 && t.coded[0] == 2);
 }
@@ -343,6 +369,7 @@ int main(void) {
         cmocka_unit_test(bad_specs_name_their_fault),
         cmocka_unit_test(classes_follow_how_many_rows_become_equal),
         cmocka_unit_test(bad_samples_change_nothing),
+        cmocka_unit_test(statistics_of_other_versions),
         cmocka_unit_test(short_rows_end_with_zeros),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -202,7 +202,7 @@ static void run_adaptive(struct trace *t, const struct data *d) {
     const pith_layout layout = flat_layout(PITH_F64, PITH_NONE, N);
     const pith_view v = pith_view_flat(d->wide, PITH_F64, N);
     pith_budget budget = {.size = sizeof budget, .gradient = 1e-4, .samples = 7};
-    pith_row_statistics statistics = {0};
+    pith_row_statistics statistics = {.size = sizeof statistics};
     uint8_t frame[8 * N + 4096];
     size_t length;
     double bound;
