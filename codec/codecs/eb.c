@@ -821,8 +821,8 @@ static struct pithi_bound_setting bound_setting(const struct pithi_params *p) {
                                         .signed_zeros = p->value[ZEROS] != 0};
 }
 
-/* Kernels of devices code without entropy coding, or with rANS where no block is interpolated,
- * which those of a relative bound are not; and not in f64. */
+/* Kernels of devices code without entropy coding, or with rANS under a relative bound, where no
+ * block is interpolated; and not in f64. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     d->kind = PITHI_DEVICE_bounded;
     d->coded = p->value[MODE] == RATIO && p->value[ENTROPY] == RANS;
