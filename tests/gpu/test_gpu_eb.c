@@ -9,7 +9,7 @@
 
 /* SMOOTH: waves along all dimensions, so that differences along several of them pay. THIN: nearly
  * all are one number, so that most words are 0. SPIKES: words that differ in their length, some of
- * which no symbol holds. HOLES: one number or NaN, which is one code. SMALL: one number or a
+ * which no symbol holds. HOLES: NaN or one number, which is one code. SMALL: one number or a
  * subnormal one, which is stored exactly and has a code of its own. WILD: a quarter is not finite.
  * LARGE: so near the largest number that some codes would be infinite. */
 enum values { NOISE, SMOOTH, THIN, SPIKES, EQUAL, HOLES, SMALL, WILD, LARGE, NONE, KINDS };
@@ -39,7 +39,8 @@ static uint32_t number_of(enum values kind, const uint64_t shape[5], uint64_t i,
     default:;
     }
     memcpy(&u, &x, sizeof u);
-    if (kind == HOLES && chance % 5 == 1) u = chance % 10 < 5 ? 0x7FC00001u : 0xFF800000u;
+    if (kind == HOLES && (i == 0 || chance % 5 == 1))
+        u = chance % 10 < 5 ? 0x7FC00001u : 0xFF800000u;
     if (kind == SMALL && chance % 300 == 1) u = 0x00010000u;
     if (kind == WILD && chance % 4 == 1) u = 0x7F800000u + (uint32_t)(chance % 8 << 16);
     if (kind == LARGE) u = 0x7F000000u | (uint32_t)(chance % 0x780000u);
