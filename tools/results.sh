@@ -235,8 +235,8 @@ $("$build/bench/sums")
 Codec \`topk\` on one thread, out of cache, on normal deviates, another tensor in every round. With
 error feedback beside the fastest copy that reads 8 bytes a value and writes 4, without it beside a
 read-only sum, decoding with \`PITH_ADD\` beside a loop that adds the same values at indices that
-it has; goals are 0.9, of \`control=exact\` 0.2, of adding 0.7. With \`values=none\` values are chosen,
-and nothing but their set is sent; the other rows also find and code the values. Bits: whole frames,
+it has; goals are 0.9, of \`control=exact\` 0.2, of adding 0.7. With \`values=none\` nothing is
+sent but the set of the chosen; the other rows also find and code their values. Bits: whole frames,
 for each value that is sent; published reducers take 96. The second table: bits of an index, headers
 and all, beside the entropy of the set and the size that Roaring's format gives it.
 
