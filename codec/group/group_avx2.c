@@ -1,4 +1,4 @@
-/* group_avx2.c - rotation and group quantizer for AVX2 and F16C.
+/* group_avx2.c - rotation, group quantizer and outliers for AVX2 and F16C.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "common/lanes_avx2.h"
 #include "common/lanes_tmpl.h"
@@ -57,8 +57,11 @@ static inline v16 f_narrow_two(uint32_t dtype, v16 a, v16 b) {
 
 #include "group/group_hooks.h"
 
+#include "group/outliers_tmpl.h"
+
 void pithi_group_bind_avx2(struct pithi_kernels *k);
 void pithi_group_bind_avx2(struct pithi_kernels *k) {
     bind_groups(k);
     k->encode_hashed = encode_hashed;
+    k->outliers_take = outliers_take;
 }

@@ -1,4 +1,4 @@
-/* group_neon.c - rotation and group quantizer for 64-bit ARM.
+/* group_neon.c - rotation, group quantizer and outliers for 64-bit ARM.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "common/lanes_neon.h"
 #include "common/lanes_tmpl.h"
@@ -53,5 +53,10 @@ static inline v16 f_narrow_two(uint32_t dtype, v16 a, v16 b) {
 
 #include "group/group_hooks.h"
 
+#include "group/outliers_tmpl.h"
+
 void pithi_group_bind_neon(struct pithi_kernels *k);
-void pithi_group_bind_neon(struct pithi_kernels *k) { bind_groups(k); }
+void pithi_group_bind_neon(struct pithi_kernels *k) {
+    bind_groups(k);
+    k->outliers_take = outliers_take;
+}

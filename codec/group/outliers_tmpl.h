@@ -1,11 +1,12 @@
 /* outliers_tmpl.h - the outliers of columns, written once over 16-lane vectors.
  * SPDX-License-Identifier: Apache-2.0
  *
- * The including file has the lanes. Columns go in tiles of 64, a column to a lane. The first pass
- * keeps the largest magnitudes of each in order; the second one takes what is above a threshold.
- * That is exact: magnitudes are compared as integers, and as soon as enough of those that equal the
- * least one are taken it is the threshold itself. One outlier of 16 bits needs no second pass, as
- * the first one finds its place. What is not symmetric, or not finite, goes column by column.
+ * The including file has the lanes, and magnitude16 of group_encode_tmpl.h. Columns go in tiles of
+ * 64, a column to a lane. The first pass keeps the largest magnitudes of each in order; the second
+ * one takes what is above a threshold. That is exact: magnitudes are compared as integers, and as
+ * soon as enough of those that equal the least one are taken it is the threshold itself. One
+ * outlier of 16 bits needs no second pass, as the first one finds its place. What is not symmetric,
+ * or not finite, goes column by column.
  *
  * Of groups that lie together one value after another is found as the largest integer of an order,
  * and taken out of it. What is no whole vectors, or not finite, goes to scalar C. */
@@ -15,9 +16,8 @@
 
 enum { TILE = 64, ROWS = 256, MOST = PITHI_OUTLIERS_MOST };
 
-ALWAYS v16 magnitude16(v16 x) { return v_and(x, v_set(0x7FFFFFFFu)); }
-ALWAYS v16 lanes_at(const uint32_t *p, size_t k) { return v_load((const uint8_t *)(p + 16 * k)); }
-ALWAYS void set_lanes(uint32_t *p, size_t k, v16 x) { v_store((uint8_t *)(p + 16 * k), x); }
+ALWAYS v16 vector_at(const uint32_t *p, size_t k) { return v_load((const uint8_t *)(p + 16 * k)); }
+ALWAYS void set_vector(uint32_t *p, size_t k, v16 x) { v_store((uint8_t *)(p + 16 * k), x); }
 
 /* ---- Groups that lie together ----------------------------------------------------------------*/
 
@@ -30,7 +30,7 @@ struct ranks {
 
 ALWAYS int32_t highest(const struct ranks *r) {
     v16 most = v_set(0x80000000u);
-    for (size_t k = 0; k < r->vectors; k++) most = v_maxi(most, lanes_at(r->rank, k));
+    for (size_t k = 0; k < r->vectors; k++) most = v_maxi(most, vector_at(r->rank, k));
     return v_reduce_maxi(most);
 }
 
@@ -40,7 +40,7 @@ ALWAYS uint32_t take_highest(struct ranks *r, bool last, int32_t *rank) {
     *rank = highest(r);
     for (size_t k = 0; k < r->vectors; k++) {
         const uint32_t mask =
-            v_nonfinite(v_greater(lanes_at(r->rank, k), v_set((uint32_t)*rank - 1)));
+            v_nonfinite(v_greater(vector_at(r->rank, k), v_set((uint32_t)*rank - 1)));
         if (!mask) continue;
         place =
             (uint32_t)(16 * k) + (uint32_t)(last ? 31 - __builtin_clz(mask) : __builtin_ctz(mask));
@@ -66,7 +66,7 @@ ALWAYS bool take_sizes(struct taken *t, const struct pithi_group_setting *set, c
     int32_t least = 0;
     r.vectors = vectors;
     for (size_t k = 0; k < vectors; k++)
-        set_lanes(r.rank, k, magnitude16(load(dtype, value, 16 * k)));
+        set_vector(r.rank, k, magnitude16(load(dtype, value, 16 * k)));
     for (size_t k = 0; k < most; k++) {
         add_place(t, take_highest(&r, false, &least));
         if (k == 0 && least >= (int32_t)PITHI_F32_INF) return false;
@@ -85,8 +85,8 @@ ALWAYS bool take_ends(struct taken *t, const uint8_t *value, uint32_t dtype, siz
     low.vectors = high.vectors = vectors;
     for (size_t k = 0; k < vectors; k++) {
         const v16 x = v_ordered(load(dtype, value, 16 * k));
-        set_lanes(high.rank, k, x);
-        set_lanes(low.rank, k, v_xor(x, v_set(~0u)));
+        set_vector(high.rank, k, x);
+        set_vector(low.rank, k, v_xor(x, v_set(~0u)));
     }
     for (size_t k = 0; k <= most; k++) {
         const uint32_t first = take_highest(&low, false, &rank);
@@ -195,7 +195,7 @@ ALWAYS void find_places(struct tile *t, uint32_t dtype) {
     const v16 low = v_set(ROWS - 1), high = v_set(~(uint32_t)(ROWS - 1));
     PITHI_UNROLL for (size_t k = 0; k < 4; k++) {
         t->top[k] = v_and(a[k], high), t->top[4 + k] = v_and(b[k], high);
-        set_lanes(t->place, k, v_xor(v_and(a[k], low), low));
+        set_vector(t->place, k, v_xor(v_and(a[k], low), low));
     }
 }
 
@@ -238,11 +238,11 @@ ALWAYS bool open_takes(struct tile *t, uint32_t dtype) {
         if (v_reduce_maxu(t->top[k]) >= PITHI_F32_INF) return false;
         for (size_t j = 0; j + 1 < most; j++)
             left = v_add(left, v_and(v_greater(one, v_xor(t->top[4 * j + k], least)), one));
-        set_lanes(t->least, k, least);
-        set_lanes(t->from, k, v_sub(least, one));
-        set_lanes(t->limit, k, t->top[4 * most + k]);
+        set_vector(t->least, k, least);
+        set_vector(t->from, k, v_sub(least, one));
+        set_vector(t->limit, k, t->top[4 * most + k]);
         uint32_t n[16];
-        set_lanes(n, 0, left);
+        set_vector(n, 0, left);
         for (size_t c = 0; c < 16; c++) t->left[16 * k + c] = (uint8_t)n[c];
     }
     for (size_t c = 0; limited && c < TILE; c++) {
@@ -271,7 +271,7 @@ ALWAYS void note(struct tile *t, uint32_t mask, size_t k, size_t i, const uint8_
 static __attribute__((noinline)) void count_least(struct tile *t, uint32_t mask, size_t k,
                                                   const v16 *magnitudes) {
     uint32_t m[16];
-    set_lanes(m, 0, *magnitudes);
+    set_vector(m, 0, *magnitudes);
     for (; mask; mask &= mask - 1) {
         const size_t lane = (size_t)__builtin_ctz(mask), c = 16 * k + lane;
         if (m[lane] == t->least[c] && --t->left[c] == 0) t->from[c] = t->least[c];
@@ -297,10 +297,10 @@ ALWAYS void take_first(struct tile *t, size_t i, size_t k, const uint8_t *row, u
 }
 
 ALWAYS void take_one(struct tile *t, uint32_t dtype) {
-    v16 f0 = lanes_at(t->from, 0), f1 = lanes_at(t->from, 1), f2 = lanes_at(t->from, 2);
-    v16 f3 = lanes_at(t->from, 3);
-    const v16 l0 = lanes_at(t->limit, 0), l1 = lanes_at(t->limit, 1), l2 = lanes_at(t->limit, 2);
-    const v16 l3 = lanes_at(t->limit, 3);
+    v16 f0 = vector_at(t->from, 0), f1 = vector_at(t->from, 1), f2 = vector_at(t->from, 2);
+    v16 f3 = vector_at(t->from, 3);
+    const v16 l0 = vector_at(t->limit, 0), l1 = vector_at(t->limit, 1), l2 = vector_at(t->limit, 2);
+    const v16 l3 = vector_at(t->limit, 3);
     for (size_t i = 0; i < t->job->rows; i++) {
         const uint8_t *const row = t->value + (int64_t)i * t->row;
         uint8_t *const to = t->to + i * t->to_row;
@@ -325,7 +325,7 @@ static __attribute__((noinline)) void clamp_column(const struct tile *t, size_t 
 ALWAYS void take_placed(struct tile *t, uint32_t dtype) {
     const struct pithi_outliers_job *const job = t->job;
     uint32_t second[TILE];
-    PITHI_UNROLL for (size_t k = 0; k < 4; k++) set_lanes(second, k, t->top[4 + k]);
+    PITHI_UNROLL for (size_t k = 0; k < 4; k++) set_vector(second, k, t->top[4 + k]);
     for (size_t c = 0; c < t->columns; c++) {
         uint8_t *const at = t->to + t->place[c] * t->to_row + c * 2;
         job->places[t->first + c] = (uint8_t)t->place[c];
@@ -342,12 +342,12 @@ ALWAYS void take_more(struct tile *t, uint32_t dtype) {
         fetch_next(row, dtype);
         PITHI_UNROLL for (size_t k = 0; k < 4; k++) {
             const v16 x = load(dtype, row, 16 * k), m = magnitude16(x);
-            const v16 taken = v_greater(m, lanes_at(t->from, k));
+            const v16 taken = v_greater(m, vector_at(t->from, k));
             if (v_any(taken)) {
                 count_least(t, v_nonfinite(taken), k, &m);
                 note(t, v_nonfinite(taken), k, i, row, dtype);
             }
-            store(dtype, to, 16 * k, without(x, m, lanes_at(t->limit, k), taken));
+            store(dtype, to, 16 * k, without(x, m, vector_at(t->limit, k), taken));
         }
     }
 }

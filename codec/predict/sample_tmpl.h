@@ -4,15 +4,16 @@
  *
  * Four whole groups of f32 under an absolute bound, behind one or at the beginning of a row.
  *
- * The including file has included lanes_<isa>.h and defined add(widths, a, b, c, d), which adds to
- * four numbers how many bits the largest word of each group needs. */
+ * The including file has included lanes_<isa>.h and bitplane_tmpl.h, and defines behind this file
+ * add(widths, a, b, c, d), which adds to four numbers how many bits the largest word of each group
+ * needs. */
 #ifndef PITHI_PREDICT_SAMPLE_TMPL_H
 #define PITHI_PREDICT_SAMPLE_TMPL_H
 
 #include "common/lanes_tmpl.h"
 #include "predict/sample.h"
 
-enum { GROUP = PITHI_BITPLANE_GROUP, GROUPS = PITHI_SAMPLE_GROUPS };
+enum { GROUPS = PITHI_SAMPLE_GROUPS };
 
 static inline void add(uint32_t widths[GROUPS], v16 a, v16 b, v16 c, v16 d);
 

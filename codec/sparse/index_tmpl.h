@@ -25,12 +25,11 @@
 #include "common/endian.h"
 #include "common/log2.h"
 
-enum { GROUP = PITHI_PACKED_GROUP, LANES = 4, REACH = 64, UNIT = 16 };
+enum { GROUP = PITHI_PACKED_GROUP, LANES = 4, REACH = 64, NUMBERS = 16 };
 
 static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
-static inline size_t in_units(size_t count) { return (count + UNIT - 1) / UNIT * UNIT; }
+static inline size_t in_units(size_t count) { return (count + NUMBERS - 1) / NUMBERS * NUMBERS; }
 
-#define ALWAYS static inline __attribute__((always_inline))
 /* Row r of a group is differences 4r to 4r + 3: their bits are r * width and above in the lanes. */
 #define ROWS(of)                                                                                  \
     of(0), of(1), of(2), of(3), of(4), of(5), of(6), of(7), of(8), of(9), of(10), of(11), of(12), \
@@ -88,7 +87,7 @@ static inline uint64_t ones_of_8(const uint32_t *list, unsigned low_bits) {
     return ones;
 }
 
-/* Writes base + i for each bit i of a word, and up to UNIT numbers behind them. */
+/* Writes base + i for each bit i of a word, and up to NUMBERS numbers behind them. */
 static inline void list_ones(uint64_t word, uint32_t base, uint32_t *to) {
     const uint64_t top = UINT64_C(1) << 63; /* a word of 0 has no lowest bit */
     for (; word; to += 4)
@@ -147,7 +146,7 @@ static inline void put_string(const uint32_t *numbers, size_t count, unsigned bi
     const size_t bytes = (count * bits + 7) / 8;
     if (bits > 16) { /* few numbers: they are 512 at most in a block of 2^24 elements */
         pithi_code_string_put_c(numbers, count, bits, to);
-    } else if (bits && count % UNIT == 0 && bytes + REACH <= capacity) {
+    } else if (bits && count % NUMBERS == 0 && bytes + REACH <= capacity) {
         put_units(numbers, count, bits, to);
     } else if (bits) {
         put_units(numbers, in_units(count), bits, own);
@@ -228,7 +227,7 @@ static void elias_fano_put(const uint32_t *list, size_t count, size_t n, unsigne
         const size_t c = least(count - first, GROUP), at = first / 8 * low_bits;
         uint32_t own[GROUP];
         const uint32_t *numbers = list + first;
-        if (c % UNIT) {
+        if (c % NUMBERS) {
             memcpy(own, numbers, c * sizeof *own);
             memset(own + c, 0, (in_units(c) - c) * sizeof *own);
             numbers = own;
@@ -301,7 +300,7 @@ static void put_group(const uint32_t *difference, unsigned width, uint8_t *to) {
     }
 }
 
-/* The same of fewer than a group; behind them, differences 0 up to a whole unit. */
+/* Differences of fewer numbers than a group has, and 0 behind them up to a whole vector. */
 static inline unsigned differ_last(const uint32_t *list, size_t count, uint32_t last,
                                    uint32_t *difference, size_t *runs) {
     uint32_t own[GROUP];

@@ -1,4 +1,4 @@
-/* symbol_count_avx512.c - count symbols, most of them of few kinds, for AVX-512.
+/* symbols_avx512.c - symbols counted, most of them of few kinds, for AVX-512.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <immintrin.h>
 #include <string.h>
@@ -30,5 +30,5 @@ static inline uint8_t *put_where(uint8_t *to, const uint8_t *from, vec at) {
 #define WINDOWS 2
 #include "bytes/symbol_count_tmpl.h"
 
-void pithi_symbol_count_bind_avx512(struct pithi_kernels *k);
-void pithi_symbol_count_bind_avx512(struct pithi_kernels *k) { k->symbol_count = count_symbols; }
+void pithi_symbols_bind_avx512(struct pithi_kernels *k);
+void pithi_symbols_bind_avx512(struct pithi_kernels *k) { k->symbol_count = count_symbols; }

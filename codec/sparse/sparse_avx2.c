@@ -1,7 +1,8 @@
-/* select_avx2.c - selection, histograms, moments and lists of sets for AVX2 and BMI2.
+/* sparse_avx2.c - selection, histograms, moments, lists and indices of sets for AVX2 and BMI2.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "common/lanes_avx2.h"
 #include "kernels.h"
+#include "sparse/index_x86.h"
 
 /* Lanes 0..3, 4..7, 8..11, 12..15. */
 typedef struct {
@@ -93,10 +94,16 @@ ALWAYS uint32_t *list_word(uint64_t word, uint32_t first, uint32_t *to) {
 
 #include "sparse/set_list_tmpl.h"
 
-void pithi_select_bind_avx2(struct pithi_kernels *k);
-void pithi_select_bind_avx2(struct pithi_kernels *k) {
+/* ---- Indices ----------------------------------------------------------------------------------*/
+
+#include "sparse/index_tmpl.h"
+
+void pithi_sparse_bind_avx2(struct pithi_kernels *k);
+void pithi_sparse_bind_avx2(struct pithi_kernels *k) {
     k->select = select_set;
     k->histogram = histogram;
     k->moments = moments;
     k->set_list = set_list;
+    BIND(k);
+    k->packed_take = packed_take;
 }
