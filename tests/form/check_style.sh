@@ -65,6 +65,23 @@ expect_none 'only pith/*.h and headers of the own folder may be included here' <
     done)
 expect_none 'the library includes what stands on top of it' < <(
     includes codec | grep -E '"(\.\./)*(gpu|cli|adapters|tests|bench|fuzz)/')
+# Families plug into the framework by hooks (codec.h, whole.h). What they add to its table of
+# kernels, its structs and the tables of devices is in three headers.
+framework() { # FILE:text without comments, of all of the framework but these and the registry
+    local file
+    for file in codec/*.[ch]; do
+        case $file in
+        codec/kernels.h | codec/families.h | codec/device_plan.h | codec/registry.c) ;;
+        *) sed -zE 's,/\*([^*]|\*+[^*/])*\*+/,,g' "$file" | sed "s,^,$file:," ;;
+        esac
+    done
+}
+families=$(find codec -mindepth 1 -maxdepth 1 -type d ! -name common -printf '%f|' | sed 's/|$//')
+codecs=$(sed -nE 's/^PITH_CODEC\([0-9]+, (\w+)\)$/\1/p' codec/registry.def | paste -sd '|')
+expect_none 'the framework includes a header of a family' < <(
+    framework | grep -E "# *include +\"($families)/")
+expect_none 'the framework names a codec' < <(
+    framework | grep -E "pithi_codec_($codecs)\\b|\"($codecs)\"")
 expect_none 'a codec includes another codec' < <(
     includes codec/codecs | grep -E '"codecs/')
 expect_none 'a kernel includes more than kernels.h, cpu.h, common/ and its own folder' < <(
