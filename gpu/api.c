@@ -553,9 +553,11 @@ static pith_status open_values(const pith_cuda_plan *c, const pith_cuda_stream *
     if (status == PITH_OK && !items->frame && !items->frames)
         status = pithi_fail(error, PITH_ERR_ARG, "no values");
     if (status == PITH_OK) status = check_values(dtype, error);
-    if (status == PITH_OK && (items->tensor || items->tensors))
-        status = check_values(items->dtype, error);
-    return status;
+    if (status != PITH_OK || !(items->tensor || items->tensors)) return status;
+    if (c->plan.device.sets.run > 1)
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED,
+                          "the set is one of coefficients of a tensor");
+    return check_values(items->dtype, error);
 }
 
 pith_status pith_cuda_sparse_gather(const pith_cuda_plan *c, const pith_cuda_stream *stream,

@@ -93,6 +93,35 @@ static pith_status behind(const pith_cuda_plan *c, const struct pithi_gpu_call *
     return PITH_OK;
 }
 
+/* Whether what is sent are coefficients of the values. */
+static bool transforms(const pith_cuda_plan *c) { return c->plan.device.sets.run > 1; }
+
+/* The items of a call have their coefficients in its workspace. */
+static void place_coefficients(const pith_cuda_plan *c, struct pithi_gpu_call *a,
+                               const pith_cuda_items *items) {
+    a->sparse.coefficients = a->predict.workspace + items->count * a->per_item * PITHI_MARK_BYTES +
+                             pithi_workspace_coefficients(&c->plan);
+    a->sparse.coefficients_stride = a->per_item * pithi_workspace_bytes(&c->plan);
+}
+
+/* Launches see coefficients in place of tensors. */
+static void see_coefficients(const struct pithi_gpu_call *a, struct pithi_gpu_items *items) {
+    items->tensors = NULL;
+    items->tensor = a->sparse.coefficients;
+    items->tensor_stride = a->sparse.coefficients_stride;
+    items->dtype = PITH_F32;
+}
+
+/* Has launches that follow see the coefficients of tensors. */
+static pith_status enter(const pith_cuda_plan *c, struct pithi_gpu_call *a,
+                         const pith_cuda_items *items, void *cuda_stream, pith_error *error) {
+    place_coefficients(c, a, items);
+    const pith_status status =
+        over_values(c, PITHI_GPU_sparse_enter, a, items->count, cuda_stream, error);
+    see_coefficients(a, &a->to.items);
+    return status;
+}
+
 pith_status pithi_cuda_sparse_encode(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                      const pith_cuda_items *items, void *cuda_stream,
                                      pith_error *error) {
@@ -102,6 +131,8 @@ pith_status pithi_cuda_sparse_encode(const pith_cuda_plan *c, struct pithi_gpu_c
     if (status == PITH_OK && !chooses)
         status = behind(c, a, items, pithi_workspace_whole(&c->plan), &a->sparse.scratch, error);
     if (status == PITH_OK) status = launch(c, PITHI_GPU_sparse_begin, a, 1, n, cuda_stream, error);
+    if (status == PITH_OK && transforms(c) && !a->sparse.entered)
+        status = enter(c, a, items, cuda_stream, error);
     if (status == PITH_OK && chooses) status = ask(c, a, n, cuda_stream, error);
     for (a->sparse.round = 0; a->sparse.round < 2; a->sparse.round++) {
         if (a->sparse.round && !(chooses && may_overflow(c))) break;
@@ -134,19 +165,29 @@ static pith_status check(const pith_cuda_plan *c, struct pithi_gpu_call *a,
     return launch(c, PITHI_GPU_sparse_judge, a, c->plan.most_blocks, frames, cuda_stream, error);
 }
 
+/* Launches what writes the values of frames that were checked. */
+static pith_status write_values(const pith_cuda_plan *c, struct pithi_gpu_call *a, uint64_t items,
+                                void *cuda_stream, pith_error *error) {
+    pith_status status = PITH_OK;
+    if (!a->add || transforms(c))
+        status = over_parts(c, PITHI_GPU_sparse_zero, a, items, cuda_stream, error);
+    if (status != PITH_OK) return status;
+    return launch(c, PITHI_GPU_sparse_decode, a, c->plan.most_blocks, items, cuda_stream, error);
+}
+
 pith_status pithi_cuda_sparse_decode(const pith_cuda_plan *c, struct pithi_gpu_call *a, bool verify,
                                      const pith_cuda_items *items, void *cuda_stream,
                                      pith_error *error) {
-    const pith_status status = check(c, a, items, cuda_stream, error);
+    pith_status status = check(c, a, items, cuda_stream, error);
     if (status != PITH_OK) return status;
     if (verify) return launch(c, PITHI_GPU_sparse_answer, a, 1, items->count, cuda_stream, error);
-    if (!a->add) {
-        const pith_status zeros =
-            over_parts(c, PITHI_GPU_sparse_zero, a, items->count, cuda_stream, error);
-        if (zeros != PITH_OK) return zeros;
-    }
-    return launch(c, PITHI_GPU_sparse_decode, a, c->plan.most_blocks, items->count, cuda_stream,
-                  error);
+    if (!transforms(c)) return write_values(c, a, items->count, cuda_stream, error);
+    place_coefficients(c, a, items);
+    struct pithi_gpu_call values = *a;
+    see_coefficients(a, &values.from.items);
+    status = write_values(c, &values, items->count, cuda_stream, error);
+    if (status != PITH_OK) return status;
+    return over_values(c, PITHI_GPU_sparse_leave, a, items->count, cuda_stream, error);
 }
 
 /* Launches the sums of frames that were checked. */
@@ -160,10 +201,25 @@ static pith_status sum_up(const pith_cuda_plan *c, struct pithi_gpu_call *a, uin
     return over_parts(c, PITHI_GPU_sparse_round, a, items, cuda_stream, error);
 }
 
+/* The same of coefficients, where a->sparse says, and of these the values. */
+static pith_status sum_coefficients(const pith_cuda_plan *c, struct pithi_gpu_call *a,
+                                    uint64_t items, void *cuda_stream, pith_error *error) {
+    struct pithi_gpu_call sums = *a;
+    sums.scale = 1;
+    see_coefficients(a, &sums.from.items);
+    const pith_status status = sum_up(c, &sums, items, cuda_stream, error);
+    if (status != PITH_OK) return status;
+    return over_values(c, PITHI_GPU_sparse_leave, a, items, cuda_stream, error);
+}
+
 pith_status pithi_cuda_sparse_reduce(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                      const pith_cuda_items *items, void *cuda_stream,
                                      pith_error *error) {
     pith_status status = check(c, a, items, cuda_stream, error);
+    if (status == PITH_OK && transforms(c)) {
+        place_coefficients(c, a, items);
+        return sum_coefficients(c, a, items->count, cuda_stream, error);
+    }
     if (status == PITH_OK && items->dtype != PITH_F32)
         status = behind(c, a, items, pithi_cuda_sum_bytes(&c->plan), &a->sparse.sums, error);
     return status == PITH_OK ? sum_up(c, a, items->count, cuda_stream, error) : status;
@@ -174,19 +230,24 @@ pith_status pithi_cuda_sparse_recode(const pith_cuda_plan *c, const struct pithi
                                      const pith_cuda_items *made, void *cuda_stream,
                                      pith_error *error) {
     struct pithi_gpu_call sums = *a, encode = *a;
+    const bool alike = c->plan.device.sets.run == out->plan.device.sets.run;
     uint8_t *room = NULL;
     sums.update = false; /* until the sums are encoded */
     pith_status status = check(c, &sums, items, cuda_stream, error);
     if (status == PITH_OK)
         status = behind(c, &sums, items, pithi_cuda_sum_bytes(&c->plan), &room, error);
-    sums.from.items.tensor = encode.to.items.tensor = room;
-    sums.from.items.tensor_stride = encode.to.items.tensor_stride = pithi_cuda_sum_bytes(&c->plan);
-    sums.from.items.dtype = encode.to.items.dtype = PITH_F32;
+    if (status != PITH_OK) return status;
+    sums.sparse.coefficients = room;
+    sums.sparse.coefficients_stride = pithi_cuda_sum_bytes(&c->plan);
+    see_coefficients(&sums, &sums.from.items);
+    see_coefficients(&sums, &encode.to.items);
+    encode.sparse.entered = alike;
     encode.sparse.summands = a->per_item;
     encode.sparse.marks = sums.predict.workspace;
     encode.per_item = 1;
     encode.scale = 1;
-    if (status == PITH_OK) status = sum_up(c, &sums, items->count, cuda_stream, error);
+    status = transforms(c) && !alike ? sum_coefficients(c, &sums, items->count, cuda_stream, error)
+                                     : sum_up(c, &sums, items->count, cuda_stream, error);
     if (status != PITH_OK) return status;
     return pithi_cuda_sparse_encode(out, &encode, made, cuda_stream, error);
 }

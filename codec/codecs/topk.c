@@ -853,7 +853,6 @@ static struct pithi_memory remember(const struct pithi_params *p) {
 
 /* ---- Devices ---------------------------------------------------------------------------------*/
 
-/* Devices know every controller, and no transform. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     static const uint32_t dtype[] = {[F32] = PITH_F32,
                                      [F16] = PITH_F16,
@@ -869,8 +868,9 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
                                   .clears = p->value[CLEAR] == 0,
                                   .rows = p->value[SCOPE] != 0,
                                   .unit = p->value[UNIT],
+                                  .run = run(p),
                                   .momentum = (float)pithi_decimal_floor(p->value[MOMENTUM])};
-    return !p->value[TRANSFORM];
+    return true;
 }
 
 const struct pithi_codec pithi_codec_topk = {
@@ -904,6 +904,5 @@ const struct pithi_codec pithi_codec_topk = {
     .describe_slot = pithi_sets_describe,
     .refuse_device = pithi_sets_refuse,
     .described_rules = true,
-    .described = "devices code topk without transform",
     .described_keys = 1u << DENSITY | 1u << K | 1u << CAP | 1u << CONTROL | 1u << INDEX,
 };

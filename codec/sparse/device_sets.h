@@ -8,13 +8,15 @@
 
 /* The part of struct pithi_device that kinds of sets have. */
 struct pithi_sets {
-    uint32_t values;      /* dtype; PITH_I8: groups of the setting; PITH_NONE: the elements are 1 */
-    uint32_t control;     /* enum pithi_control_kind */
-    uint32_t every;       /* steps from one exact threshold to the next */
-    bool packed;          /* sets are coded as PACKED in place of ELIAS_FANO */
-    bool clears;          /* an encode takes what it sends out of the residual */
-    bool rows;            /* elements are chosen of every row by itself */
-    uint32_t unit;        /* sent are all elements of a unit that has one to send; 0: that one */
+    uint32_t values;  /* dtype; PITH_I8: groups of the setting; PITH_NONE: the elements are 1 */
+    uint32_t control; /* enum pithi_control_kind */
+    uint32_t every;   /* steps from one exact threshold to the next */
+    bool packed;      /* sets are coded as PACKED in place of ELIAS_FANO */
+    bool clears;      /* an encode takes what it sends out of the residual */
+    bool rows;        /* elements are chosen of every row by itself */
+    uint32_t unit;    /* sent are all elements of a unit that has one to send; 0: that one */
+    /* Elements are coefficients of runs: of 64 by cosines, of 32 by Walsh-Hadamard; 1: values. */
+    uint32_t run;
     float momentum;       /* what is kept of it from step to step; 0: there is none */
     uint64_t most_chosen; /* the largest hard limit of a slot */
 };

@@ -57,6 +57,7 @@
 #include "device/sparse/look.h"
 #include "device/sparse/sets.h"
 #include "device/sparse/slots.h"
+#include "device/sparse/transform.h"
 #define PITHI_IF_sparse(x) x
 #else
 #define PITHI_IF_sparse(x)

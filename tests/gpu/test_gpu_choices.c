@@ -142,6 +142,10 @@ static const char *const specs[] = {
     "topk:density=0.1,control=gauss,ef=ema:0.5,momentum=0.5,block=8192,cap=1",
     "topk:density=0.05,control=redsync,ef=full,block=256",
     "topk:density=0.1,control=redsync,values=none,ef=full,clear=call",
+    "topk:density=0.05,transform=dct,ef=full",
+    "topk:density=0.08,transform=dct,control=dgc,ef=full,momentum=0.9,block=256",
+    "topk:density=0.05,transform=hadamard,control=sage,ef=ema:0.5,values=f16",
+    "topk:density=0.1,transform=hadamard,control=redsync,ef=full,momentum=0.5,block=64",
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 
@@ -430,6 +434,8 @@ static const char *const sources[] = {
     "topk:density=0.1,values=none,index=fast",
     "topk:density=0.3,control=nonzero,values=bf16",
     "topk:density=0.2,control=micro,values=f16,ef=full",
+    "topk:density=0.1,transform=dct,block=256",
+    "topk:density=0.1,transform=hadamard,values=int8",
 };
 static const char *const results[] = {
     "topk:density=0.02,ef=full",
@@ -439,6 +445,8 @@ static const char *const results[] = {
     "topk:density=0.05,control=gauss,ef=full,block=128",
     "topk:density=0.05,control=redsync,block=8192",
     "topk:density=0.02,control=oktopk,every=2",
+    "topk:density=0.05,transform=dct,ef=full,block=1024",
+    "topk:density=0.1,transform=hadamard,control=gauss",
 };
 enum { SOURCES = sizeof sources / sizeof sources[0], RESULTS = sizeof results / sizeof results[0] };
 

@@ -644,7 +644,9 @@ static void test_held_union(void **state) {
     static const char *const more[] = {"topk:density=0.04,cap=1,block=512,ef=full",
                                        "topk:density=0.04,cap=1,block=512,index=fast,values=int8",
                                        "topk:density=0.04,cap=1,block=4096,values=none",
-                                       "topk:density=0.2,cap=1,values=f16,ef=full,clear=call"};
+                                       "topk:density=0.2,cap=1,values=f16,ef=full,clear=call",
+                                       "topk:density=0.04,cap=1,block=256,ef=full,transform=dct",
+                                       "topk:density=0.04,cap=1,block=512,transform=hadamard"};
     enum { EACH = 6 };
     for (size_t k = 0; k < sizeof more / sizeof more[0]; k++)
         for (int kind = GEN_NOISE; kind < GEN_COUNT; kind++) {
@@ -667,7 +669,8 @@ static void test_held_union(void **state) {
                 send_both(&r, &made, GEN_BITS, step, step ? PITH_SAME_SET : PITH_HELD_SET);
                 CHECK_STATUS(PITH_ERR_SPACE, job_status(&made, 0));
                 made.items.capacity = made.stride;
-                check_held(&r);
+                /* Sets of coefficients are not those of a tensor: the frames above have them. */
+                if (!strstr(more[k], "transform")) check_held(&r);
             }
             job_close(&made);
             job_close(&j);
@@ -883,11 +886,20 @@ static void test_counts(void **state) {
 static void test_arguments(void **state) {
     (void)state;
     pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 300);
-    struct rig r, raw;
+    struct rig r, raw, turned;
     struct job j;
     struct moves m, other;
-    context("arguments");
+    context("a set of coefficients");
     layout.slots = 2;
+    CHECK(rig_open(&turned, "topk:k=9,ef=full,transform=dct", &layout));
+    moves_open(&m, &turned, PITH_F32, PITH_F32, 0);
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, gather(&turned, &m));
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, scatter(&turned, &m, 1));
+    m.items.tensor = NULL;
+    CHECK_OK(gather(&turned, &m));
+    moves_close(&m);
+    rig_close(&turned);
+    context("arguments");
     CHECK(rig_open(&r, "topk:k=9", &layout) && rig_open(&raw, "raw", &layout));
     open_frames(&j, &r, 2);
     moves_open(&m, &r, PITH_F32, PITH_F32, 0);

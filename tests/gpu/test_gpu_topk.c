@@ -33,6 +33,11 @@ static const char *const specs[] = {
     "topk:density=0.1,control=gauss,block=8192,values=int8",
     "topk:density=0.1,control=redsync",
     "topk:density=0.01,control=redsync,block=256,index=fast",
+    "topk:density=0.1,transform=dct",
+    "topk:density=0.05,control=exact,transform=dct,values=int8,block=256",
+    "topk:density=0.1,transform=hadamard,block=64",
+    "topk:density=0.02,transform=hadamard,values=f16,index=fast",
+    "topk:density=0.3,transform=dct,control=gauss,values=bf16,block=64",
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 
@@ -264,7 +269,6 @@ static void test_refused(void **state) {
     struct rig r, raw;
     struct job j, made;
     pith_error error = {.size = sizeof error};
-    trip_check_unsupported("topk:k=9,ef=full,transform=dct", PITH_F32, "without transform");
     context("calls that devices do not know");
     CHECK(rig_open(&r, "topk:k=9", &layout) && rig_open(&raw, "raw", &layout));
     job_open(&j, &r, 1, 1, PITH_F32, 0);
@@ -298,6 +302,8 @@ static void test_hostile(void **state) {
         {"topk:density=0.2,values=none", 2000, CLUSTERS, 0},
         {"topk:density=1,block=64", 100, GEN_BITS, 0},
         {"topk:density=0.1,control=nonzero", 600, GEN_SPARSE, 0},
+        {"topk:density=0.2,transform=dct,block=128", 700, GEN_NOISE, PITH_LAYOUT_CHECKSUMS},
+        {"topk:density=0.2,transform=hadamard,values=int8,block=64", 333, GEN_NOISE, 0},
     };
     for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
         struct trip t;

@@ -90,6 +90,15 @@ struct pithi_gpu_set {
     uint32_t *marks;                /* hold: the map of the block, as words */
 };
 
+/* Runs of a slot of topk: values that become coefficients, or the reverse. */
+struct pithi_gpu_transform {
+    const uint8_t *from; /* the slot's first element, f32 where it is inverse */
+    uint8_t *to;
+    uint64_t count, lo, hi; /* elements of the slot; those that are written */
+    uint32_t from_dtype, to_dtype;
+    bool inverse, add;
+};
+
 /* Moments of the values that topk chooses from: of each thread, and of all before. */
 struct pithi_gpu_moments {
     double sum[3][PITHI_TEAM]; /* of x, x * x, |x| */
@@ -103,6 +112,7 @@ struct pithi_gpu_strip {
     struct pithi_gpu_rows rows;
     struct pithi_gpu_zeros zeros;
     struct pithi_gpu_set set;
+    struct pithi_gpu_transform transform;
     uint64_t scan[2][PITHI_TEAM];
     uint64_t carry[2], run[2]; /* of the strips before; the strip that is summed, and the next */
     uint32_t low, high, touched, fault;
@@ -115,6 +125,7 @@ struct pithi_gpu_strip {
         struct pithi_kinds kinds[PITHI_TILE_NDIM + 1];   /* of samples, by order */
         uint32_t bins[PITHI_SELECT_BINS];
         struct pithi_gpu_moments moments;
+        float values[PITHI_TILE];
     };
 };
 

@@ -88,7 +88,7 @@ PITHI_INLINE uint64_t pithi_workspace_rows(const struct pithi_device_plan *t) {
     return t->most / t->device.row + (t->most % t->device.row != 0);
 }
 /* The part of a frame of topk: entries, what is found of the values as a whole, ties of every run
- * of tiles, moments of the chunks of all blocks, elements of all sets. */
+ * of tiles, moments of the chunks of all blocks, elements of all sets, coefficients. */
 PITHI_INLINE uint64_t pithi_workspace_search(const struct pithi_device_plan *t) {
     return pithi_workspace_records(t);
 }
@@ -116,13 +116,18 @@ PITHI_INLINE uint64_t pithi_workspace_list(const struct pithi_device_plan *t) {
 PITHI_INLINE uint64_t pithi_workspace_whole(const struct pithi_device_plan *t) {
     return pithi_workspace_pad(4 * t->most);
 }
+/* Returns where the coefficients of a slot begin, where these are chosen from. */
+PITHI_INLINE uint64_t pithi_workspace_coefficients(const struct pithi_device_plan *t) {
+    return pithi_workspace_list(t) + pithi_workspace_pad(4 * t->device.sets.most_chosen);
+}
 /* Returns the bytes of a map of the largest slot. */
 PITHI_INLINE uint64_t pithi_workspace_map(const struct pithi_device_plan *t) {
     return pithi_workspace_pad(t->most / 8 + 8);
 }
 PITHI_INLINE uint64_t pithi_workspace_bytes(const struct pithi_device_plan *t) {
     if (t->device.kind == PITHI_DEVICE_sets)
-        return pithi_workspace_list(t) + pithi_workspace_pad(4 * t->device.sets.most_chosen);
+        return pithi_workspace_coefficients(t) +
+               (t->device.sets.run > 1 ? pithi_workspace_whole(t) : 0);
     if (t->device.kind == PITHI_DEVICE_zeros)
         return 2 * pithi_workspace_pieces(t) - pithi_workspace_maps(t);
     if (t->device.kind == PITHI_DEVICE_bounded)

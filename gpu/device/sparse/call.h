@@ -19,6 +19,12 @@ struct pithi_gpu_sparse_call {
     /* Sums of frames are formed here as f32, which are rounded then; NULL: in the tensor. */
     uint8_t *sums;
 
+    /* Of codecs that send coefficients: where those of each item lie. Encodes: they lie in the
+     * items already. */
+    uint8_t *coefficients;
+    uint64_t coefficients_stride;
+    bool entered;
+
     /* Calls on sets that slots hold. dtype: of values side by side, which stand in place of frames;
      * run: elements that are listed as one. */
     uint32_t dtype;

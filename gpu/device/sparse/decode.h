@@ -226,6 +226,10 @@ PITHI_DEVICE void pithi_topk_block(const struct pithi_gpu_call *a, struct pithi_
     if (!b->live) return;
     b->lo = a->first < end ? a->first : end;
     b->hi = a->count < end - b->lo ? b->lo + a->count : end;
+    /* All coefficients of the runs that are wanted. */
+    const uint32_t run = a->from.plan.device.sets.run;
+    b->lo -= b->lo % run;
+    if (b->hi % run) b->hi = end - b->hi < run - b->hi % run ? end : b->hi + run - b->hi % run;
     pithi_set_open(&a->from.plan, it, number, c);
     b->live = c->first < b->hi && c->first + c->n > b->lo;
     const struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, number);
@@ -240,7 +244,7 @@ PITHI_DEVICE void pithi_topk_block(const struct pithi_gpu_call *a, struct pithi_
     c->out = it->tensor; /* none where sets are held */
     if (c->out && a->from.items.tensors) c->out -= a->first * pithi_width(a->from.items.dtype);
     c->dtype = a->from.items.dtype;
-    c->add = a->add;
+    c->add = a->add && run == 1; /* coefficients are not what is added to */
 }
 
 /* ---- Values ----------------------------------------------------------------------------------*/
