@@ -39,10 +39,9 @@
  * mode=fast and abs, rel or pwrel, act with those or entropy=rans, and embed with mode=fast or
  * entropy=rans and decay=none, all of f32, bf16 and f16, but for sums, and without bounds that a
  * stream sets; kv without entropy=zstd, but for sums, and with entropy=rans without codebook and
- * outliers and of up to 256 heads; topk with control=prop, exact, every, micro, micro-symmetric or
- * nonzero and without transform, of slots of less than 2^32 elements of which none is exempt;
- * reduce_encode of its frames makes its frames alone. Frames of entropy=rans are not summed, nor
- * are sums encoded to them.
+ * outliers and of up to 256 heads; topk of slots of less than 2^32 elements of which none is
+ * exempt; reduce_encode of its frames makes its frames alone. Frames of entropy=rans are not
+ * summed, nor are sums encoded to them.
  * pith_cuda_plan_sizes answers PITH_ERR_UNSUPPORTED for others.
  * Frames of eb, embed and act whose blocks need another mode, and those of lossless, embed and act
  * that have strings of zstd, or maps bit by bit, have the status PITH_ERR_UNSUPPORTED; that of
@@ -258,8 +257,8 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_reduce(const pith_cuda_plan *cuda,
 /* As pith_reduce_encode: item i of `items` (whose tensors are not used) is summed and encoded as
  * item i of out_items. status of out_items: PITH_OK, or the first that its frames have. The streams
  * are two. Nothing looks whether frames of out_items overlap those that are read: they must not.
- * Frames of topk become such that are chosen from the sums (without momentum and scope=row, as on
- * the CPU): behind the workspace of the frames that are read stand sizes.sum_bytes for every item,
+ * Frames of topk become such that are chosen from the sums (without momentum, scope=row
+ * and samples, control=sage and dgc): behind the workspace of the frames that are read stand sizes.sum_bytes for every item,
  * and out_items has the workspace of an encode. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_reduce_encode(
     const pith_cuda_plan *cuda, pith_cuda_stream *stream, const pith_cuda_items *items,

@@ -108,7 +108,7 @@ static void test_orders(void **state) {
             }
 }
 
-/* Values whose variance is what rounding leaves of it: another order of sums is another
+/* Values whose variance is what rounding leaves of it: in another order sums give another
  * threshold. */
 static void test_moments(void **state) {
     (void)state;
