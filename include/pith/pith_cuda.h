@@ -258,7 +258,8 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_reduce(const pith_cuda_plan *cuda,
  * item i of out_items. status of out_items: PITH_OK, or the first that its frames have. The streams
  * are two. Nothing looks whether frames of out_items overlap those that are read: they must not.
  * Frames of topk become such that are chosen from the sums (without momentum, scope=row
- * and samples, control=sage and dgc): behind the workspace of the frames that are read stand sizes.sum_bytes for every item,
+ * and samples, control=sage and dgc): behind the workspace of the frames that are read stand
+ * sizes.sum_bytes for every item,
  * and out_items has the workspace of an encode. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_reduce_encode(
     const pith_cuda_plan *cuda, pith_cuda_stream *stream, const pith_cuda_items *items,
