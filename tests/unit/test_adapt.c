@@ -80,6 +80,24 @@ static void test_refused(void **state) {
     end(&f);
 }
 
+/* Slots of other codecs remember other things in the same place. */
+static void test_other_slots(void **state) {
+    (void)state;
+    float values[N];
+    uint8_t frame[8 * N + 4096];
+    size_t length;
+    struct stream s;
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, N);
+    const pith_view view = pith_view_flat(values, PITH_F32, N);
+    for (int i = 0; i < N; i++) values[i] = (float)(i % 7 - 3);
+    stream_open(&s, "topk:density=0.1", &layout, NULL);
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(encode_one(s.work, s.stream, &view, 0, 0, frame, sizeof frame, &length));
+        CHECK(pith_stream_bound(s.stream, 0) == 0 && pith_stream_nonzero(s.stream, 0) == 1);
+    }
+    stream_close(&s);
+}
+
 /* The schedule counts the slot's encodes, and goes with the stream when that is saved. */
 static void test_schedule(void **state) {
     (void)state;
@@ -182,9 +200,10 @@ static void test_lost_schedule(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_hand),  cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_schedule), cmocka_unit_test(test_saved_bounds),
-        cmocka_unit_test(test_budget),   cmocka_unit_test(test_lost_schedule),
+        cmocka_unit_test(test_by_hand),     cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_schedule),    cmocka_unit_test(test_saved_bounds),
+        cmocka_unit_test(test_budget),      cmocka_unit_test(test_lost_schedule),
+        cmocka_unit_test(test_other_slots),
     };
     return cmocka_run_group_tests_name("adapt", tests, NULL, NULL);
 }
