@@ -1,6 +1,7 @@
 /* tile.c - how codecs with neighbours in several dimensions cut a tensor into blocks.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "tile.h"
+#include "common/minmax.h"
 
 static void take_shape(struct pithi_tiling *t, const uint64_t *shape, uint32_t ndim) {
     for (uint32_t d = 0; d < PITHI_TILE_NDIM; d++) t->shape[d] = 1;
@@ -10,8 +11,6 @@ static void take_shape(struct pithi_tiling *t, const uint64_t *shape, uint32_t n
     }
 }
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
 static bool is_empty(const struct pithi_tiling *t) {
     for (uint32_t d = 0; d < PITHI_TILE_NDIM; d++)
         if (t->shape[d] == 0) return true;
@@ -20,7 +19,7 @@ static bool is_empty(const struct pithi_tiling *t) {
 
 static uint64_t elements(const struct pithi_tiling *t) {
     uint64_t n = 1;
-    for (uint32_t d = 0; d < PITHI_TILE_NDIM; d++) n *= least(t->extent[d], t->shape[d]);
+    for (uint32_t d = 0; d < PITHI_TILE_NDIM; d++) n *= pithi_min(t->extent[d], t->shape[d]);
     return n;
 }
 
@@ -38,7 +37,7 @@ static uint32_t shortest(const struct pithi_tiling *t) {
 static void set_grid(struct pithi_tiling *t) {
     t->tiles = 1;
     for (uint32_t d = 0; d < PITHI_TILE_NDIM; d++) {
-        t->extent[d] = (uint32_t)least(t->extent[d], t->shape[d]);
+        t->extent[d] = (uint32_t)pithi_min(t->extent[d], t->shape[d]);
         t->grid[d] = t->shape[d] / t->extent[d] + (t->shape[d] % t->extent[d] != 0);
         t->tiles *= t->grid[d];
     }
@@ -50,7 +49,7 @@ void pithi_tiling_init(struct pithi_tiling *t, const uint64_t *shape, uint32_t n
     take_shape(t, shape, ndim);
     if (is_empty(t)) return;
     if (whole_rows)
-        t->extent[PITHI_TILE_NDIM - 1] = (uint32_t)least(t->shape[PITHI_TILE_NDIM - 1], block);
+        t->extent[PITHI_TILE_NDIM - 1] = (uint32_t)pithi_min(t->shape[PITHI_TILE_NDIM - 1], block);
     for (uint32_t d; (d = shortest(t)) < PITHI_TILE_NDIM;) {
         t->extent[d] *= 2;
         if (elements(t) <= block) continue;
@@ -69,15 +68,15 @@ void pithi_tiling_rows(struct pithi_tiling *t, const uint64_t *shape, uint32_t n
     if (t->shape[PITHI_TILE_NDIM - 1] == row) {
         uint64_t most = block, n = 1;
         for (uint32_t d = PITHI_TILE_NDIM; d-- > 0; n *= t->extent[d]) {
-            t->extent[d] = (uint32_t)least(t->shape[d], most > n ? most / n : 1);
+            t->extent[d] = (uint32_t)pithi_min(t->shape[d], most > n ? most / n : 1);
             if (t->extent[d] < t->shape[d]) break;
-            if (d == PITHI_TILE_NDIM - 2) most = least(most, SMALL);
+            if (d == PITHI_TILE_NDIM - 2) most = pithi_min(most, SMALL);
         }
     } else {
         const uint64_t count = t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3];
         t->shape[0] = t->shape[1] = t->shape[2] = 1;
         t->shape[PITHI_TILE_NDIM - 1] = count;
-        t->extent[PITHI_TILE_NDIM - 1] = (uint32_t)least(count, block / row * row);
+        t->extent[PITHI_TILE_NDIM - 1] = (uint32_t)pithi_min(count, block / row * row);
     }
     set_grid(t);
 }

@@ -7,6 +7,7 @@
 #include <zstd_errors.h>
 
 #include "bytes/rans.h"
+#include "common/minmax.h"
 #include "common/pad.h"
 
 /* ---- Settings --------------------------------------------------------------------------------*/
@@ -44,12 +45,10 @@ enum { HEAD = (sizeof(struct pithi_entropy) + 63) / 64 * 64 };
 
 static void *context_of(struct pithi_entropy *e) { return (uint8_t *)e + HEAD; }
 
-static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
-
 static size_t context_bytes(size_t n, int level) {
     const size_t quick = ZSTD_estimateCCtxSize_usingCParams(noise(n));
     if (level < PITHI_ENTROPY_LEVEL_SEARCH) return quick;
-    return larger(quick, ZSTD_estimateCCtxSize_usingCParams(ZSTD_getCParams(level, n, 0)));
+    return pithi_max(quick, ZSTD_estimateCCtxSize_usingCParams(ZSTD_getCParams(level, n, 0)));
 }
 
 /* Returns the memory that every string of at most max_bytes suffices with. zstd has one table of
@@ -59,9 +58,9 @@ size_t pithi_entropy_bytes(size_t max_bytes, int level) {
     if (level == PITHI_ENTROPY_LEVEL_RANS) return HEAD;
     size_t most = ZSTD_estimateDCtxSize();
     if (level == PITHI_ENTROPY_LEVEL_NONE) return HEAD + (size_t)pithi_pad64(most);
-    most = larger(most, context_bytes(max_bytes, level));
+    most = pithi_max(most, context_bytes(max_bytes, level));
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++)
-        if (classes[i] < max_bytes) most = larger(most, context_bytes(classes[i], level));
+        if (classes[i] < max_bytes) most = pithi_max(most, context_bytes(classes[i], level));
     return HEAD + (size_t)pithi_pad64(most);
 }
 

@@ -10,6 +10,7 @@
 #include "common/convert.h"
 #include "common/decimal.h"
 #include "common/endian.h"
+#include "common/minmax.h"
 #include "common/pad.h"
 #include "device_plan.h"
 #include "frame.h"
@@ -510,8 +511,6 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     return !p->value[PITHI_KV_ENTROPY] || (k.rans && plain && k.heads <= PITHI_CODED_HEADS);
 }
 
-static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
-
 /* Of the largest page no more tokens count than the slot has. */
 static void describe_slot(const struct pithi_frame *f, struct pithi_device_plan_slot *slot,
                           struct pithi_device *device) {
@@ -522,9 +521,9 @@ static void describe_slot(const struct pithi_frame *f, struct pithi_device_plan_
     slot->pages = (struct pithi_pages_slot){f->params.heads, f->params.dim, f->params.outliers, 0};
     if (!t->runs || !slot->blocks) return;
     pages->most_bytes =
-        larger(pages->most_bytes, t->grid[2] > 1 ? form->block_bytes : form->run_bytes);
-    pages->most_elements = larger(pages->most_elements, tokens * t->shape[3]);
-    pages->most_heads = larger(pages->most_heads, f->params.heads);
+        pithi_max(pages->most_bytes, t->grid[2] > 1 ? form->block_bytes : form->run_bytes);
+    pages->most_elements = pithi_max(pages->most_elements, tokens * t->shape[3]);
+    pages->most_heads = pithi_max(pages->most_heads, f->params.heads);
 }
 
 static const struct pithi_former former[] = {

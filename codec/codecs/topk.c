@@ -8,6 +8,7 @@
 
 #include "common/convert.h"
 #include "common/decimal.h"
+#include "common/minmax.h"
 #include "common/pad.h"
 #include "common/popcount.h"
 #include "device_plan.h"
@@ -127,12 +128,10 @@ static pith_status check(const struct pithi_params *p, const char **detail) {
     return p->base_dtype == PITH_NONE ? PITH_OK : PITH_ERR_DTYPE;
 }
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
 /* Returns how many elements of n a slot sends. */
 static uint64_t k_of(const struct pithi_params *p, uint64_t n) {
     const uint64_t k = p->value[DENSITY] ? pithi_decimal_part(p->value[DENSITY], n) : p->value[K];
-    return least(k ? k : 1, n);
+    return pithi_min(k ? k : 1, n);
 }
 
 static struct pithi_sparse_setting sparse_setting(const struct pithi_params *p, uint64_t n) {
@@ -192,10 +191,10 @@ static uint64_t data_bytes(const struct pithi_params *p, uint64_t count, uint64_
     const uint64_t blocks = count / p->block + (count % p->block != 0);
     const uint64_t most = sparse_setting(p, count).most;
     /* Indices of a block take no more than its map, nor than 4 bytes each and 8 more. */
-    const uint64_t index = least(pithi_index_most(count) + blocks, 4 * most + 8 * blocks);
-    const uint64_t scales = p->value[VALUES] == INT8 ? 4 * least(most, blocks) : 0;
+    const uint64_t index = pithi_min(pithi_index_most(count) + blocks, 4 * most + 8 * blocks);
+    const uint64_t scales = p->value[VALUES] == INT8 ? 4 * pithi_min(most, blocks) : 0;
     const uint64_t bytes = HEAD_BYTES * blocks + index + value_bytes(p, most) + scales;
-    return least(sum, bytes);
+    return pithi_min(sum, bytes);
 }
 
 /* ---- Memory ----------------------------------------------------------------------------------*/
@@ -216,7 +215,7 @@ static struct work layout(const struct pithi_params *p, uint8_t *scratch, size_t
     const size_t map = (size_t)pithi_pad64(p->most / 8 + 8);
     const size_t listed = pithi_index_list_most(p->most);
     /* A list that is as long as it may be is added to by a piece, before it is given up. */
-    const size_t longest = listed + (size_t)least(p->most, PIECE);
+    const size_t longest = listed + (size_t)pithi_min(p->most, PIECE);
     const size_t entries =
         (longest < 2 * PITHI_CHUNK ? 2 * PITHI_CHUNK : longest) + PITHI_INDEX_SLACK;
     const size_t list = (size_t)pithi_pad64(entries * sizeof(uint32_t));
@@ -293,7 +292,7 @@ static void take_out(uint64_t *map, size_t from, size_t until) {
 /* Returns the place in the block of an element of the slot, or the nearer end. */
 static size_t place_of(const struct pithi_block *b, uint64_t element) {
     if (element <= b->first) return 0;
-    return (size_t)least(element - b->first, b->count);
+    return (size_t)pithi_min(element - b->first, b->count);
 }
 
 static uint32_t x_at(const struct pithi_block *b, size_t i) {
@@ -342,7 +341,7 @@ static void choose_rows(const struct pithi_block *b, const struct work *w, uint6
 static void choose_units(const struct pithi_block *b, uint64_t *map, size_t from, size_t until) {
     const size_t unit = b->params->value[UNIT];
     for (size_t at = from; at < until; at += unit) {
-        const size_t end = (size_t)least(at + unit, until);
+        const size_t end = (size_t)pithi_min(at + unit, until);
         bool any = false;
         for (size_t i = at; i < end && !any; i++) any = map[i / 64] >> i % 64 & 1;
         for (size_t i = at; i < end && any; i++) put_in(map, i);
@@ -416,7 +415,7 @@ static bool choose(const struct pithi_block *b, const struct work *w, struct pit
     const size_t piece = b->own->sparse.selection->row ? b->count : PIECE;
     bool few = set->list && piece == PIECE;
     for (size_t at = 0; at < b->count; at += piece) {
-        const size_t until = (size_t)least(at + piece, b->count), words = words_of(until - at);
+        const size_t until = (size_t)pithi_min(at + piece, b->count), words = words_of(until - at);
         const uint64_t *const map = set->map + at / 64;
         choose_among(b, w, set->map, at, until);
         if (!few) {
@@ -444,12 +443,12 @@ static void for_set(struct pithi_block *b, const struct work *w, const struct pi
     size_t at = 0, have = 0;
     if (listed) {
         for (; at < set->count; at += PITHI_CHUNK)
-            visit(b, w, set->list + at, (size_t)least(set->count - at, PITHI_CHUNK), at, arg);
+            visit(b, w, set->list + at, (size_t)pithi_min(set->count - at, PITHI_CHUNK), at, arg);
         return;
     }
     const size_t words = words_of(set->n);
     for (size_t word = 0; word < words; word += WORDS) {
-        const size_t n = (size_t)least(words - word, WORDS);
+        const size_t n = (size_t)pithi_min(words - word, WORDS);
         const size_t more = b->kernels->set_list(set->map + word, n, w->list + have);
         for (size_t i = 0; i < more; i++) w->list[have + i] += (uint32_t)(word * 64);
         have += more;
@@ -551,7 +550,7 @@ static void decay_residual(struct pithi_block *b) {
 /* Whether selection left 0 for all that is sent, in each piece of the block. */
 static bool leaves_none(const struct pithi_block *b) {
     for (size_t at = 0; at < b->count; at += PIECE)
-        if (!sends_all(b, at, (size_t)least(at + PIECE, b->count))) return false;
+        if (!sends_all(b, at, (size_t)pithi_min(at + PIECE, b->count))) return false;
     return true;
 }
 
@@ -684,7 +683,7 @@ struct coefficients {
 /* Decodes the chunk and begins another one. */
 static void leave_chunk(const struct pithi_block *b, const struct work *w, struct coefficients *c,
                         size_t next) {
-    const size_t count = (size_t)least(b->count - c->chunk, PITHI_CHUNK);
+    const size_t count = (size_t)pithi_min(b->count - c->chunk, PITHI_CHUNK);
     uint8_t *const to = (uint8_t *)b->out + c->chunk * pith_dtype_bytes(b->out_dtype);
     leave(b, c->chunk, count, w->sent, to, b->out_dtype, 1.0f);
     memset(w->sent, 0, PITHI_CHUNK * sizeof *w->sent);

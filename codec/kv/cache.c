@@ -6,12 +6,11 @@
 
 #include "common/checked.h"
 #include "common/convert.h"
+#include "common/minmax.h"
 #include "common/pad.h"
 #include "cpu.h"
 #include "error.h"
 #include "frame_codec.h"
-
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 /* ---- Plans -----------------------------------------------------------------------------------*/
 
@@ -204,16 +203,16 @@ uint8_t *pithi_cache_add(pith_kv *c, uint64_t first) {
 uint8_t *pithi_cache_exact(const pith_kv *c, uint64_t at, uint64_t *count) {
     uint64_t place = c->start + at;
     if (place >= c->ring) place -= c->ring;
-    *count = least(*count, c->ring - place);
+    *count = pithi_min(*count, c->ring - place);
     return c->exact + place * pithi_row_bytes(&c->paged);
 }
 
 uint64_t pithi_cache_remaining(const pith_kv *c) {
-    const uint64_t pages = least(c->slots - (c->pages - c->shared), c->entries - c->pages);
+    const uint64_t pages = pithi_min(c->slots - (c->pages - c->shared), c->entries - c->pages);
     const uint64_t step = c->paged.kv.channel ? c->paged.tokens - 1 : 0; /* of a page not due */
     const uint64_t more = pithi_cache_open(c) + pages * c->paged.tokens + step + c->window;
     const uint64_t memory = more > c->held ? more - c->held : 0;
-    return least(memory, c->paged.limit - (c->finished + c->held));
+    return pithi_min(memory, c->paged.limit - (c->finished + c->held));
 }
 
 uint64_t pith_kv_count(const pith_kv *c) { return c->finished + c->held; }
@@ -267,7 +266,7 @@ static uint64_t read_some(const struct reading *r, uint64_t token, uint64_t coun
         return count;
     }
     const uint64_t page = pithi_cache_find(c, token), at = token - c->page[page].first;
-    count = least(count, pithi_cache_tokens(c, page) - at);
+    count = pithi_min(count, pithi_cache_tokens(c, page) - at);
     struct pithi_kv_part part = {.tokens = c->paged.tokens,
                                  .first = (uint32_t)at,
                                  .count = (uint32_t)count,
@@ -292,7 +291,7 @@ static void read_tokens(const struct reading *r, uint64_t first, uint64_t count)
         if (r->direct)
             to = (struct place){r->span.data + (int64_t)t * r->token_stride * (int64_t)r->element,
                                 r->token_stride};
-        n = read_some(r, first + t, least(count - t, most), &to);
+        n = read_some(r, first + t, pithi_min(count - t, most), &to);
         if (!r->direct) pithi_span_write(&r->span, t * row, n * row, buffer);
     }
 }
@@ -367,7 +366,7 @@ static pith_status read_add(pith_work *w, const pith_kv *c, uint64_t first, uint
     const uint64_t before = pithi_fp_enter();
     for (uint64_t t = first, end = first + count, n; t < end; t += n) {
         const uint64_t page = pithi_cache_find(c, t), at = t - c->page[page].first;
-        n = least(end - t, pithi_cache_tokens(c, page) - at);
+        n = pithi_min(end - t, pithi_cache_tokens(c, page) - at);
         struct pithi_kv_part part = {.tokens = c->paged.tokens,
                                      .first = (uint32_t)at,
                                      .count = (uint32_t)n,
@@ -416,7 +415,7 @@ static pith_status truncate(pith_kv *c, uint64_t tokens, pith_error *error) {
         return pithi_fail(error, PITH_ERR_SPACE, "no memory for a page of its own");
     const struct pithi_cache_page last = copy ? c->page[pages - 1] : (struct pithi_cache_page){0};
     c->pages = copy ? pages - 1 : pages;
-    c->shared = least(c->shared, c->pages);
+    c->shared = pithi_min(c->shared, c->pages);
     if (copy) memcpy(pithi_cache_add(c, last.first), last.bytes, c->paged.bytes);
     c->finished = tokens;
     c->held = c->start = 0;
@@ -453,7 +452,8 @@ static pith_status fork_cache(const pith_kv *parent, uint64_t tokens, uint32_t f
         return pithi_fail_with(error, PITH_ERR_ARG, pith_kv_count(parent),
                                "the cache has # tokens: not #",
                                &(struct pithi_words){.number = {pith_kv_count(parent), tokens}});
-    const uint64_t finished = least(tokens, parent->finished), pages = pages_of(parent, finished);
+    const uint64_t finished = pithi_min(tokens, parent->finished),
+                   pages = pages_of(parent, finished);
     const uint64_t shared = flags & PITH_KV_COPY ? 0 : pages - is_open(parent, pages, finished);
     PITHI_TRY(pith_kv_init(parent->plan, memory, bytes, &c, error));
     if (pages > c->entries || pages - shared > c->slots)

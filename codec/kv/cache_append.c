@@ -2,12 +2,11 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "common/minmax.h"
 #include "cpu.h"
 #include "error.h"
 #include "kv/cache.h"
 #include "parallel.h"
-
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 /* An append to one cache. kv points at the cache's own: to read from a copy waits until all codes
  * of the call before are stored, where parts of other sizes were written. */
@@ -29,7 +28,7 @@ static void finish(pith_kv *c, struct append *a, const uint8_t *rows, uint64_t c
             pithi_cache_add(c, c->finished);
             capacity = page;
         }
-        const uint32_t n = (uint32_t)least(count, capacity);
+        const uint32_t n = (uint32_t)pithi_min(count, capacity);
         struct pithi_kv_rows r = {.tokens = page,
                                   .first = page - (uint32_t)capacity,
                                   .count = n,
@@ -89,13 +88,13 @@ static uint64_t due(const pith_kv *c, uint64_t tokens) {
 static void append(pith_kv *c, struct append *a, uint64_t tokens) {
     const uint64_t page = c->paged.tokens;
     for (uint64_t left = due(c, c->held + tokens), n; left; left -= n) {
-        n = least(left, page);
+        n = pithi_min(left, page);
         if (c->held == 0) {
             finish_view(c, a, n);
             continue;
         }
         if (c->paged.kv.channel && c->held < page) hold(c, a, page - c->held);
-        n = least(n, c->held);
+        n = pithi_min(n, c->held);
         finish_exact(c, a, n);
     }
     if (tokens > a->at) hold(c, a, tokens - a->at);
@@ -299,7 +298,7 @@ static void fetch_held(const struct batch *b, const pith_kv_tokens *to) {
     const pith_kv *const c = to->cache;
     uint64_t n = b->tokens;
     const uint8_t *const held = pithi_cache_exact(c, c->held, &n), *const values = to->values;
-    const uint64_t bytes = least(n * pithi_row_bytes(&c->paged), FETCHED);
+    const uint64_t bytes = pithi_min(n * pithi_row_bytes(&c->paged), FETCHED);
     for (size_t k = 0; k < bytes; k += 64) {
         __builtin_prefetch(values + k, 0, 2);
         __builtin_prefetch(held + k, 1, 2);
@@ -339,7 +338,7 @@ static void append_some(const struct batch *b, size_t first, size_t end, struct 
 static pith_status batch_job(void *arg, uint64_t i, struct pithi_worker *w) {
     const struct batch *b = arg;
     const size_t first = (size_t)i * b->share;
-    append_some(b, first, (size_t)least(first + b->share, b->count), w);
+    append_some(b, first, (size_t)pithi_min(first + b->share, b->count), w);
     return PITH_OK;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/decimal.h"
+#include "common/minmax.h"
 #include "common/pad.h"
 #include "group/outliers.h"
 
@@ -15,7 +16,6 @@
  * of codes. */
 enum { COLUMNS = 64, LONGEST = 256 };
 
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static size_t parts(size_t n, size_t part) { return n / part + (n % part != 0); }
 
 /* ---- Sizes -----------------------------------------------------------------------------------*/
@@ -209,7 +209,7 @@ static void put_outliers(const struct pithi_kv *k, const uint8_t *page, uint32_t
         const size_t at = g % groups * k->set.group;
         const size_t number = head * groups + g;
         pithi_outliers_put(places_of(k, page, tokens, number), exact_of(k, page, tokens, number),
-                           k->dtype, k->outliers, 0, least(k->set.group, k->dim - at),
+                           k->dtype, k->outliers, 0, pithi_min(k->set.group, k->dim - at),
                            at_element(out, out_dtype, g / groups * k->dim + at), out_dtype, 1);
     }
 }
@@ -248,7 +248,7 @@ static void put_changed(const struct pithi_kv *k, uint8_t *page, const struct pi
     size_t at = k->order ? k->kernels->rotate_encode(&r, all) : 0;
     for (size_t n; at < all->count; at += n) {
         struct pithi_group_job job = *all;
-        job.count = n = least(chunk_of(k), all->count - at);
+        job.count = n = pithi_min(chunk_of(k), all->count - at);
         change(k, page, rows->tokens, head, all, at, &job, floats);
         job.scales += at / k->set.group * entry_of(k);
         job.codes += pithi_group_code_bytes(&k->set, at);
@@ -313,7 +313,7 @@ static void get_rotated(const struct pithi_kv *k, struct pithi_group_job *all, f
         all->nontemporal ? k->kernels->unrotate_nontemporal : k->kernels->unrotate;
     for (size_t at = 0; at < all->count; at += chunk) {
         struct pithi_group_job job = *all;
-        job.count = least(chunk, all->count - at);
+        job.count = pithi_min(chunk, all->count - at);
         job.out = floats;
         job.out_dtype = PITH_F32;
         job.nontemporal = false; /* it is read again at once */
@@ -503,7 +503,7 @@ static void put_group(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_r
         stride = k->dim;
     }
     for (rect.column = 0; rect.column < k->dim; rect.column += COLUMNS) {
-        rect.columns = least(COLUMNS, k->dim - rect.column);
+        rect.columns = pithi_min(COLUMNS, k->dim - rect.column);
         put_rect(k, page, rows, &rect, at_element(values, dtype, rect.column), dtype, stride);
     }
 }
@@ -529,7 +529,7 @@ static void put_columns(const struct pithi_kv *k, uint8_t *page, struct pithi_kv
     const size_t end = (size_t)rows->first + rows->count;
     struct rect rect = {.token = rows->first};
     for (; rect.token < end; rect.token += k->set.group) {
-        rect.count = least(k->set.group, end - rect.token);
+        rect.count = pithi_min(k->set.group, end - rect.token);
         for (rect.head = 0; rect.head < k->heads; rect.head += step)
             if (plain(k))
                 put_plain(k, page, rows, &rect, step);
@@ -581,7 +581,7 @@ static void get_columns(const struct pithi_kv *k, const uint8_t *page, struct pi
     const size_t step = !k->order && joined(k) ? part->heads : 1;
     struct rect rect = {.token = part->first};
     for (; rect.token < end; rect.token += rect.count) {
-        rect.count = least(group - rect.token % group, end - rect.token);
+        rect.count = pithi_min(group - rect.token % group, end - rect.token);
         for (rect.head = part->head; rect.head < (size_t)part->head + part->heads;
              rect.head += step)
             get_rect(k, page, part, &rect, step);

@@ -7,9 +7,8 @@
 #define PITHI_PREDICT_LORENZO_TMPL_H
 
 #include "common/lanes_tmpl.h"
+#include "common/minmax.h"
 #include "predict/lorenzo.h"
-
-static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 /* ---- Forward ---------------------------------------------------------------------------------*/
 
@@ -69,7 +68,7 @@ static void predict(const int32_t *codes, const uint32_t extent[PITHI_TILE_NDIM]
     }
     pithi_lines_begin(&l, extent, order, from);
     while (count) {
-        const size_t n = least(count, pithi_lines_left(&l)), whole = n / 16 * 16;
+        const size_t n = pithi_min(count, pithi_lines_left(&l)), whole = n / 16 * 16;
         if (whole) predict_line(&l, codes, whole, words);
         if (whole) pithi_lines_advance(&l, whole);
         if (n > whole) pithi_predict_row(&l, codes + whole, n - whole, words + whole);
@@ -119,7 +118,7 @@ static void differ(struct pithi_unpredict *u, const int32_t *codes, size_t count
         return;
     }
     while (count) {
-        const size_t n = least(count, u->extent[3] - u->place[3]), whole = n / 16 * 16;
+        const size_t n = pithi_min(count, u->extent[3] - u->place[3]), whole = n / 16 * 16;
         if (whole) differ_line(u, codes, whole, words);
         if (n > whole) pithi_differ_c(u, codes + whole, n - whole, words + whole);
         words += n, codes += n, count -= n;
@@ -175,7 +174,7 @@ static void unpredict(struct pithi_unpredict *u, const uint32_t *words, size_t c
         return;
     }
     while (count) {
-        const size_t n = least(count, u->extent[3] - u->place[3]), whole = n / 16 * 16;
+        const size_t n = pithi_min(count, u->extent[3] - u->place[3]), whole = n / 16 * 16;
         if (whole) unpredict_line(u, words, whole, codes);
         if (n > whole) pithi_unpredict_c(u, words + whole, n - whole, codes + whole);
         words += n, codes += n, count -= n;

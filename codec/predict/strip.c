@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "codec.h"
+#include "common/minmax.h"
 #include "common/pad.h"
 #include "predict/bitplane_choice.h"
 
@@ -19,8 +20,6 @@ static size_t count_of(const struct pithi_strip *p) {
     return (size_t)p->extent[0] * p->extent[1] * p->extent[2] * p->extent[3];
 }
 static size_t groups_of(size_t count) { return (count + GROUP - 1) / GROUP; }
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
-
 /* ---- Memory ----------------------------------------------------------------------------------*/
 
 /* Scratch memory: a strip of words, one of codes and one of values; sums; to write also widths and
@@ -73,8 +72,8 @@ static void take_sample(const struct pithi_strip *p, const struct pithi_source *
     struct pithi_lines lines;
     pithi_lines_begin(&lines, p->extent, most, at);
     s->quant = source->quant;
-    s->lead = least(GROUP, lines.place[3]);
-    s->count = least(CHUNK, pithi_lines_left(&lines));
+    s->lead = pithi_min(GROUP, lines.place[3]);
+    s->count = pithi_min(CHUNK, pithi_lines_left(&lines));
     for (unsigned k = 0; k < LINES; k++) s->line[k] = outside;
     for (unsigned k = 0; k < lines.count; k++)
         s->line[LINES - 1 - lines.line[k]] =
@@ -103,7 +102,7 @@ static void add_widths(const struct pithi_strip *p, const struct pithi_sample *s
 static unsigned choose(const struct pithi_strip *p, const struct pithi_source *source,
                        unsigned most, pithi_sample_fn *sample) {
     pithi_sample_widths sums = {{0}};
-    const size_t count = count_of(p), row = least(CHUNK, p->extent[PITHI_TILE_NDIM - 1]);
+    const size_t count = count_of(p), row = pithi_min(CHUNK, p->extent[PITHI_TILE_NDIM - 1]);
     const size_t step = row * pithi_pack_sample_step(count);
     for (size_t at = 0; most && at < count; at += step) {
         struct pithi_sample s;
@@ -233,7 +232,7 @@ static size_t fused_encode(struct writing *g, size_t at, size_t n) {
 /* Whether the first few values have codes that differ, as those of most tiles do. */
 static bool first_differ(const struct pithi_strip *p, const struct pithi_source *source) {
     const struct pithi_quant *const q = source->quant;
-    const size_t n = least(GROUP, p->extent[PITHI_TILE_NDIM - 1]);
+    const size_t n = pithi_min(GROUP, p->extent[PITHI_TILE_NDIM - 1]);
     int32_t first, code;
     if (!q || q->relative || q->dtype == PITH_F64) return false;
     const uint8_t *const value = pithi_tile_layout_at(&source->values, 0);
@@ -252,7 +251,7 @@ void pithi_strip_begin(const struct pithi_strip *p, const struct pithi_source *s
     *packing = (struct pithi_packing){.constant = !first_differ(p, source), .scratch = scratch};
     struct writing g = writing_of(p, source, packing);
     for (size_t at = 0; at < count; at += STRIP) {
-        const size_t n = least(STRIP, count - at), done = fused_encode(&g, at, n);
+        const size_t n = pithi_min(STRIP, count - at), done = fused_encode(&g, at, n);
         const uint8_t *const widths = g.widths - done / GROUP;
         if (done < n) write_strip(&g, at + done, n - done);
         count_widths(&counters, widths, groups_of(n));
@@ -319,7 +318,7 @@ static uint8_t *put_runs(const struct wider *wider, const uint8_t *widths, size_
                          const uint8_t *from, uint8_t *to, uint8_t *name) {
     size_t run = 0; /* bytes at `from` that are not copied yet */
     for (size_t g = 0; g < groups; g += 4) {
-        const size_t n = least(4, groups - g);
+        const size_t n = pithi_min(4, groups - g);
         unsigned names = 0, bytes = 0, wide = 0;
         for (size_t i = 0; i < n; i++) {
             names |= (unsigned)wider->place[widths[g + i]] << 2 * i;
@@ -387,7 +386,7 @@ size_t pithi_strip_estimate(const struct pithi_strip *p, const int32_t *codes) {
     const size_t count = count_of(p), step = CHUNK * (count / (CHUNK * PARTS) | 1);
     size_t sampled = 0, at = 0;
     do { /* there is an element */
-        const size_t n = least(CHUNK, count - at);
+        const size_t n = pithi_min(CHUNK, count - at);
         p->kernels->predict(codes + at, p->extent, p->order, at, n, words);
         p->kernels->widths(words, n, widths);
         for (size_t g = 0; g < groups_of(n); g++) counts[widths[g]]++;
@@ -498,7 +497,7 @@ static const char *take(struct reading *g, struct pithi_reader *r) {
     pithi_unpredict_init(&g->sums, p->extent, p->order, rest_of(r->scratch));
     pairs_init(&pairs, table);
     for (; g->at < count; g->at += STRIP) {
-        const size_t n = least(STRIP, count - g->at), left = r->left;
+        const size_t n = pithi_min(STRIP, count - g->at), left = r->left;
         const size_t bytes = widths_of(name + g->at / GROUP / 4, groups_of(n), &pairs, widths);
         const uint8_t *const planes = pithi_reader_take(r, bytes);
         if (!planes) return "packed words end early";

@@ -6,6 +6,7 @@
 
 #include "codec.h"
 #include "common/endian.h"
+#include "common/minmax.h"
 #include "common/pad.h"
 #include "common/popcount.h"
 #include "predict/zero_choice.h"
@@ -16,7 +17,6 @@ enum { CLASS_BIT = PITHI_ZERO_CLASS_BIT, HEAD = PITHI_ZERO_HEAD };
 /* In memory the class of a context follows the bits around. */
 enum { ROUND_BITS = 6 };
 
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 /* ---- Geometry --------------------------------------------------------------------------------*/
 
 /* Returns how many lanes have a bit at this step; they are the first ones. */
@@ -97,13 +97,13 @@ static void bits_of_map(const struct pithi_zero_cut *c, const uint8_t *map, uint
     enum { AT_ONCE = 56 };
     const size_t bytes = (c->count + 7) / 8;
     for (size_t t = 0; t < c->steps; t += AT_ONCE) {
-        const size_t end = least(t + AT_ONCE, c->steps);
+        const size_t end = pithi_min(t + AT_ONCE, c->steps);
         uint64_t words[PITHI_ZERO_LANES_MOST];
         for (size_t j = 0; j < c->lanes; j++) words[j] = bits_from(map, bytes, j * c->steps + t);
         for (size_t at = t; at < end; at += 8) {
             uint8_t eight[PITHI_ZERO_LANES_MOST];
             for (size_t j = 0; j < c->lanes; j++) eight[j] = (uint8_t)(words[j] >> (at - t));
-            spread_steps(eight, c->lanes, least(8, end - at), bits + at * c->lanes);
+            spread_steps(eight, c->lanes, pithi_min(8, end - at), bits + at * c->lanes);
         }
     }
 }
@@ -113,7 +113,7 @@ static void map_of_bits(const struct pithi_zero_cut *c, const uint8_t *bits, uin
     for (size_t t = 0; t < c->steps; t += 8) {
         uint8_t eight[PITHI_ZERO_LANES_MOST];
         const size_t active = active_at(c, t);
-        gather_steps(eight, c->lanes, least(8, c->steps - t), bits + t * c->lanes);
+        gather_steps(eight, c->lanes, pithi_min(8, c->steps - t), bits + t * c->lanes);
         for (size_t j = 0; j < active; j++) {
             const size_t i = j * c->steps + t;
             const unsigned two = (unsigned)eight[j] << i % 8;
@@ -249,7 +249,7 @@ const uint8_t *pithi_zero_decode_c(const struct pithi_zero_run *r, uint32_t *sta
 /* Returns how many of the `count` bits from bit i on are ones. */
 static size_t ones_in(const uint8_t *map, size_t bytes, size_t i, size_t count) {
     size_t ones = 0;
-    const size_t lead = least((8 - i % 8) % 8, count);
+    const size_t lead = pithi_min((8 - i % 8) % 8, count);
     if (lead) ones += pithi_ones_of(eight_bits(map, bytes, i) & ((1u << lead) - 1));
     i += lead, count -= lead;
     ones += pithi_ones(map + i / 8, count / 8);
@@ -264,7 +264,7 @@ static void choose_classes(const struct pithi_zero_cut *c, const uint8_t *map, u
     uint8_t class_of[BINS];
     const size_t area = c->height * c->width, bytes = (c->count + 7) / 8;
     for (size_t p = 0; p < c->planes; p++) {
-        const size_t n = least(area, c->count - p * area);
+        const size_t n = pithi_min(area, c->count - p * area);
         classes[p] = pithi_zero_bin(ones_in(map, bytes, p * area, n), n);
         planes[classes[p]]++;
     }
@@ -429,7 +429,7 @@ static struct pithi_zero_run run_at(const struct pithi_zero_cut *c,
                                .x = x,
                                .lanes = (unsigned)c->lanes,
                                .active = active_at(c, t)};
-    if (r.active) r.steps = least(r.steps, c->count - (r.active - 1) * c->steps - t);
+    if (r.active) r.steps = pithi_min(r.steps, c->count - (r.active - 1) * c->steps - t);
     return r;
 }
 

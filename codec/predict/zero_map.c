@@ -8,6 +8,7 @@
 #include "bytes/rans.h"
 #include "common/endian.h"
 #include "common/log2.h"
+#include "common/minmax.h"
 #include "common/pad.h"
 #include "common/popcount.h"
 #include "predict/zero_lanes.h"
@@ -25,16 +26,13 @@ static size_t elements(const uint32_t extent[PITHI_TILE_NDIM]) {
     return n;
 }
 
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
-static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
-
 /* ---- Memory: four rows of a byte per element and a coded map, or lanes; what pieces need ------*/
 
 static size_t row_bytes(size_t max_count) { return pithi_pad64(max_count + BORDER); }
 
 static size_t pieces_at(size_t max_count) {
-    return larger(4 * row_bytes(max_count) + pithi_pad64(map_bytes(max_count)),
-                  pithi_zero_lanes_scratch(max_count));
+    return pithi_max(4 * row_bytes(max_count) + pithi_pad64(map_bytes(max_count)),
+                     pithi_zero_lanes_scratch(max_count));
 }
 
 size_t pithi_zeros_scratch(size_t max_count) {
@@ -271,7 +269,7 @@ static uint64_t transposed(uint64_t x) {
 static void count_bits(struct tally *t, const uint8_t *map, size_t bytes, size_t row, size_t y,
                        size_t width, size_t x) {
     const ptrdiff_t i = (ptrdiff_t)(row * width + x), up = i - (ptrdiff_t)width;
-    const size_t n = least(width - x, 64);
+    const size_t n = pithi_min(width - x, 64);
     const uint64_t begin = x ? 0 : 1, last = x + n == width ? UINT64_C(1) << (n - 1) : 0;
     const uint64_t bits = bits_from(map, bytes, i);
     const uint64_t sides[6] = {
@@ -306,10 +304,10 @@ static void take_sample(struct tally *t, const uint8_t *map,
     const size_t count = elements(extent), width = extent[PITHI_TILE_NDIM - 1];
     const size_t height = extent[PITHI_TILE_NDIM - 2], in_row = (width + PART - 1) / PART;
     const size_t parts = count / width * in_row;
-    const size_t step = larger(parts * least(width, PART) / SAMPLE, 1);
+    const size_t step = pithi_max(parts * pithi_min(width, PART) / SAMPLE, 1);
     uint32_t jump = 0; /* so that the sample keeps no step with planes */
     for (size_t at = 0; at < parts; at += step, jump += 0x9E3779B9u) {
-        const size_t p = least(at + (size_t)((uint64_t)jump * step >> 32), parts - 1);
+        const size_t p = pithi_min(at + (size_t)((uint64_t)jump * step >> 32), parts - 1);
         count_bits(t, map, map_bytes(count), p / in_row, p / in_row % height, width,
                    p % in_row * PART);
     }
@@ -362,7 +360,7 @@ static size_t put_bits(const struct pithi_pen *pen, size_t max_count, const uint
                        const uint32_t extent[PITHI_TILE_NDIM], size_t limit) {
     enum { HEAD = 1 + LENGTH_BYTES };
     if (limit <= HEAD + 1) return 0;
-    const size_t capacity = least(limit - 1 - HEAD, map_bytes(elements(extent)));
+    const size_t capacity = pithi_min(limit - 1 - HEAD, map_bytes(elements(extent)));
     const struct memory m = memory_of(pen->scratch, max_count);
     const size_t length = put_modelled(rows_of(&m, extent), map, extent, m.bits, capacity);
     if (!length) return 0;
@@ -408,7 +406,7 @@ static bool uniform(const uint8_t *map, size_t bytes) {
     enum { PART = 128 }; /* its count is a byte, so that vectors count many at once */
     size_t mixed = 0;
     for (size_t at = 0; at < bytes; at += PART) {
-        const size_t n = least(bytes - at, PART);
+        const size_t n = pithi_min(bytes - at, PART);
         uint8_t part = 0;
         for (size_t i = 0; i < n; i++) part = (uint8_t)(part + ((uint8_t)(map[at + i] + 1) > 1));
         mixed += part;

@@ -24,10 +24,10 @@
 
 #include "common/endian.h"
 #include "common/log2.h"
+#include "common/minmax.h"
 
 enum { GROUP = PITHI_PACKED_GROUP, LANES = 4, REACH = 64, NUMBERS = 16 };
 
-static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t in_units(size_t count) { return (count + NUMBERS - 1) / NUMBERS * NUMBERS; }
 
 /* Row r of a group is differences 4r to 4r + 3: their bits are r * width and above in the lanes. */
@@ -224,7 +224,7 @@ static void elias_fano_put(const uint32_t *list, size_t count, size_t n, unsigne
     const size_t low = pithi_elias_fano_low_bytes(count, low_bits);
     const size_t bytes = pithi_elias_fano_bytes(n, count, low_bits);
     for (size_t first = 0; first < count; first += GROUP) {
-        const size_t c = least(count - first, GROUP), at = first / 8 * low_bits;
+        const size_t c = pithi_min(count - first, GROUP), at = first / 8 * low_bits;
         uint32_t own[GROUP];
         const uint32_t *numbers = list + first;
         if (c % NUMBERS) {
@@ -262,7 +262,7 @@ static bool elias_fano_take(const uint8_t *bytes, size_t count, size_t n, unsign
     const size_t length = pithi_elias_fano_bytes(n, count, low_bits);
     bool good = take_high(bytes + low, pithi_elias_fano_high_bits(n, count, low_bits), count, list);
     for (size_t first = 0; first < count && good; first += GROUP) {
-        const size_t c = least(count - first, GROUP), at = first / 8 * low_bits;
+        const size_t c = pithi_min(count - first, GROUP), at = first / 8 * low_bits;
         uint32_t numbers[GROUP];
         good = take_string(bytes + at, length - at, c, low_bits, numbers) &&
                merge(numbers, list + first, c, (uint32_t)first, low_bits,

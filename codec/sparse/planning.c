@@ -3,6 +3,7 @@
  *
  * doc/SPARSE.md, Planning, has the rules and their sources. */
 #include "codec.h"
+#include "common/minmax.h"
 #include "common/pad.h"
 #include "cpu.h"
 #include "error.h"
@@ -410,8 +411,6 @@ static bool open_size(struct frame_size *f, uint64_t n, uint64_t k, uint32_t val
            (value_bits == 32 || value_bits == 16 || value_bits == 8 || value_bits == 0);
 }
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
 static uint64_t value_bytes(uint32_t value_bits, uint64_t count) {
     const uint64_t scales = value_bits == 8 ? (count + GROUP - 1) / GROUP * 4 : 0;
     return count * (value_bits / 8) + scales;
@@ -436,10 +435,10 @@ uint64_t pith_sparse_largest_bytes(uint64_t n, uint64_t k, uint32_t value_bits, 
     if (!open_size(&f, n, k, value_bits, 0, block)) return 0;
     /* Indices of a block take no more than its map, nor than 4 bytes each and 8 more. In each
      * block the last group of values may be short. */
-    const uint64_t index = least((n + 7) / 8 + f.blocks, 4 * k + 8 * f.blocks);
-    const uint64_t scales = value_bits == 8 ? 4 * least(k, f.blocks) : 0;
+    const uint64_t index = pithi_min((n + 7) / 8 + f.blocks, 4 * k + 8 * f.blocks);
+    const uint64_t scales = value_bits == 8 ? 4 * pithi_min(k, f.blocks) : 0;
     const uint64_t sum = n / f.block * block_bytes(&f, f.block) + block_bytes(&f, n % f.block);
-    return head_bytes(&f) + least(sum, index + value_bytes(value_bits, k) + scales);
+    return head_bytes(&f) + pithi_min(sum, index + value_bytes(value_bits, k) + scales);
 }
 
 /* Returns the bytes of indices of k elements at random places, at most a bit for each of n. */
@@ -540,7 +539,7 @@ static void share_time(void *job) {
             else
                 high = middle - 1;
         }
-        l->ks[i] = least(low, link->n);
+        l->ks[i] = pithi_min(low, link->n);
     }
 }
 
