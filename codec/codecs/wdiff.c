@@ -90,15 +90,13 @@ static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
     return pithi_group_block_bytes(&s, count);
 }
 
-/* Whether codes are entropy-coded one to a byte. To zstd only those of widths that straddle bytes
- * are: it is slow, and sees the others well enough where they lie. */
-static bool spread(const struct pithi_params *p) {
-    return p->value[ENTROPY] == RANS || p->value[BITS] == 3 || p->value[BITS] == 6;
+static bool one_to_a_byte(const struct pithi_params *p) {
+    return pithi_codes_take_bytes(p->value[ENTROPY] == RANS, p->value[BITS]);
 }
 
 static size_t symbol_bytes(const struct pithi_params *p, size_t count) {
     const struct pithi_group_setting s = setting(p);
-    return spread(p) ? count : pithi_group_code_bytes(&s, count);
+    return one_to_a_byte(p) ? count : pithi_group_code_bytes(&s, count);
 }
 
 static size_t scratch_bytes(const struct pithi_params *p) {
@@ -216,7 +214,7 @@ static void open_coding(struct coding *c, const struct pithi_block *b) {
 /* Returns the bytes of a coded string; 0 where it would not be shorter than packed codes. */
 static size_t put_zstd(struct pithi_block *b, const struct coding *c) {
     const uint8_t *symbols = c->code_buffer;
-    if (spread(b->params)) {
+    if (one_to_a_byte(b->params)) {
         pithi_codes_to_symbols(c->set.bits, c->code_buffer, b->count, c->symbol_buffer);
         symbols = c->symbol_buffer;
     }
@@ -261,10 +259,10 @@ static pith_status corrupt(struct pithi_block *b, const char *detail) {
 
 static const char *take_zstd(struct pithi_block *b, const struct coding *c, const uint8_t *coded,
                              size_t length) {
-    uint8_t *const symbols = spread(b->params) ? c->symbol_buffer : c->code_buffer;
+    uint8_t *const symbols = one_to_a_byte(b->params) ? c->symbol_buffer : c->code_buffer;
     if (!pithi_entropy_unpack(b->coder, coded, length, symbols, c->symbols))
         return "the codes do not decompress";
-    if (spread(b->params) &&
+    if (one_to_a_byte(b->params) &&
         pithi_symbols_to_codes(c->set.bits, symbols, b->count, c->code_buffer) >> c->set.bits)
         return "a code is out of range";
     return NULL;

@@ -5,6 +5,9 @@
 
 #include "bytes/piece.h"
 
+/* Whether codes are entropy-coded one to a byte: by rANS all are, by zstd only those of widths that
+ * straddle bytes. zstd is slow, and sees the others well enough where they lie. */
+static inline bool pithi_codes_take_bytes(bool rans, uint32_t bits) { return rans || 8 % bits; }
 /* Turn codes into symbols and back. The second returns the bits of all symbols, which are codes
  * where none has a bit above `bits`. */
 void pithi_codes_to_symbols(unsigned bits, const uint8_t *codes, size_t count, uint8_t *symbols);

@@ -32,11 +32,13 @@ static struct pithi_code_strings head_strings(const struct pithi_kv *k, uint8_t 
                                        .bits = k->set.bits};
 }
 
-/* Whether codes are a symbol each. To zstd only those that straddle bytes are; other bytes are
- * symbols as they are. */
-static bool spread(const struct pithi_kv *k) { return k->rans || 8 % k->set.bits; }
+static bool one_to_a_byte(const struct pithi_kv *k) {
+    return pithi_codes_take_bytes(k->rans, k->set.bits);
+}
 
-static size_t head_symbols(const struct pithi_kv *k) { return spread(k) ? k->dim : heads_codes(k); }
+static size_t head_symbols(const struct pithi_kv *k) {
+    return one_to_a_byte(k) ? k->dim : heads_codes(k);
+}
 
 /* Returns where byte `plane` of a group's numbers is. */
 static size_t plane_byte(const struct pithi_kv *k, size_t plane, size_t group) {
@@ -58,7 +60,7 @@ static bool put_head(const struct pithi_kv *k, const struct pithi_code_strings *
     const size_t step = head_symbols(k);
     if (k->rans) return pithi_codes_put(pen, s, symbols);
     for (size_t i = 0; i < s->count; i++)
-        if (spread(k))
+        if (one_to_a_byte(k))
             pithi_codes_to_symbols(s->bits, s->at + i * s->stride, s->codes, symbols + i * step);
         else
             memcpy(symbols + i * step, s->at + i * s->stride, step);
@@ -73,7 +75,7 @@ static const char *take_head(const struct pithi_kv *k, const struct pithi_code_s
     uint32_t all = 0;
     if (!symbols) return "the codes of a head are damaged";
     for (size_t i = 0; i < s->count; i++)
-        if (spread(k))
+        if (one_to_a_byte(k))
             all |= pithi_symbols_to_codes(s->bits, symbols + i * step, s->codes,
                                           s->at + i * s->stride);
         else
