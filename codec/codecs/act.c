@@ -10,8 +10,10 @@
 #include "bytes/symbols.h"
 #include "common/convert.h"
 #include "common/decimal.h"
+#include "common/minmax.h"
 #include "common/pad.h"
 #include "predict/bounded.h"
+#include "predict/bounded_keys.h"
 #include "predict/exact_values.h"
 #include "predict/nonzero.h"
 #include "predict/strip.h"
@@ -20,39 +22,24 @@
 enum { MODE, ABS, REL, PWREL, RANGE, ZEROS, EFFORT, BLOCK, REVISION, ENTROPY };
 enum { FAST, RATIO };
 enum { ANY, RANS }; /* values of ENTROPY */
-enum { AT_EFFORT = 0, AT_MODE = 1, AT_ZEROS = 2, AT_TARGET = 4 };
 
 static const struct pithi_key keys[] = {
-    [MODE] = {"mode", PITHI_KEY_WORD, FAST, 0, RATIO, 0, AT_MODE, "fast|ratio",
+    [MODE] = {"mode", PITHI_KEY_WORD, FAST, 0, RATIO, 0, PITHI_BOUNDED_AT_MODE, "fast|ratio",
               "fast: fixed cost; ratio: predicted and coded where that is shorter", true},
-    [ABS] = {"abs", PITHI_KEY_REAL, 0, 1, 0, 0, AT_TARGET, "a number above 0", "bound on |x - x'|",
-             true},
-    [REL] =
-        {"rel", PITHI_KEY_REAL, 0, 2, 0, 0, AT_TARGET, "a number above 0",
-         "the same, relative to the range of the finite values; 0.001 when nothing is asked for",
-         true},
-    [PWREL] = {"pwrel", PITHI_KEY_REAL, 0, 3, 0, 0, AT_TARGET, "a number above 0, below 1",
-               "bound on |x - x'| / |x|", true},
-    [RANGE] = {"range", PITHI_KEY_REAL, 0, 0, 0, 0, PITHI_WIRE_NONE, "a number or none",
-               "for rel: the range, where ranks must agree", true},
-    [ZEROS] = {"zeros", PITHI_KEY_WORD, 0, 0, 1, 0, AT_ZEROS, "any|signed", "signed: keep -0",
-               true},
-    [EFFORT] = {"effort", PITHI_KEY_NUMBER, 1, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0,
-                AT_EFFORT, "1..22", "effort of zstd", true},
-    [BLOCK] = {"block", PITHI_KEY_BLOCK, 262144, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0,
-               PITHI_WIRE_BLOCK, "16..16777216, a power of two, or whole",
-               "most elements per block", false},
+    [ABS] = PITHI_BOUNDED_ABS,
+    [REL] = PITHI_BOUNDED_REL("0.001 when nothing is asked for"),
+    [PWREL] = PITHI_BOUNDED_PWREL,
+    [RANGE] = PITHI_BOUNDED_RANGE("for rel: the range, where ranks must agree"),
+    [ZEROS] = PITHI_BOUNDED_ZEROS,
+    [EFFORT] = PITHI_BOUNDED_EFFORT,
+    [BLOCK] = PITHI_BOUNDED_BLOCK,
     [REVISION] = {"revision", PITHI_KEY_NUMBER, 3, 1, 3, 0, PITHI_WIRE_REVISION, "1,2,3",
                   "newest revision of frames to make: 1 and 2 are for older readers", true},
-    [ENTROPY] = {"entropy", PITHI_KEY_WORD, ANY, ANY, RANS, 0, PITHI_WIRE_NONE, "auto|rans",
-                 "entropy coding; auto: rANS, and zstd for what repeats", true},
+    [ENTROPY] = PITHI_BOUNDED_ENTROPY,
 };
 
 static const struct pithi_need needs[] = {
-    {EFFORT, MODE, 0, "has no effect with mode=fast"},
-    {REVISION, MODE, 0, "has no effect with mode=fast"},
-    {EFFORT, ENTROPY, PITHI_NEED_ZERO, "has no effect with entropy=rans"},
-    {ENTROPY, MODE, 0, "has no effect with mode=fast"},
+    PITHI_BOUNDED_NEEDS,
     {ENTROPY, REVISION, 3, "needs revision=3"},
 };
 
@@ -70,15 +57,6 @@ static uint8_t frame_revision(const struct pithi_params *p) {
 static void preset(uint32_t value[PITHI_KEYS_MAX], uint32_t seen) {
     (void)seen;
     if (!(value[ABS] | value[REL] | value[PWREL])) value[REL] = PITHI_DECIMAL(1, -3);
-}
-
-static bool fixed(const struct pithi_params *p) {
-    (void)p;
-    return false;
-}
-
-static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
-    return count * element_of(p);
 }
 
 static const char *cut(struct pithi_params *p, uint32_t ndim, const uint64_t *shape,
@@ -99,8 +77,6 @@ struct work {
     size_t most;
 };
 
-static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
-
 /* Returns the effort of entropy coding, or none when the mode does without. */
 static int effort(const struct pithi_params *p) {
     if (p->decode_only || p->value[MODE] == FAST) return PITHI_ENTROPY_LEVEL_NONE;
@@ -108,8 +84,8 @@ static int effort(const struct pithi_params *p) {
 }
 
 static size_t pieces_bytes(const struct pithi_params *p) {
-    const size_t words = larger(pithi_strip_scratch(p->most), pithi_symbols_scratch(p->most));
-    return larger(words, pithi_zeros_scratch(p->most));
+    const size_t words = pithi_max(pithi_strip_scratch(p->most), pithi_symbols_scratch(p->most));
+    return pithi_max(words, pithi_zeros_scratch(p->most));
 }
 
 /* Lays the parts of scratch memory one behind the other; with scratch NULL only counts their
@@ -377,8 +353,8 @@ const struct pithi_codec pithi_codec_act = {
     .need_count = sizeof needs / sizeof needs[0],
     .preset = preset,
     .check = pithi_bounded_check,
-    .fixed = fixed,
-    .block_bytes = block_bytes,
+    .fixed = pithi_bounded_fixed,
+    .block_bytes = pithi_bounded_block_bytes,
     .scratch_bytes = scratch_bytes,
     .coder_bytes = coder_bytes,
     .open_coder = pithi_entropy_open,

@@ -12,8 +12,10 @@
 #include "common/convert.h"
 #include "common/decimal.h"
 #include "common/endian.h"
+#include "common/minmax.h"
 #include "common/pad.h"
 #include "predict/bounded.h"
+#include "predict/bounded_keys.h"
 #include "predict/estimate.h"
 #include "predict/exact_values.h"
 #include "predict/interp.h"
@@ -22,45 +24,30 @@
 enum { MODE, ABS, REL, PWREL, PSNR, NMSE, RANGE, ZEROS, EFFORT, BLOCK, REVISION, ENTROPY };
 enum { FAST, RATIO, AUTO };
 enum { ANY, RANS }; /* values of ENTROPY */
-enum { AT_EFFORT = 0, AT_MODE = 1, AT_ZEROS = 2, AT_TARGET = 4 };
 
 static const struct pithi_key keys[] = {
-    [MODE] = {"mode", PITHI_KEY_WORD, FAST, 0, AUTO, 0, AT_MODE, "fast|ratio|auto",
+    [MODE] = {"mode", PITHI_KEY_WORD, FAST, 0, AUTO, 0, PITHI_BOUNDED_AT_MODE, "fast|ratio|auto",
               "fast: fixed cost; ratio: predicted and coded; auto: whatever is shortest", true},
-    [ABS] = {"abs", PITHI_KEY_REAL, 0, 1, 0, 0, AT_TARGET, "a number above 0", "bound on |x - x'|",
-             true},
-    [REL] =
-        {"rel", PITHI_KEY_REAL, 0, 2, 0, 0, AT_TARGET, "a number above 0",
-         "the same, relative to the range of the finite values; 0.001 when nothing is asked for",
-         true},
-    [PWREL] = {"pwrel", PITHI_KEY_REAL, 0, 3, 0, 0, AT_TARGET, "a number above 0, below 1",
-               "bound on |x - x'| / |x|", true},
-    [PSNR] = {"psnr", PITHI_KEY_REAL, 0, 4, 0, 0, AT_TARGET, "decibels",
+    [ABS] = PITHI_BOUNDED_ABS,
+    [REL] = PITHI_BOUNDED_REL("0.001 when nothing is asked for"),
+    [PWREL] = PITHI_BOUNDED_PWREL,
+    [PSNR] = {"psnr", PITHI_KEY_REAL, 0, 4, 0, 0, PITHI_BOUNDED_AT_TARGET, "decibels",
               "least peak signal-to-noise ratio of the frame", true},
-    [NMSE] = {"nmse", PITHI_KEY_REAL, 0, 5, 0, 0, AT_TARGET, "a number above 0",
+    [NMSE] = {"nmse", PITHI_KEY_REAL, 0, 5, 0, 0, PITHI_BOUNDED_AT_TARGET, "a number above 0",
               "largest sum of squared errors over that of squared values", true},
-    [RANGE] = {"range", PITHI_KEY_REAL, 0, 0, 0, 0, PITHI_WIRE_NONE, "a number or none",
-               "for rel and psnr: the range, where ranks must agree", true},
-    [ZEROS] = {"zeros", PITHI_KEY_WORD, 0, 0, 1, 0, AT_ZEROS, "any|signed", "signed: keep -0",
-               true},
-    [EFFORT] = {"effort", PITHI_KEY_NUMBER, 1, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0,
-                AT_EFFORT, "1..22", "effort of zstd", true},
-    [BLOCK] = {"block", PITHI_KEY_BLOCK, 262144, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0,
-               PITHI_WIRE_BLOCK, "16..16777216, a power of two, or whole",
-               "most elements per block", false},
+    [RANGE] = PITHI_BOUNDED_RANGE("for rel and psnr: the range, where ranks must agree"),
+    [ZEROS] = PITHI_BOUNDED_ZEROS,
+    [EFFORT] = PITHI_BOUNDED_EFFORT,
+    [BLOCK] = PITHI_BOUNDED_BLOCK,
     [REVISION] = {"revision", PITHI_KEY_NUMBER, 3, 1, 3, 0, PITHI_WIRE_REVISION, "1,2,3",
                   "newest revision of frames to make: 1 is for readers without rANS, 2 for those "
                   "without weighted interpolation",
                   true},
-    [ENTROPY] = {"entropy", PITHI_KEY_WORD, ANY, ANY, RANS, 0, PITHI_WIRE_NONE, "auto|rans",
-                 "entropy coding; auto: rANS, and zstd for what repeats", true},
+    [ENTROPY] = PITHI_BOUNDED_ENTROPY,
 };
 
 static const struct pithi_need needs[] = {
-    {EFFORT, MODE, 0, "has no effect with mode=fast"},
-    {REVISION, MODE, 0, "has no effect with mode=fast"},
-    {EFFORT, ENTROPY, PITHI_NEED_ZERO, "has no effect with entropy=rans"},
-    {ENTROPY, MODE, 0, "has no effect with mode=fast"},
+    PITHI_BOUNDED_NEEDS,
     {ENTROPY, REVISION, 3, "needs revision=3"},
 };
 
@@ -86,15 +73,6 @@ static void preset(uint32_t value[PITHI_KEYS_MAX], uint32_t seen) {
     (void)seen;
     if (!(value[ABS] | value[REL] | value[PWREL] | value[PSNR] | value[NMSE]))
         value[REL] = PITHI_DECIMAL(1, -3);
-}
-
-static bool fixed(const struct pithi_params *p) {
-    (void)p;
-    return false;
-}
-
-static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
-    return count * element_of(p);
 }
 
 static const char *cut(struct pithi_params *p, uint32_t ndim, const uint64_t *shape,
@@ -138,8 +116,6 @@ static void *place(struct places *p, size_t bytes) {
     return here;
 }
 
-static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
-
 /* Returns the effort of entropy coding, or none when the mode does without. */
 static int effort(const struct pithi_params *p) {
     if (p->decode_only || p->value[MODE] == FAST) return PITHI_ENTROPY_LEVEL_NONE;
@@ -147,7 +123,7 @@ static int effort(const struct pithi_params *p) {
 }
 
 static size_t pieces_bytes(const struct pithi_params *p) {
-    return larger(pithi_strip_scratch(p->most), pithi_symbols_scratch(p->most));
+    return pithi_max(pithi_strip_scratch(p->most), pithi_symbols_scratch(p->most));
 }
 
 /* Fills in the memory in its final place: a copy would wait for what was just stored. Returns its
@@ -157,8 +133,8 @@ static size_t open_memory(const struct pithi_params *p, void *scratch, struct wo
     const size_t groups = ((size_t)p->most + PITHI_BITPLANE_GROUP) * sizeof(uint32_t);
     w->codes = place(&at, groups);
     w->words = place(&at, groups);
-    w->levels = place(&at, larger(pithi_interp_scratch(p->most, p->dtype),
-                                  pithi_weighted_scratch(p->extent, p->dtype)));
+    w->levels = place(&at, pithi_max(pithi_interp_scratch(p->most, p->dtype),
+                                     pithi_weighted_scratch(p->extent, p->dtype)));
     w->pieces = place(&at, pieces_bytes(p));
     w->source.miss = place(&at, p->most / 8 + 1);
     w->other = place(&at, p->most * element_of(p));
@@ -177,7 +153,7 @@ static size_t count_of(const uint32_t extent[PITHI_TILE_NDIM]) {
  * symbols of those before it. */
 static size_t interpolated_bytes(const uint32_t extent[PITHI_TILE_NDIM]) {
     const size_t coarse = pithi_interp_coarse(extent), finest = count_of(extent) - coarse;
-    return coded_bytes(larger(coarse, finest)) +
+    return coded_bytes(pithi_max(coarse, finest)) +
            PITHI_WEIGHTED_CLASSES * (64 + pithi_pad64(CLASS_STRIP * sizeof(uint32_t)));
 }
 
@@ -185,9 +161,9 @@ static size_t rest_bytes(const struct pithi_params *p) {
     const uint32_t *const e = p->extent;
     const size_t coded = coded_bytes(count_of(e)) + pithi_unpredict_bytes(e);
     const size_t interp =
-        interpolated_bytes(e) + larger(pithi_interp_decode_scratch(e, p->dtype),
-                                       pithi_weighted_decode_scratch(e, p->dtype));
-    return larger(pithi_strip_take_scratch(e), larger(coded, interp));
+        interpolated_bytes(e) + pithi_max(pithi_interp_decode_scratch(e, p->dtype),
+                                          pithi_weighted_decode_scratch(e, p->dtype));
+    return pithi_max(pithi_strip_take_scratch(e), pithi_max(coded, interp));
 }
 
 static struct reading reading_layout(const struct pithi_params *p, void *scratch, size_t *bytes) {
@@ -204,7 +180,7 @@ static size_t scratch_bytes(const struct pithi_params *p) {
     struct work w;
     size_t bytes;
     reading_layout(p, NULL, &bytes);
-    return p->decode_only ? bytes : larger(bytes, open_memory(p, NULL, &w));
+    return p->decode_only ? bytes : pithi_max(bytes, open_memory(p, NULL, &w));
 }
 
 static size_t coder_bytes(const struct pithi_params *p) {
@@ -844,8 +820,8 @@ const struct pithi_codec pithi_codec_eb = {
     .need_count = sizeof needs / sizeof needs[0],
     .preset = preset,
     .check = pithi_bounded_check,
-    .fixed = fixed,
-    .block_bytes = block_bytes,
+    .fixed = pithi_bounded_fixed,
+    .block_bytes = pithi_bounded_block_bytes,
     .scratch_bytes = scratch_bytes,
     .coder_bytes = coder_bytes,
     .open_coder = pithi_entropy_open,

@@ -12,8 +12,10 @@
 #include "common/convert.h"
 #include "common/decimal.h"
 #include "common/endian.h"
+#include "common/minmax.h"
 #include "common/pad.h"
 #include "predict/bounded.h"
+#include "predict/bounded_keys.h"
 #include "predict/exact_values.h"
 #include "predict/row_map.h"
 #include "predict/rows.h"
@@ -22,43 +24,32 @@
 enum { MODE, ABS, REL, RANGE, ZEROS, DIM, EFFORT, START, DECAY, STEPS, BLOCK, REVISION, ENTROPY };
 enum { FAST, AUTO };
 enum { ANY, RANS }; /* values of ENTROPY */
-enum { AT_EFFORT = 0, AT_MODE = 1, AT_ZEROS = 2, AT_TARGET = 4, AT_DIM = 8 };
+enum { AT_DIM = 8 };
 
 static const struct pithi_key keys[] = {
-    [MODE] = {"mode", PITHI_KEY_WORD, AUTO, 0, AUTO, 0, AT_MODE, "fast|auto",
+    [MODE] = {"mode", PITHI_KEY_WORD, AUTO, 0, AUTO, 0, PITHI_BOUNDED_AT_MODE, "fast|auto",
               "fast: fixed effort; auto: whatever is shortest", true},
-    [ABS] = {"abs", PITHI_KEY_REAL, 0, 1, 0, 0, AT_TARGET, "a number above 0", "bound on |x - x'|",
-             true},
-    [REL] = {"rel", PITHI_KEY_REAL, 0, 2, 0, 0, AT_TARGET, "a number above 0",
-             "the same, relative to the range of the finite values; default 0.01", true},
-    [RANGE] = {"range", PITHI_KEY_REAL, 0, 0, 0, 0, PITHI_WIRE_NONE, "a number or none",
-               "with rel: the range, where ranks must agree", true},
-    [ZEROS] = {"zeros", PITHI_KEY_WORD, 0, 0, 1, 0, AT_ZEROS, "any|signed", "signed: keep -0",
-               true},
+    [ABS] = PITHI_BOUNDED_ABS,
+    [REL] = PITHI_BOUNDED_REL("default 0.01"),
+    [RANGE] = PITHI_BOUNDED_RANGE("with rel: the range, where ranks must agree"),
+    [ZEROS] = PITHI_BOUNDED_ZEROS,
     [DIM] = {"dim", PITHI_KEY_NUMBER, 0, 0, 1u << PITHI_BLOCK_LOG2_MAX, 0, AT_DIM, "0..16777216",
              "elements of a row; 0: the last dimension", false},
-    [EFFORT] = {"effort", PITHI_KEY_NUMBER, 1, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0,
-                AT_EFFORT, "1..22", "effort of zstd", true},
+    [EFFORT] = PITHI_BOUNDED_EFFORT,
     [START] = {"start", PITHI_KEY_REAL, PITHI_DECIMAL(2, 0), 0, 0, 0, PITHI_WIRE_NONE,
                "a number, at least 1", "with decay: the first bound, in units of the last", true},
     [DECAY] = {"decay", PITHI_KEY_WORD, 0, 0, 4, 0, PITHI_WIRE_NONE, "none|step|stairs|linear|log",
                "how the bound falls from start to 1", true},
     [STEPS] = {"steps", PITHI_KEY_NUMBER, 0, 0, UINT32_MAX, 0, PITHI_WIRE_NONE, "0..4294967295",
                "with decay: steps until then", true},
-    [BLOCK] = {"block", PITHI_KEY_BLOCK, 262144, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0,
-               PITHI_WIRE_BLOCK, "16..16777216, a power of two, or whole",
-               "most elements per block", false},
+    [BLOCK] = PITHI_BOUNDED_BLOCK,
     [REVISION] = {"revision", PITHI_KEY_NUMBER, 2, 1, 2, 0, PITHI_WIRE_REVISION, "1,2",
                   "newest revision of frames to make: 1 is for readers without rANS", true},
-    [ENTROPY] = {"entropy", PITHI_KEY_WORD, ANY, ANY, RANS, 0, PITHI_WIRE_NONE, "auto|rans",
-                 "entropy coding; auto: rANS, and zstd for what repeats", true},
+    [ENTROPY] = PITHI_BOUNDED_ENTROPY,
 };
 
 static const struct pithi_need needs[] = {
-    {EFFORT, MODE, 0, "has no effect with mode=fast"},
-    {REVISION, MODE, 0, "has no effect with mode=fast"},
-    {EFFORT, ENTROPY, PITHI_NEED_ZERO, "has no effect with entropy=rans"},
-    {ENTROPY, MODE, 0, "has no effect with mode=fast"},
+    PITHI_BOUNDED_NEEDS,
     {ENTROPY, REVISION, 2, "has no effect with revision=1"},
     {START, DECAY, 0, "has no effect without decay"},
     {STEPS, DECAY, 0, "has no effect without decay"},
@@ -90,15 +81,6 @@ static pith_status check(const struct pithi_params *p, const char **detail) {
     PITHI_TRY(pithi_bounded_check(p, detail));
     *detail = "start is at least 1";
     return pithi_decimal_floor(p->value[START]) < 1 ? PITH_ERR_SPEC : PITH_OK;
-}
-
-static bool fixed(const struct pithi_params *p) {
-    (void)p;
-    return false;
-}
-
-static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
-    return count * element_of(p);
 }
 
 /* Returns the elements of a row; a row longer than a block is cut to it. */
@@ -147,12 +129,10 @@ static void *place(struct places *p, uint64_t bytes) {
     return here;
 }
 
-static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
-
 static size_t pieces_bytes(const struct work *w) {
     const size_t words =
-        larger(pithi_strip_scratch(w->elements), pithi_symbols_scratch(w->elements));
-    return larger(words, pithi_piece_scratch(w->rows));
+        pithi_max(pithi_strip_scratch(w->elements), pithi_symbols_scratch(w->elements));
+    return pithi_max(words, pithi_piece_scratch(w->rows));
 }
 
 static int effort(const struct pithi_params *p) {
@@ -509,8 +489,8 @@ const struct pithi_codec pithi_codec_embed = {
     .preset = preset,
     .resolve = resolve,
     .check = check,
-    .fixed = fixed,
-    .block_bytes = block_bytes,
+    .fixed = pithi_bounded_fixed,
+    .block_bytes = pithi_bounded_block_bytes,
     .scratch_bytes = scratch_bytes,
     .coder_bytes = coder_bytes,
     .open_coder = pithi_entropy_open,

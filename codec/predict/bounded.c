@@ -43,6 +43,15 @@ bool pithi_bound_describe(const struct pithi_params *p, struct pithi_device *d) 
     return s.target <= PITHI_TARGET_PWREL;
 }
 
+bool pithi_bounded_fixed(const struct pithi_params *p) {
+    (void)p;
+    return false;
+}
+
+uint64_t pithi_bounded_block_bytes(const struct pithi_params *p, uint64_t count) {
+    return count * pithi_dtype_bytes(p->dtype);
+}
+
 pith_status pithi_bounded_check(const struct pithi_params *p, const char **detail) {
     const struct pithi_bound_setting s = pithi_bound_setting_of(p);
     *detail = "abs, rel, pwrel, psnr and nmse exclude each other";

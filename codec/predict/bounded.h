@@ -22,6 +22,10 @@ struct pithi_bound_setting {
     bool rows;             /* rows that the bound makes equal are coded once */
 };
 
+/* The hooks `fixed` and `block_bytes` of these codecs: no block has more bytes than its values. */
+bool pithi_bounded_fixed(const struct pithi_params *params);
+uint64_t pithi_bounded_block_bytes(const struct pithi_params *params, uint64_t count);
+
 /* Checks the rules across these keys. */
 pith_status pithi_bounded_check(const struct pithi_params *params, const char **detail);
 /* Returns what a setting requests: what the codec's hook says of it, and the target, whose key is
