@@ -4,6 +4,7 @@
 
 #include "block_io.h"
 #include "common/convert.h"
+#include "common/minmax.h"
 #include "error.h"
 #include "oneshot.h"
 #include "parallel.h"
@@ -293,21 +294,19 @@ static void put_span(const struct reduction *d, uint64_t first, uint64_t end, fl
     pithi_collect(w, &b);
 }
 
-static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
 /* Recodes elements in the domain that both plans share, a chunk of the larger block at a time. */
 static void recode_alike(const struct reduction *d, uint64_t first, uint64_t end,
                          struct pithi_worker *in_worker, struct pithi_worker *out_worker) {
-    const uint64_t in = least(d->coding.frame.params.block, PITHI_CHUNK);
-    const uint64_t out = least(d->out->frame.params.block, PITHI_CHUNK);
+    const uint64_t in = pithi_min(d->coding.frame.params.block, PITHI_CHUNK);
+    const uint64_t out = pithi_min(d->out->frame.params.block, PITHI_CHUNK);
     const uint64_t span = in > out ? in : out;
     float *x = (float *)(void *)(in > out ? in_worker->sums : out_worker->sums);
     for (; first < end; first += span) {
-        const uint64_t stop = least(end, first + span);
+        const uint64_t stop = pithi_min(end, first + span);
         for (uint64_t at = first; at < stop; at += in)
-            sum_span(d, at, least(stop, at + in), x + (at - first), in_worker);
+            sum_span(d, at, pithi_min(stop, at + in), x + (at - first), in_worker);
         for (uint64_t at = first; at < stop; at += out)
-            put_span(d, at, least(stop, at + out), x + (at - first), out_worker);
+            put_span(d, at, pithi_min(stop, at + out), x + (at - first), out_worker);
     }
 }
 
@@ -332,7 +331,7 @@ static pith_status read_sum(void *from, uint64_t first, uint64_t count, struct p
     for (uint64_t at = first; at < first + count;) {
         const uint64_t block = at / unit, begin = block * unit;
         const uint64_t end = begin + elements(&d->coding, block);
-        const uint64_t until = least(end, first + count);
+        const uint64_t until = pithi_min(end, first + count);
         const bool whole = at == begin && until == end;
         const uint64_t saturated = in->saturated, poisoned = in->poisoned;
         PITHI_TRY(sum_for(d, block, whole ? sums + (at - first) : one, in, w));
@@ -362,7 +361,7 @@ static pith_status encode_sum(struct reduction *d, struct pithi_coding *out, uin
 static pith_status frame_job(void *arg, uint64_t unit, struct pithi_worker *out_worker) {
     const struct reduction *d = arg;
     struct pithi_worker *in_worker = &d->r->work->second[out_worker - d->r->work->worker];
-    const uint64_t first = unit * d->unit, end = least(first + d->unit, d->coding.frame.count);
+    const uint64_t first = unit * d->unit, end = pithi_min(first + d->unit, d->coding.frame.count);
     if (!alike(d)) return recode_values(d, first, end, in_worker, out_worker);
     recode_alike(d, first, end, in_worker, out_worker);
     const bool in = d->coding.frame.params.block > d->out->frame.params.block;
