@@ -810,8 +810,10 @@ static bool encode_any(struct encoder *e, struct batch *b, struct variant r) {
      * stores. */
     const struct variant f32 = {.vt = PITH_F32, .search = true};
     const struct variant bf16 = {.vt = PITH_BF16, .search = true};
+    const struct variant f16 = {.vt = PITH_F16, .search = true};
     if (r.search && r.vt == PITH_F32) return encode_batch(e, b, f32);
     if (r.search && r.vt == PITH_BF16) return encode_batch(e, b, bf16);
+    if (r.search && r.vt == PITH_F16) return encode_batch(e, b, f16);
     if (!r.idempotent && !r.search && r.write == (r.bt != PITH_NONE)) {
         if (r.vt == PITH_F32 && r.bt == PITH_NONE && r.nontemporal)
             return encode_common(e, b, PITH_F32, PITH_NONE, r.stochastic, true);
