@@ -356,8 +356,8 @@ pith_status pith_stream_rollback(pith_work *w, pith_stream *s, uint64_t step) {
     return pithi_stream_end(w, s, PITH_OK);
 }
 
-/* Residuals are kept in the codec's domain, which mixes the elements of a run of the slot. A run of
- * a slot that is transformed by itself, or the shorter one at its end: */
+/* A run of a slot that is transformed by itself, or the shorter one at the slot's end: residuals
+ * are kept in the codec's domain, which mixes the elements of a run. */
 struct run {
     uint64_t slot, first, count; /* in elements of the slot */
 };
@@ -488,8 +488,9 @@ pith_status pith_stream_set_residual(pith_work *w, pith_stream *s, uint64_t firs
     if (good) for_runs(s, first, &span, write_run);
     pithi_fp_leave(before);
     if (good) return pithi_stream_end(w, s, PITH_OK);
-    return pithi_stream_end(
-        w, s, pithi_fail(&w->error, PITH_ERR_ARG, "a residual is not finite, or its rotation"));
+    return pithi_stream_end(w, s,
+                            pithi_fail(&w->error, PITH_ERR_ARG,
+                                       "a residual is not finite, or what it is transformed to"));
 }
 
 /* ---- Base in and out -------------------------------------------------------------------------*/
@@ -733,7 +734,8 @@ static pith_status check_saved(const pith_plan *p, const uint8_t *src, size_t by
             return pithi_fail(error, PITH_ERR_CHECKSUM, "a base is not what its hash says");
     if (whole_of(p) && !legal_slots(p, src + PITHI_STREAM_FORMAT_HEAD))
         return pithi_fail(error, PITH_ERR_CORRUPT, "what no slot can have remembered");
-    if (pithi_has_residual(p) && !all_finite(slot, memory_bytes(p) / sizeof(float)))
+    const uint8_t *const residual = slot + p->slots * (whole_of(p) ? whole_of(p)->saved_bytes : 0);
+    if (pithi_has_residual(p) && !all_finite(residual, memory_bytes(p) / sizeof(float)))
         return pithi_fail(error, PITH_ERR_CORRUPT, "a residual or momentum is not finite");
     return PITH_OK;
 }

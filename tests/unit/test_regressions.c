@@ -420,23 +420,62 @@ static void test_longest_map_and_source(void **unused) {
 }
 
 /* A saved residual with a NaN and the right checksum was loaded; since a residual that would not be
- * finite stays as it is, the group was lost for every later step. */
+ * finite stays as it is, the group was lost for every later step. Of topk, whose controllers are
+ * saved before, the last values were not looked at. */
 static void test_load_of_a_residual_with_a_hole(void **unused) {
     (void)unused;
-    struct stream s;
-    uint8_t saved[1024];
-    size_t length;
-    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 40);
-    stream_open(&s, "grad:ef=full", &layout, NULL);
-    CHECK(s.sizes.save_bytes <= sizeof saved);
-    CHECK_OK(pith_stream_save(s.work, s.stream, saved, sizeof saved, &length));
-    CHECK_OK(pith_stream_load(s.work, s.stream, saved, length));
+    enum { N = 40 };
+    static const struct {
+        const char *spec;
+        size_t values;
+    } cases[] = {
+        {"grad:ef=full", N}, {"topk:k=4,ef=full", N}, {"topk:k=4,ef=full,momentum=0.5", 2 * N}};
     const uint32_t hole = 0x7FC00000u;
-    memcpy(saved + length - 8 - 4, &hole, sizeof hole);
-    const uint64_t hash = XXH64(saved, length - 8, 0);
-    memcpy(saved + length - 8, &hash, sizeof hash);
-    CHECK_STATUS(PITH_ERR_CORRUPT, pith_stream_load(s.work, s.stream, saved, length));
-    stream_close(&s);
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
+        for (size_t last = 0; last < 2; last++) {
+            struct stream s;
+            uint8_t saved[1024];
+            size_t length;
+            pith_layout layout = flat_layout(PITH_F32, PITH_NONE, N);
+            layout.slots = 2;
+            context("%s, value %s", cases[k].spec, last ? "last" : "first");
+            stream_open(&s, cases[k].spec, &layout, NULL);
+            CHECK(s.sizes.save_bytes <= sizeof saved);
+            CHECK_OK(pith_stream_save(s.work, s.stream, saved, sizeof saved, &length));
+            CHECK_OK(pith_stream_load(s.work, s.stream, saved, length));
+            uint8_t *const end = saved + length - 8;
+            memcpy(end - sizeof hole * (last ? 1 : cases[k].values), &hole, sizeof hole);
+            const uint64_t hash = XXH64(saved, length - 8, 0);
+            memcpy(end, &hash, sizeof hash);
+            CHECK_STATUS(PITH_ERR_CORRUPT, pith_stream_load(s.work, s.stream, saved, length));
+            CHECK(strstr(pith_work_error(s.work)->text, "not finite") != NULL);
+            stream_close(&s);
+        }
+}
+
+/* What a controller remembers was looked at as if it were the residual behind it: a stream to which
+ * a count with the bits of an infinity had been reported was saved, and not loaded. */
+static void test_load_of_a_report(void **unused) {
+    (void)unused;
+    enum { N = 40 };
+    static const uint64_t counts[] = {0x7F800000, UINT64_C(0x7FC00000) << 32, UINT64_MAX};
+    for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++) {
+        struct stream s;
+        uint8_t saved[1024];
+        size_t length;
+        const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, N);
+        float value[N];
+        gen_fill(GEN_NOISE, 1, PITH_F32, value, N);
+        const pith_view v = pith_view_flat(value, PITH_F32, N);
+        context("count %zu", k);
+        stream_open(&s, "topk:k=4,ef=full", &layout, NULL);
+        struct frame f = stream_encode(&s, &v, 0, false);
+        CHECK_OK(pith_sparse_report(s.work, s.stream, 0, counts[k]));
+        CHECK_OK(pith_stream_save(s.work, s.stream, saved, sizeof saved, &length));
+        CHECK_OK(pith_stream_load(s.work, s.stream, saved, length));
+        free(f.bytes);
+        stream_close(&s);
+    }
 }
 
 /* e8m0 has no scale 0, so a frame of nothing but tiny values took the bound of its least scale for
@@ -629,6 +668,7 @@ int main(void) {
         cmocka_unit_test(test_plan_questions_without_a_plan),
         cmocka_unit_test(test_longest_map_and_source),
         cmocka_unit_test(test_load_of_a_residual_with_a_hole),
+        cmocka_unit_test(test_load_of_a_report),
         cmocka_unit_test(test_sum_over_its_own_frame),
         cmocka_unit_test(test_bound_of_tiny_values_with_e8m0),
         cmocka_unit_test(test_stream_of_other_exempt_ranges),
