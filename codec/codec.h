@@ -264,7 +264,7 @@ struct pithi_codec {
     /* Kernels know the rules across described_keys too, and need no list of the values that go
      * together. */
     bool described_rules;
-    const char *described; /* which settings they can code with, for errors; NULL: doc/CUDA.md */
+    const char *described; /* which settings they can code with, for errors; NULL: all */
     /* Bit k: key k came later than the codec. Plans in which it has its initial value have the
      * fingerprint that they had before. */
     uint32_t later_keys;

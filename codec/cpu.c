@@ -110,7 +110,7 @@ bool pithi_sample_c(const struct pithi_sample *s, unsigned most, pithi_sample_wi
     return false;
 }
 
-/* Rows of one stage stand in ascending ISA order, so the last one that fits stays. */
+/* Rows of one kernel stand in ascending ISA order, so the last one that fits stays. */
 void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->group_encode = pithi_group_encode_c;
     k->encode_hashed = pithi_encode_hashed_c;

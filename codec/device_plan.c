@@ -7,7 +7,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/decimal.h"
 #include "common/pad.h"
 #include "error.h"
 #include "plan.h"

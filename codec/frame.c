@@ -8,7 +8,6 @@
 #include "common/checked.h"
 #include "common/endian.h"
 #include "common/pad.h"
-#include "cpu.h"
 #include "error.h"
 #include "spec.h"
 
@@ -59,7 +58,7 @@ static bool count_blocks(const struct pithi_frame *f, struct pithi_payload *p) {
     if (pithi_is_tiled(f)) {
         p->blocks = f->tiling.tiles;
         p->data_bytes = q->codec->block_bytes(q, f->count);
-        return true; /* read_shape has limited the counts */
+        return true; /* plans, and read_shape, have limited the counts */
     }
     if (!pithi_checked_multiply(whole, p->block_bytes, &p->data_bytes)) return false;
     p->data_bytes += rest ? q->codec->block_bytes(q, rest) : 0;

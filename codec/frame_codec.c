@@ -88,8 +88,8 @@ void pithi_encode_check(const struct pithi_coding *c, uint64_t block, const uint
 }
 
 /* Gives a block its tile, which must outlive it, and what the frame's section says. */
-static void set_bounds(const struct pithi_coding *c, uint64_t block, struct pithi_tile *tile,
-                       struct pithi_block *b) {
+static void set_tile_and_section(const struct pithi_coding *c, uint64_t block,
+                                 struct pithi_tile *tile, struct pithi_block *b) {
     b->said = &c->frame.own;
     if (!pithi_is_tiled(&c->frame)) return;
     *tile = pithi_tile_at(&c->frame.tiling, block);
@@ -124,7 +124,7 @@ static pith_status encode_block(const struct pithi_coding *c, uint64_t block, co
     struct pithi_block b;
     pithi_block_open(c, block, base, w, &b);
     struct pithi_tile tile;
-    set_bounds(c, block, &tile, &b);
+    set_tile_and_section(c, block, &tile, &b);
     b.value = values;
     b.tiled.buffer = w->values;
     if (!values && !pithi_find_tile_layout(&c->frame, &tile, c->view, &b.tiled.layout))
@@ -472,7 +472,7 @@ static pith_status decode_block(const struct pithi_coding *c, uint64_t block, vo
     struct pithi_block b;
     pithi_block_open(c, block, base, w, &b);
     struct pithi_tile tile;
-    set_bounds(c, block, &tile, &b);
+    set_tile_and_section(c, block, &tile, &b);
     b.bytes = (uint8_t *)(uintptr_t)pithi_block_at(c, block, &b.length, &b.plain);
     b.out = out;
     b.out_dtype = out_dtype;

@@ -1,4 +1,4 @@
-/* kernels.h - the table of kernels, the one header in which the framework sees families of codecs.
+/* kernels.h - the table of kernels, of all families of codecs.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef PITHI_KERNELS_H
 #define PITHI_KERNELS_H

@@ -7,7 +7,6 @@
 
 #include "common/checked.h"
 #include "common/convert.h"
-#include "common/decimal.h"
 #include "common/endian.h"
 #include "common/pad.h"
 #include "cpu.h"

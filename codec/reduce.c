@@ -249,7 +249,6 @@ static bool alike(const struct reduction *d) {
     return domain && domain == out->codec->domain && domain->alike(in, out);
 }
 
-/* Recodes a unit through values: one block of the plan with larger blocks, several of the other. */
 /* Sums one block in f32 for a worker that encodes the sum, which learns what is wrong with a
  * frame. */
 static pith_status sum_for(const struct reduction *d, uint64_t block, float *sum,
@@ -259,6 +258,7 @@ static pith_status sum_for(const struct reduction *d, uint64_t block, float *sum
     return status;
 }
 
+/* Recodes a unit through values: one block of the plan with larger blocks, several of the other. */
 static pith_status recode_values(const struct reduction *d, uint64_t first, uint64_t end,
                                  struct pithi_worker *in_worker, struct pithi_worker *out_worker) {
     const uint64_t in = d->coding.frame.params.block, out = d->out->frame.params.block;

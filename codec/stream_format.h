@@ -16,7 +16,6 @@ enum {
     PITHI_STREAM_FORMAT_SHIFT = 36,  /* rank * 65536 / ranks */
     PITHI_STREAM_FORMAT_STATS = 40,
     PITHI_STREAM_FORMAT_HEAD = 72,
-    PITHI_STREAM_FORMAT_STATS_BYTES = 32,
     PITHI_STREAM_FORMAT_SLOT = 16,
     PITHI_STREAM_FORMAT_MORE =
         16, /* bytes more for each slot, behind all: codecs with a bound, and sparse ones */

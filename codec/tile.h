@@ -20,7 +20,7 @@ struct pithi_tiling {
     uint32_t extent[PITHI_TILE_NDIM]; /* of a tile that is not cut */
     uint64_t grid[PITHI_TILE_NDIM];   /* tiles along each dimension */
     uint64_t tiles;
-    bool runs; /* tiles are pages: runs of the tensor, in order, of which one dimension is cut */
+    bool runs; /* tiles are runs of the tensor, in order, of which one dimension is cut */
 };
 
 /* One tile: its first element's place, and its extent. */

@@ -1,8 +1,8 @@
 /* whole.h - hooks of codecs whose frames have something as a whole, beside their blocks.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Such a codec looks at all values before the first block is coded (their range today, a threshold
- * for instance), says in a section of the header what it found, and may let a stream remember
+ * Such a codec looks at all values before the first block is coded (for their range, or a
+ * threshold), says in a section of the header what it found, and may let a stream remember
  * something of it for every slot. */
 #ifndef PITHI_WHOLE_H
 #define PITHI_WHOLE_H

@@ -3,7 +3,6 @@
 #include "work.h"
 
 #include "common/checked.h"
-#include "common/convert.h"
 #include "common/pad.h"
 #include "error.h"
 

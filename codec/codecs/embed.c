@@ -464,7 +464,7 @@ static struct pithi_bound_setting bound_setting(const struct pithi_params *p) {
                                         .signed_zeros = p->value[ZEROS] != 0};
 }
 
-/* Kernels of devices make no strings of zstd, and code with one bound, and not in f64. */
+/* Kernels of devices make no strings of zstd, know no decay of the bound, and do not code f64. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     const bool fast = p->value[MODE] == FAST;
     d->kind = PITHI_DEVICE_rows;

@@ -559,6 +559,9 @@ const struct pithi_codec pithi_codec_kv = {
     .bound = bound,
     .describe = describe,
     .describe_slot = describe_slot,
+    .described =
+        "devices code kv without entropy=zstd, and with entropy=rans at most 256 heads, without "
+        "codebook and outliers",
     .described_keys = 1u << PITHI_KV_SEARCH,
     .cut = cut,
     .refuse_pages = refuse_pages,

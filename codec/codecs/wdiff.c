@@ -376,6 +376,7 @@ const struct pithi_codec pithi_codec_wdiff = {
     .remember = remember,
     .describe = describe,
     .later_keys = 1u << CODEBOOK,
+    .described = "devices code wdiff without entropy=zstd and key_every",
     .described_keys = 1u << ROUND,
     .bound = bound,
 };

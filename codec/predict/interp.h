@@ -78,7 +78,8 @@ struct pithi_interp {
     /* Decode: sets *words to the next words, and returns how many they are, at least 1. */
     size_t (*next)(void *arg, const uint32_t **words);
     void *next_arg;
-    void *scratch; /* 64-byte aligned: bytes of pithi_interp_scratch, or decode_scratch */
+    /* 64-byte aligned: bytes of pithi_interp_scratch, or of pithi_interp_decode_scratch. */
+    void *scratch;
 };
 /* Returns how many words come before those of the finest level, which are unlike them. */
 size_t pithi_interp_coarse(const uint32_t extent[PITHI_TILE_NDIM]);

@@ -175,7 +175,7 @@ PITHI_DEVICE bool pithi_header_mine(const uint8_t *frame, const uint8_t *mine, u
     return differ == 0;
 }
 
-/* Whether the keys that header_mine passes over have values that go together. */
+/* Whether the keys that pithi_header_mine passes over have values that go together. */
 PITHI_DEVICE bool pithi_keys_legal(const struct pithi_free_keys *keys, const uint8_t *frame) {
     uint32_t values = 0;
     if (keys->number && (frame[keys->number] < keys->least || frame[keys->number] > keys->most))

@@ -323,7 +323,7 @@ enum { PITH_EXEMPT_MAX = 65536 };
 typedef struct pith_layout {
     size_t size;
     uint32_t dtype;      /* of the values */
-    uint32_t base_dtype; /* PITH_NONE: no base. wdiff: f32, bf16 or f16. lossless: = dtype */
+    uint32_t base_dtype; /* PITH_NONE: no base. wdiff, kv: f32, bf16 or f16. lossless: = dtype */
     uint32_t ndim;       /* 0..PITH_MAX_NDIM */
     uint32_t flags;      /* PITH_LAYOUT_*; unknown bits are refused */
     uint64_t shape[PITH_MAX_NDIM];
@@ -431,15 +431,15 @@ PITH_API const pith_error *pith_work_error(const pith_work *work);
  * depend on it, and so ranks that must draw alike (round=antithetic) have to agree on it: after a
  * step that not all of them took, pith_stream_set_step.
  *
- * With a base: the base, its hash, the next step. Sender and receivers that start from one base
- * and apply the same frames hold bit-identical bases after every step. To mend a stream whose
- * receiver answers PITH_ERR_STEP (a frame was lost) or PITH_ERR_BASE: send it a key frame
- * (PITH_KEY_FRAME), or give both sides one base and step with pith_stream_set_base.
+ * With a base: the base, its hash, the next step. Sender and receivers that start from one base and
+ * apply the same frames hold bit-identical bases after every step. To mend a stream whose receiver
+ * answers PITH_ERR_STEP (a frame was lost) or PITH_ERR_BASE: send it a key frame (PITH_KEY_FRAME),
+ * or give both sides one base and step with pith_stream_set_base.
  *
  * Error feedback (grad and topk with ef=full or ef=ema:W): what encoding lost so far (the residual,
- * two copies of 4 bytes an element, kept as the codec sees it: rotated; with momentum as much
- * again). Encoding adds it to the values and keeps what is lost now; where that is not finite the
- * residual stays.
+ * two copies of 4 bytes an element, kept as the codec sees it: transformed, where it transforms;
+ * with momentum as much again). Encoding adds it to the values and keeps what is lost now; where
+ * that is not finite the residual stays.
  *
  * One call at a time. A call marks the streams that it may change and takes the marks away when it
  * returns; a second call, from another thread or from inside a runner, answers PITH_ERR_BUSY and
@@ -518,9 +518,10 @@ PITH_NODISCARD PITH_API pith_status pith_stream_verify(pith_work *work, const pi
  * frameworks that cut their buckets anew, which read the residual of the old stream and write it to
  * the new one. get rounds to the view's dtype (f32, bf16, f16). set replaces the range and makes
  * the slots it touches forget the older copy (pith_stream_rollback). A residual that is kept
- * rotated (grad, rotate=H) is rotated back by get, and set rotates the whole blocks of H elements
- * that the range touches: each way rounds every element to f32 log2(H) times, an error of at most
- * log2(H) * 2^-24 of the root of the sum of squares of its block. set answers PITH_ERR_ARG for a
+ * transformed is transformed back by get, and set transforms the whole runs of H elements that the
+ * range touches (grad: rotate=H; topk with transform: 64). Rotations round every element to f32
+ * log2(H) times each way, an error of at most log2(H) * 2^-24 of the root of the sum of squares of
+ * its run; cosines form sums of 64 products, each rounded. set answers PITH_ERR_ARG for a
  * value that is not finite; then, and in other failures, nothing changed. PITH_ERR_STATE for a
  * stream without error feedback. Exempt elements have no residual of their own. */
 PITH_NODISCARD PITH_API pith_status pith_stream_get_residual(pith_work *work,
@@ -628,7 +629,8 @@ PITH_NODISCARD PITH_API pith_status pith_encode(pith_work *work, pith_item *item
  * frame). With a base: the frame must be the stream's next step for the slot and against the same
  * base (a key frame is always accepted); the stream's base is updated and the new base is written
  * to view, which may have dtype PITH_NONE: only the stream moves on. The view's dtype is the
- * layout's dtype or, for wdiff and grad, any of f32, bf16, f16; the view must not overlap the base.
+ * layout's dtype or, for a float dtype of at most 32 bits and every codec but raw and lossless, any
+ * of f32, bf16, f16; the view must not overlap the base.
  * Before PITH_ERR_MISMATCH, _STEP, _BASE, _LIMIT and block checksum errors nothing is written. A
  * failure while the base is being written (damage in blocks without checksums, a key frame whose
  * content is not what it declares, a failing runner) leaves it invalid: the slot then answers

@@ -36,17 +36,18 @@
  *
  * Codecs: raw; lossless with entropy=rans and without key_every=N, but for sums; wdiff without
  * entropy=zstd and key_every=N (the host does not know the step; see PITH_KEY_FRAME); grad; eb with
- * mode=fast and abs, rel or pwrel, act with those or entropy=rans, and embed with mode=fast or
- * entropy=rans and decay=none, all of f32, bf16 and f16, but for sums, and without bounds that a
- * stream sets; kv without entropy=zstd, but for sums, and with entropy=rans without codebook and
- * outliers and of up to 256 heads; topk of slots of less than 2^32 elements of which none is
- * exempt; reduce_encode of its frames makes its frames alone. Frames of entropy=rans are not
- * summed, nor are sums encoded to them.
- * pith_cuda_plan_sizes answers PITH_ERR_UNSUPPORTED for others.
- * Frames of eb, embed and act whose blocks need another mode, and those of lossless, embed and act
- * that have strings of zstd, or maps bit by bit, have the status PITH_ERR_UNSUPPORTED; that of
- * frames whose blocks are damaged as well is PITH_ERR_CORRUPT, where devices have looked. What the
- * header of eb, embed and act says was asked for must be what the plan asks for, the mode excepted.
+ * mode=fast and abs, rel or pwrel, or with mode=ratio,entropy=rans and pwrel, act with mode=fast
+ * and the same bounds or entropy=rans, and embed with mode=fast or entropy=rans and decay=none, all
+ * of f32, bf16 and f16, but for sums, and without bounds that a stream sets; kv without
+ * entropy=zstd, but for sums, and with entropy=rans without codebook and outliers and of up to 256
+ * heads; topk of slots of less than 2^32 elements of which none is exempt; reduce_encode of its
+ * frames makes its frames alone, without momentum, scope=row and controllers that sample values
+ * (sage, dgc). Frames of entropy=rans are not summed, nor are sums encoded to them.
+ * pith_cuda_plan_sizes answers PITH_ERR_UNSUPPORTED for others. Frames of eb, embed and act whose
+ * blocks need another mode, and those of lossless, eb, embed and act that have strings of zstd, or
+ * maps bit by bit, have the status PITH_ERR_UNSUPPORTED; that of frames whose blocks are damaged as
+ * well is PITH_ERR_CORRUPT, where devices have looked. What the header of eb, embed and act says
+ * was asked for must be what the plan asks for, the mode excepted.
  *
  * topk finds the threshold of every step on the device: what a controller remembers is in the
  * stream, and no call waits for a count. Frames have their lengths in items->lengths; a capacity of
@@ -82,7 +83,7 @@ typedef struct pith_cuda_sizes {
     uint64_t plan_bytes;      /* device memory to give pith_cuda_plan_create */
     uint64_t stream_bytes;    /* device memory to give pith_cuda_stream_init */
     uint64_t workspace_bytes; /* device memory per frame that a call reads, or, with eb, embed,
-                               * topk and entropy=rans, makes; 0: none */
+                               * act, topk and entropy=rans, makes; 0: none */
     uint64_t alignment;       /* of all of them */
     uint64_t sum_bytes;       /* topk: device memory per item, behind the workspace of its frames,
                                * that pith_cuda_reduce needs where it writes bf16 or f16,

@@ -67,7 +67,7 @@ PITHI_BODY(pithi_bounded_range) {
     PITHI_RUN(pithi_range_close, number);
 }
 
-/* Returns the bound that pithi_encode_bounded has. */
+/* Returns the bound of a frame, as the encoder of codec/predict/bounded.c has it. */
 PITHI_DEVICE struct pithi_bound pithi_bound_requested(const struct pithi_device_plan *p,
                                                       const struct pithi_gpu_mark *m) {
     const struct pithi_requested *const q = &p->device.requested;

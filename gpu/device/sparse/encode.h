@@ -177,7 +177,8 @@ PITHI_DEVICE uint8_t *pithi_leb_put(uint8_t *to, uint32_t x) {
     return to;
 }
 
-/* Numbers of a strip of the list: whether a run begins, so that WARP_RUNS counts its elements. */
+/* Numbers of a strip of the list: whether a run begins, so that PITHI_WARP_RUNS counts its
+ * elements. */
 PITHI_LOCAL(pithi_runs_look, uint32_t strip) {
     const uint32_t i = strip * PITHI_TEAM + t->tid;
     (void)a;
