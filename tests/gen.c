@@ -8,16 +8,18 @@
 
 #include "util.h"
 
-uint64_t gen_next(uint64_t *seed) {
+static inline uint64_t next(uint64_t *seed) {
     uint64_t x = (*seed += UINT64_C(0x9E3779B97F4A7C15));
     x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
     x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
     return x ^ x >> 31;
 }
 
+uint64_t gen_next(uint64_t *seed) { return next(seed); }
+
 double gen_normal(uint64_t *seed) {
     double sum = -6;
-    for (int i = 0; i < 12; i++) sum += (double)(gen_next(seed) >> 11) * 0x1p-53;
+    for (int i = 0; i < 12; i++) sum += (double)(next(seed) >> 11) * 0x1p-53;
     return sum;
 }
 
