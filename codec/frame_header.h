@@ -39,13 +39,4 @@ enum {
     PITHI_STREAM_BYTES = 24
 };
 
-/* The section of codecs with a bound, which comes first where there is no stream section. */
-enum {
-    PITHI_BOUND_SECTION = 2,
-    PITHI_BOUND_KIND = 0,
-    PITHI_BOUND_VALUE = 8,
-    PITHI_BOUND_LARGEST = 16,
-    PITHI_BOUND_BYTES = 24
-};
-
 #endif

@@ -9,6 +9,7 @@
 #include "codec.h"
 #include "common/pad.h"
 #include "device_plan.h"
+#include "group/group_coder.h"
 
 enum { PRESET, BITS, GROUP, ROTATE, ROUND, SCALE_DTYPE, SEARCH, EF, SIGN_SEED, BLOCK, CODEBOOK };
 enum { NEAREST, STOCHASTIC, ANTITHETIC };
@@ -338,6 +339,7 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     g->set = setting(p);
     g->rotation = rotation(p);
     g->antithetic = p->value[ROUND] == ANTITHETIC;
+    g->domain = true;
     if (g->set.codebook) pithi_trellis_init(&g->trellis, g->set.bits);
     if (g->set.search) memcpy(g->factors, pithi_search_factors(&g->set), sizeof g->factors);
     return true;

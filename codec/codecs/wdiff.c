@@ -13,6 +13,7 @@
 #include "common/pad.h"
 #include "device_plan.h"
 #include "group/code_symbols.h"
+#include "group/group_coder.h"
 
 enum { BITS, GROUP, ROUND, SCALE_DTYPE, ENTROPY, BASE_HASH, KEY_EVERY, BLOCK, EFFORT, CODEBOOK };
 enum { NONE, ZSTD, RANS }; /* values of ENTROPY */

@@ -10,6 +10,7 @@
 #include "common/decimal.h"
 #include "common/minmax.h"
 #include "common/pad.h"
+#include "group/group_coder.h"
 #include "group/outliers.h"
 
 /* The most columns of a rectangle: any column that is a multiple of COLUMNS begins at a whole byte

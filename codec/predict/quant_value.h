@@ -20,6 +20,15 @@ struct pithi_bound {
     double largest; /* bound of |x - x'| over the frame */
 };
 
+/* The section that says it (doc/FORMAT.md), which comes first where there is no stream section. */
+enum {
+    PITHI_BOUND_SECTION = 2,
+    PITHI_BOUND_KIND = 0,
+    PITHI_BOUND_VALUE = 8,
+    PITHI_BOUND_LARGEST = 16,
+    PITHI_BOUND_BYTES = 24
+};
+
 enum { PITHI_QUANT_LIMIT = 1 << 22 }; /* absolute bounds: |code| is below it */
 
 struct pithi_quant {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cpu.h"
+#include "group/group_coder.h"
 #include "kernelcheck.h"
 #include "roofline.h"
 
