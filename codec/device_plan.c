@@ -208,7 +208,7 @@ static struct pithi_device_plan head_of(const pith_plan *p) {
         .slots_at = pithi_pad64(sizeof(struct pithi_device_plan)),
         .slots = p->slots,
         .count = p->count,
-        .fingerprint = p->fingerprint,
+        .stream_fingerprint = p->stream_fingerprint,
         .ranges = p->exempt.count,
         .checksums = p->flags & PITH_LAYOUT_CHECKSUMS,
         .external = p->flags & PITH_LAYOUT_EXTERNAL_BASE,

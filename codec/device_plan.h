@@ -91,7 +91,7 @@ struct pithi_device_plan {
     uint64_t bytes, slots_at, slots;
     uint64_t count, most; /* elements of the tensor, and of its largest slot */
     uint64_t most_blocks; /* blocks of the slot that has most */
-    uint64_t fingerprint; /* the fingerprint of streams */
+    uint64_t stream_fingerprint; /* what streams of equal plans have */
     uint64_t longest_header;
     uint64_t ranges_at, ranges; /* struct pithi_device_plan_range, ascending */
     bool checksums, external;

@@ -104,18 +104,18 @@ static uint64_t sum_of(const struct pithi_coding *c, const struct pithi_block *b
 /* Whether the block of the base is what the last call left there. */
 static bool is_kept(const struct pithi_coding *c, uint64_t block, const struct pithi_block *b) {
     const size_t bytes = b->count * pithi_dtype_bytes(c->frame.params.base_dtype);
-    if (c->whole) return sum_of(c, b, b->kernels->nh) == c->sums[block];
+    if (c->hash_all) return sum_of(c, b, b->kernels->nh) == c->block_hashes[block];
     if (block + 1 < c->frame.payload.blocks) /* a sample would wait at every line */
         pithi_nh_sample_prefetch((const uint8_t *)b->base + bytes,
                                  (size_t)elements_of(c, block + 1) * (bytes / b->count));
-    return sum_of(c, b, pithi_nh_sample) == c->sums[block];
+    return sum_of(c, b, pithi_nh_sample) == c->block_hashes[block];
 }
 
 /* Keeps a hash of the new block of the base for the next call to compare. */
 static void keep_sum(const struct pithi_coding *c, uint64_t block, const struct pithi_block *b,
                      struct pithi_worker *w) {
-    if (!c->sums) return;
-    c->sums[block] = c->whole ? b->hash : sum_of(c, b, pithi_nh_sample);
+    if (!c->block_hashes) return;
+    c->block_hashes[block] = c->hash_all ? b->hash : sum_of(c, b, pithi_nh_sample);
     w->advanced = true;
 }
 

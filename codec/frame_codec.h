@@ -15,9 +15,9 @@ struct pithi_coding {
     const struct pithi_span *view; /* values, or output; NULL: only the base is wanted */
     const struct pithi_span *base; /* NULL: none */
     bool update;                   /* write the new base; without one, only hash it */
-    uint64_t *sums; /* a hash of every block of the base as the last call left it; NULL: none */
-    bool whole;     /* the hashes are of all bytes of a block, not of a sample */
-    bool compare;   /* encode: compare the base with its hashes before a block is written */
+    uint64_t *block_hashes; /* of every block of the base as the last call left it; NULL: none */
+    bool hash_all;          /* the hashes are of all bytes of a block, not of a sample */
+    bool compare;           /* encode: compare the base with its hashes before a block is written */
     struct pithi_random random;
     struct pithi_exempt_values exempt_values; /* exempt elements; map NULL: none */
     const float *residual; /* encode: the slot's residual before and after; NULL: none */

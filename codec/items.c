@@ -478,9 +478,9 @@ static pith_status encode_against_base(pith_item *item, struct pithi_coding *c, 
     pith_stream *const s = item->stream;
     struct pithi_slot_state *const slot = &s->slot[item->slot];
     c->update = true;
-    c->sums = pithi_stream_sums(s, item->slot);
-    c->whole = pithi_stream_whole_sums(s->plan);
-    c->compare = c->sums && !key;
+    c->block_hashes = pithi_stream_block_hashes(s, item->slot);
+    c->hash_all = pithi_stream_hashes_all(s->plan);
+    c->compare = c->block_hashes && !key;
     c->frame.step = slot->step;
     c->frame.base_hash = slot->base_hash;
     c->frame.rng_stream = s->random.rng_stream;
@@ -605,8 +605,8 @@ static pith_status decode_against_base(const pith_item *item, struct pithi_codin
     struct pithi_slot_state *const slot = &s->slot[item->slot];
     PITHI_TRY(is_next(c, slot));
     c->update = true;
-    c->sums = pithi_stream_sums(s, item->slot);
-    c->whole = pithi_stream_whole_sums(s->plan);
+    c->block_hashes = pithi_stream_block_hashes(s, item->slot);
+    c->hash_all = pithi_stream_hashes_all(s->plan);
     slot->invalid = true;
     PITHI_TRY(pithi_decode_blocks(c));
     PITHI_TRY(pithi_check_key(c));

@@ -232,7 +232,7 @@ bool pithi_has_residual(const pith_plan *p) { return p->params.memory.feedback !
 
 /* Returns a hash of what makes saved streams of two plans interchangeable: the layout, and the keys
  * that decoding depends on. */
-static uint64_t fingerprint(const pith_plan *p) {
+static uint64_t stream_fingerprint(const pith_plan *p) {
     const struct pithi_params *q = &p->params;
     uint64_t words[8 + PITHI_KEYS_MAX] = {
         p->count, p->slots,      p->slot_count, p->flags & PITH_LAYOUT_EXTERNAL_BASE,
@@ -336,7 +336,7 @@ static pith_status build(pith_plan *p, const pith_layout *layout,
     const struct pithi_whole *const whole = plan->params.codec->whole;
     if (whole && !plan->params.decode_only) whole->keep(&plan->params, plan->kept);
     plan->scratch = scratch_of(plan);
-    plan->fingerprint = fingerprint(plan);
+    plan->stream_fingerprint = stream_fingerprint(plan);
     plan->sizes = sizes_of(plan);
     *out = plan;
     return PITH_OK;

@@ -38,7 +38,7 @@ struct pith_plan {
     size_t source_bytes;
     bool one_frame; /* one slot, whose frames keep the tensor's shape */
     struct pithi_exempt_map exempt;
-    uint64_t fingerprint; /* the fingerprint of saved streams */
+    uint64_t stream_fingerprint; /* what saved streams of equal plans have */
     /* Ordinary and key frames of slot 0, which stand for all slots with as many elements. Plans
      * with exempt elements have none, since their slots differ. */
     struct pithi_frame_form form[2];

@@ -41,23 +41,23 @@ static bool compares_base(const pith_plan *p) {
     return external(p) ? !(p->flags & PITH_LAYOUT_TRUST_BASE) : p->flags & PITH_LAYOUT_CHECK_BASE;
 }
 
-bool pithi_stream_whole_sums(const pith_plan *p) { return p->flags & PITH_LAYOUT_CHECK_BASE; }
+bool pithi_stream_hashes_all(const pith_plan *p) { return p->flags & PITH_LAYOUT_CHECK_BASE; }
 
 /* Returns the elements of a block of a base; only a slot's last block has less. */
 static uint64_t unit_of(const pith_plan *p) { return p->params.most ? p->params.most : 1; }
 
 /* Returns where the hashes of a slot's blocks begin and, past the last slot, how many there are. A
  * slot has at most one block more than its whole units, and floor(a) + floor(b) <= floor(a + b). */
-static uint64_t sums_before(const pith_plan *p, uint64_t slot) {
+static uint64_t hashes_before(const pith_plan *p, uint64_t slot) {
     return (slot < p->slots ? pithi_slot_first(p, slot) : p->count) / unit_of(p) + slot;
 }
 
 static uint64_t sum_bytes(const pith_plan *p) {
-    return compares_base(p) ? pithi_pad64(sums_before(p, p->slots) * sizeof(uint64_t)) : 0;
+    return compares_base(p) ? pithi_pad64(hashes_before(p, p->slots) * sizeof(uint64_t)) : 0;
 }
 
-uint64_t *pithi_stream_sums(const pith_stream *s, uint64_t slot) {
-    return s->sums ? s->sums + sums_before(s->plan, slot) : NULL;
+uint64_t *pithi_stream_block_hashes(const pith_stream *s, uint64_t slot) {
+    return s->block_hashes ? s->block_hashes + hashes_before(s->plan, slot) : NULL;
 }
 
 static uint64_t head_bytes(const pith_plan *p) {
@@ -199,13 +199,13 @@ static void sum_blocks(pith_stream *s) {
     const pith_plan *const p = s->plan;
     const size_t element = pithi_dtype_bytes(p->params.base_dtype);
     const uint64_t unit = unit_of(p);
-    pithi_nh_fn *const nh = pithi_stream_whole_sums(p) ? p->kernels.nh : pithi_nh_sample;
-    for (uint64_t i = 0; s->sums && i < p->slots; i++) {
-        uint64_t *const sums = pithi_stream_sums(s, i);
+    pithi_nh_fn *const nh = pithi_stream_hashes_all(p) ? p->kernels.nh : pithi_nh_sample;
+    for (uint64_t i = 0; s->block_hashes && i < p->slots; i++) {
+        uint64_t *const hashes = pithi_stream_block_hashes(s, i);
         const uint64_t count = pithi_slot_count(p, i), first = pithi_slot_first(p, i);
         for (uint64_t at = 0; at < count; at += unit) {
             const uint64_t n = count - at < unit ? count - at : unit;
-            sums[at / unit] =
+            hashes[at / unit] =
                 nh(s->base + (first + at) * element, (size_t)n * element, at * element / 8);
         }
     }
@@ -264,10 +264,10 @@ pith_status pith_stream_init(const pith_plan *p, void *memory, size_t bytes,
     pith_stream *const s = (pith_stream *)(void *)at;
     *s = (pith_stream){.plan = p, .options = o};
     s->slot = (struct pithi_slot_state *)(void *)(at + sizeof *s);
-    uint8_t *const sums_at = at + head_bytes(p), *const own_at = sums_at + sum_bytes(p),
+    uint8_t *const hashes_at = at + head_bytes(p), *const own_at = hashes_at + sum_bytes(p),
                    *const memory_at = own_at + own_bytes(p);
     if (has_memory(p)) s->memory = (uint64_t *)(void *)own_at;
-    if (compares_base(p)) s->sums = (uint64_t *)(void *)sums_at;
+    if (compares_base(p)) s->block_hashes = (uint64_t *)(void *)hashes_at;
     if (pithi_has_base(p) && !external(p)) s->base = memory_at;
     for (int i = 0; i < 2 && pithi_has_residual(p); i++) {
         s->residual[i] = (float *)(void *)(memory_at + (uint64_t)i * memory_bytes(p));
@@ -639,7 +639,7 @@ static void save_head(const pith_stream *s, uint8_t *at) {
     pith_stream_stats(s, &stats);
     memset(at, 0, PITHI_STREAM_FORMAT_HEAD);
     memcpy(at, magic, sizeof magic);
-    pithi_put64(at + PITHI_STREAM_FORMAT_FINGERPRINT, s->plan->fingerprint);
+    pithi_put64(at + PITHI_STREAM_FORMAT_FINGERPRINT, s->plan->stream_fingerprint);
     pithi_put64(at + PITHI_STREAM_FORMAT_SLOTS, s->plan->slots);
     pithi_put64(at + PITHI_STREAM_FORMAT_SEED, s->random.seed);
     pithi_put32(at + PITHI_STREAM_FORMAT_STREAM, s->random.rng_stream);
@@ -713,7 +713,7 @@ static pith_status check_saved(const pith_plan *p, const uint8_t *src, size_t by
     if (bytes < sizeof magic || memcmp(src, magic, sizeof magic) != 0)
         return pithi_fail(error, PITH_ERR_MAGIC, "not a saved stream");
     if (bytes >= PITHI_STREAM_FORMAT_HEAD &&
-        pithi_get64(src + PITHI_STREAM_FORMAT_FINGERPRINT) != p->fingerprint)
+        pithi_get64(src + PITHI_STREAM_FORMAT_FINGERPRINT) != p->stream_fingerprint)
         return pithi_fail_at(error, PITH_ERR_MISMATCH, "saved by another plan",
                              PITHI_STREAM_FORMAT_FINGERPRINT);
     if (bytes < total)

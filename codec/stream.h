@@ -19,12 +19,12 @@ struct pithi_slot_state {
 
 struct pith_stream {
     const pith_plan *plan;
-    const void *busy;   /* the work of the call that uses the stream; NULL: none */
-    uint8_t *base;      /* dense, all slots; NULL: an external base that is not bound yet */
-    float *residual[2]; /* dense, all slots, or NULL */
-    float *momentum[2]; /* the same, of the same side */
-    uint64_t *memory;   /* what slots have for their codec (whole->memory); NULL: nothing */
-    uint64_t *sums;     /* a hash of every block of the base, to compare with; NULL: none */
+    const void *busy;       /* the work of the call that uses the stream; NULL: none */
+    uint8_t *base;          /* dense, all slots; NULL: an external base that is not bound yet */
+    float *residual[2];     /* dense, all slots, or NULL */
+    float *momentum[2];     /* the same, of the same side */
+    uint64_t *memory;       /* what slots have for their codec (whole->memory); NULL: nothing */
+    uint64_t *block_hashes; /* of every block of the base, to compare with; NULL: none */
     struct pithi_slot_state *slot;
     struct pithi_random random;  /* the step, which each slot has its own, is not set */
     pith_stream_options options; /* what the stream began with */
@@ -54,9 +54,9 @@ float *pithi_stream_residual(const pith_stream *stream, uint64_t slot, int next)
 /* The same of the momentum; NULL where there is none. */
 float *pithi_stream_momentum(const pith_stream *stream, uint64_t slot, int next);
 /* Whether the hashes of blocks are of every byte, as the base hash is, or of a sample. */
-bool pithi_stream_whole_sums(const pith_plan *plan);
+bool pithi_stream_hashes_all(const pith_plan *plan);
 /* Returns the hashes of a slot's blocks; NULL where none are kept. */
-uint64_t *pithi_stream_sums(const pith_stream *stream, uint64_t slot);
+uint64_t *pithi_stream_block_hashes(const pith_stream *stream, uint64_t slot);
 /* Returns the memory that a slot has for its codec; NULL where it has none. */
 uint64_t *pithi_stream_memory(const pith_stream *stream, uint64_t slot);
 /* Makes the hash of count base elements from a complete sum. */

@@ -272,7 +272,7 @@ static pith_status save(pith_work *work, const pith_stream *host, const struct e
     size_t written;
     const pith_status status = pith_stream_save(work, host, x->saved, (size_t)x->total, &written);
     if (status != PITH_OK) return answered(work, status, error);
-    if (pithi_get64(x->saved + PITHI_STREAM_FORMAT_FINGERPRINT) != x->plan->fingerprint)
+    if (pithi_get64(x->saved + PITHI_STREAM_FORMAT_FINGERPRINT) != x->plan->stream_fingerprint)
         return other_plan(error);
     return PITH_OK;
 }
@@ -296,7 +296,7 @@ static pith_status fill_bytes(const struct exchange *x, pith_error *error) {
     const uint8_t *const from = x->saved, *const stats = from + PITHI_STREAM_FORMAT_STATS;
     struct pithi_gpu_stream *const head = (struct pithi_gpu_stream *)(void *)x->bytes;
     *head = (struct pithi_gpu_stream){
-        .fingerprint = x->plan->fingerprint,
+        .stream_fingerprint = x->plan->stream_fingerprint,
         .random = {.seed = pithi_get64(from + PITHI_STREAM_FORMAT_SEED),
                    .rng_stream = pithi_get32(from + PITHI_STREAM_FORMAT_STREAM),
                    .shift = pithi_get32(from + PITHI_STREAM_FORMAT_SHIFT)},
@@ -351,11 +351,11 @@ static void copy_elements(const struct exchange *x) {
 static pith_status fill_saved(const struct exchange *x, pith_error *error) {
     const struct pithi_gpu_stream *const head = (const struct pithi_gpu_stream *)(void *)x->bytes;
     uint8_t *const to = x->saved, *const stats = to + PITHI_STREAM_FORMAT_STATS;
-    if (head->fingerprint != x->plan->fingerprint)
+    if (head->stream_fingerprint != x->plan->stream_fingerprint)
         return pithi_fail(error, PITH_ERR_MISMATCH, "the bytes are of another plan's stream");
     memset(to, 0, (size_t)(x->plan->external ? PITHI_STREAM_FORMAT_HEAD : x->elements));
     memcpy(to, magic, sizeof magic);
-    pithi_put64(to + PITHI_STREAM_FORMAT_FINGERPRINT, head->fingerprint);
+    pithi_put64(to + PITHI_STREAM_FORMAT_FINGERPRINT, head->stream_fingerprint);
     pithi_put64(to + PITHI_STREAM_FORMAT_SLOTS, x->plan->slots);
     pithi_put64(to + PITHI_STREAM_FORMAT_SEED, head->random.seed);
     pithi_put32(to + PITHI_STREAM_FORMAT_STREAM, head->random.rng_stream);

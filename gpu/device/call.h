@@ -59,7 +59,7 @@ struct pithi_gpu_random {
 
 /* Followed by the slots, then, at `memory`, the base or two copies of the residual. */
 struct pithi_gpu_stream {
-    uint64_t fingerprint;
+    uint64_t stream_fingerprint;
     struct pithi_gpu_random random;
     uint64_t frames, key_frames, saturated, poisoned;
     uint64_t slots, memory; /* offsets */

@@ -36,7 +36,7 @@ PITHI_DEVICE uint8_t *pithi_stream_memory(struct pithi_gpu_stream *s) {
 PITHI_DEVICE int32_t pithi_stream_check(const struct pithi_device_plan *p,
                                         const struct pithi_gpu_stream *s, bool add) {
     const bool has_base = add || !p->external || s->external || !p->count;
-    return has_base && s->fingerprint == p->fingerprint ? PITH_OK : PITH_ERR_STATE;
+    return has_base && s->stream_fingerprint == p->stream_fingerprint ? PITH_OK : PITH_ERR_STATE;
 }
 
 /* ---- Place -----------------------------------------------------------------------------------*/

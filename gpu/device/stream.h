@@ -9,7 +9,7 @@
 #include "device/sparse/stream.h"
 
 PITHI_DEVICE bool pithi_stream_ours(const struct pithi_gpu_call *a) {
-    return a->to.stream->fingerprint == a->to.plan.fingerprint;
+    return a->to.stream->stream_fingerprint == a->to.plan.stream_fingerprint;
 }
 
 /* ---- Settings --------------------------------------------------------------------------------*/
@@ -38,7 +38,7 @@ PITHI_PHASE(pithi_stream_begin, uint64_t number) {
     const uint64_t i = number * PITHI_TEAM + t->tid;
     (void)s;
     if (i == 0) {
-        stream->fingerprint = a->to.plan.fingerprint;
+        stream->stream_fingerprint = a->to.plan.stream_fingerprint;
         stream->random = a->change.random;
         stream->slots = sizeof *stream;
         stream->memory = pithi_stream_memory_at(&a->to.plan);
