@@ -84,7 +84,7 @@ static void plan_blocks(struct launches *l) {
     if (l->cuda->plan.device.coded) {
         of_blocks(l, PITHI_GPU_coded_plan);
         of_parts(l, PITHI_GPU_coded_words);
-        code_strings(l, PITHI_GPU_embed_cut, PITHI_GPU_eb_measure);
+        code_strings(l, PITHI_GPU_strings_cut, PITHI_GPU_eb_measure);
         return;
     }
     if (pithi_workspace_parts(&l->cuda->plan) == 1) return;
@@ -100,7 +100,7 @@ static void plan_rows(struct launches *l) {
     of_parts(l, PITHI_GPU_rows_numbers);
     of_parts(l, PITHI_GPU_rows_widths);
     of_blocks(l, PITHI_GPU_rows_plan);
-    if (l->cuda->plan.device.coded) code_strings(l, PITHI_GPU_embed_cut, PITHI_GPU_embed_measure);
+    if (l->cuda->plan.device.coded) code_strings(l, PITHI_GPU_strings_cut, PITHI_GPU_embed_measure);
 }
 static void plan_zeros(struct launches *l) {
     of_blocks(l, PITHI_GPU_zeros_code);
@@ -115,7 +115,7 @@ static void read_strings(struct launches *l) {
                                                            : PITHI_GPU_eb_read;
     of_strings(l, read, t->most_blocks);
     of_strings(l, PITHI_GPU_rans_decode, shares(strings, PITHI_RANS_READERS));
-    of_strings(l, PITHI_GPU_embed_join, t->most_blocks);
+    of_strings(l, PITHI_GPU_strings_join, t->most_blocks);
 }
 
 pith_status pithi_cuda_bounded_encode(const pith_cuda_plan *c, struct pithi_gpu_call *a,
@@ -143,7 +143,7 @@ pith_status pithi_cuda_bounded_encode(const pith_cuda_plan *c, struct pithi_gpu_
     else
         of_parts(&l, has_rows(c) ? PITHI_GPU_rows_write : PITHI_GPU_bounded_write);
     if (c->plan.device.coded)
-        of_strings(&l, has_zeros(c) ? PITHI_GPU_act_write : PITHI_GPU_embed_write,
+        of_strings(&l, has_zeros(c) ? PITHI_GPU_act_write : PITHI_GPU_strings_write,
                    c->plan.most_blocks);
     if (c->plan.checksums) of_blocks(&l, PITHI_GPU_bounded_sum);
     return l.status;

@@ -429,7 +429,7 @@ PITHI_DEVICE void pithi_embed_join_spread(const struct pithi_gpu_call *a,
 }
 
 /* A team a block. */
-PITHI_BODY(pithi_embed_join) {
+PITHI_BODY(pithi_strings_join) {
     uint32_t strips = 0;
     PITHI_RUN(pithi_embed_join_open, number);
     if (!s->rans.live) return;

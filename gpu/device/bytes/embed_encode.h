@@ -313,7 +313,7 @@ PITHI_PHASE(pithi_embed_record_block, uint64_t block) {
 }
 
 /* A team a block. */
-PITHI_BODY(pithi_embed_cut) {
+PITHI_BODY(pithi_strings_cut) {
     PITHI_RUN(pithi_embed_open, number);
     if (!s->rans.embed.block.live) return;
     const uint64_t block = s->rans.embed.block.number;
@@ -528,7 +528,7 @@ PITHI_DEVICE void pithi_embed_words_write(const struct pithi_gpu_call *a,
 }
 
 /* A team a block. */
-PITHI_BODY(pithi_embed_write) {
+PITHI_BODY(pithi_strings_write) {
     const struct pithi_embed_shared *const e = &s->rans.embed;
     PITHI_RUN(pithi_embed_write_open, number);
     if (!e->block.live || e->block.plain) return;
