@@ -154,10 +154,11 @@ struct pithi_block {
     struct pithi_block_tiled tiled;
     struct pithi_block_paged paged;
     struct pithi_block_feedback feedback;
-    const union pithi_frame_own
-        *said;                   /* codecs with a hook `whole`: what the frame's section says */
-    union pithi_worker_own *own; /* what whole->open_block fills in; NULL: there is none */
-    double left_out;             /* bound: what whole->left_out says of the frame, else 0 */
+    /* Codecs with a hook `whole`: what the frame's section says, and what whole->open_block fills
+     * in; NULL: there is none. */
+    const union pithi_frame_own *said;
+    union pithi_worker_own *own;
+    double left_out; /* bound: what whole->left_out says of the frame, else 0 */
     /* Results. hash is the partial hash of the base as the call leaves it, 0 without a base. */
     uint64_t hash, saturated, poisoned;
     uint64_t exact;     /* values stored as they are because a bound asks for it, or chosen */

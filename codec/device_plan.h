@@ -89,8 +89,8 @@ struct pithi_device_plan {
     uint32_t version; /* PITHI_DEVICE_PLAN_VERSION */
     uint32_t dtype, base_dtype, block_log2;
     uint64_t bytes, slots_at, slots;
-    uint64_t count, most; /* elements of the tensor, and of its largest slot */
-    uint64_t most_blocks; /* blocks of the slot that has most */
+    uint64_t count, most;        /* elements of the tensor, and of its largest slot */
+    uint64_t most_blocks;        /* blocks of the slot that has most */
     uint64_t stream_fingerprint; /* what streams of equal plans have */
     uint64_t longest_header;
     uint64_t ranges_at, ranges; /* struct pithi_device_plan_range, ascending */

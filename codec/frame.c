@@ -199,10 +199,10 @@ static uint8_t *put_section(uint8_t *at, uint32_t type, const void *bytes, size_
 static uint8_t *put_step_sections(const struct pithi_frame *f, uint8_t *at) {
     if (f->has_stream) {
         uint8_t body[PITHI_STREAM_BYTES];
-        pithi_put64(body, f->step);
-        pithi_put64(body + 8, f->has_base_hash ? f->base_hash : 0);
-        pithi_put32(body + 16, f->rng_stream);
-        pithi_put32(body + 20, f->has_base_hash ? STREAM_BASE_HASH : 0);
+        pithi_put64(body + PITHI_STREAM_STEP, f->step);
+        pithi_put64(body + PITHI_STREAM_BASE, f->has_base_hash ? f->base_hash : 0);
+        pithi_put32(body + PITHI_STREAM_ID, f->rng_stream);
+        pithi_put32(body + PITHI_STREAM_FLAGS, f->has_base_hash ? STREAM_BASE_HASH : 0);
         at = put_section(at, SECTION_STREAM, body, sizeof body);
     }
     const struct pithi_whole *const whole = f->params.codec->whole;
@@ -290,14 +290,15 @@ static pith_status read_shape(const uint8_t *b, bool wide, struct pithi_frame *f
 
 static pith_status read_stream(const uint8_t *body, size_t length, uint64_t at,
                                struct pithi_frame *f, pith_error *error) {
-    const uint32_t flags = length == PITHI_STREAM_BYTES ? pithi_get32(body + 20) : UINT32_MAX;
+    const uint32_t flags =
+        length == PITHI_STREAM_BYTES ? pithi_get32(body + PITHI_STREAM_FLAGS) : UINT32_MAX;
     if (flags & ~(uint32_t)STREAM_BASE_HASH)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "bad stream section", at);
     f->has_stream = true;
     f->has_base_hash = flags & STREAM_BASE_HASH;
-    f->step = pithi_get64(body);
-    f->base_hash = pithi_get64(body + 8);
-    f->rng_stream = pithi_get32(body + 16);
+    f->step = pithi_get64(body + PITHI_STREAM_STEP);
+    f->base_hash = pithi_get64(body + PITHI_STREAM_BASE);
+    f->rng_stream = pithi_get32(body + PITHI_STREAM_ID);
     if (!f->has_base_hash && f->base_hash)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "a base hash that is not declared", at);
     return PITH_OK;

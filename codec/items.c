@@ -422,7 +422,7 @@ static pith_status check_encode(pith_work *w, struct list *l, size_t i) {
     if (l->flags & (PITH_SAME_SET | PITH_HELD_SET)) PITHI_TRY(check_flags(item, l->flags, error));
     PITHI_TRY(pithi_stream_check_base(item->stream, error));
     const bool key = is_key(item, l);
-    if (!key) PITHI_TRY(pithi_stream_whole(item->stream, item->slot, error));
+    if (!key) PITHI_TRY(pithi_stream_check_slot_base(item->stream, item->slot, error));
     PITHI_TRY(check_capacity(item, key, error));
     return attach(w, l, p);
 }

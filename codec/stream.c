@@ -160,15 +160,16 @@ static pith_status require_base(const pith_stream *s, pith_error *error) {
     return pithi_stream_check_base(s, error);
 }
 
-pith_status pithi_stream_whole(const pith_stream *s, uint64_t slot, pith_error *error) {
+pith_status pithi_stream_check_slot_base(const pith_stream *s, uint64_t slot, pith_error *error) {
     if (!s->slot[slot].invalid) return PITH_OK;
     return pithi_fail_with(error, PITH_ERR_STATE, 0,
                            "the base of slot # was left half written by a failed call",
                            &(struct pithi_words){.number = {slot}});
 }
 
-static pith_status all_whole(const pith_stream *s, pith_error *error) {
-    for (uint64_t i = 0; i < s->plan->slots; i++) PITHI_TRY(pithi_stream_whole(s, i, error));
+static pith_status check_slot_bases(const pith_stream *s, pith_error *error) {
+    for (uint64_t i = 0; i < s->plan->slots; i++)
+        PITHI_TRY(pithi_stream_check_slot_base(s, i, error));
     return PITH_OK;
 }
 
@@ -554,7 +555,7 @@ static pith_status get_base(const pith_stream *s, uint64_t slot, const pith_view
     PITHI_TRY(pithi_stream_check_slot(s, slot, error));
     PITHI_TRY(take_view(s, view, true, &span, error));
     const bool whole = span.count == p->count;
-    PITHI_TRY(whole ? all_whole(s, error) : pithi_stream_whole(s, slot, error));
+    PITHI_TRY(whole ? check_slot_bases(s, error) : pithi_stream_check_slot_base(s, slot, error));
     if (!whole && span.count != pithi_slot_count(p, slot))
         return pithi_fail_with(
             error, PITH_ERR_SHAPE, 0, "the view has # elements, the slot #, the tensor #",
@@ -582,7 +583,7 @@ static pith_status verify(const pith_stream *s, pith_error *error) {
     PITHI_TRY(require_base(s, error));
     if (!has_base_hash(s->plan))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "base_hash=off keeps no hash of the base");
-    PITHI_TRY(all_whole(s, error));
+    PITHI_TRY(check_slot_bases(s, error));
     for (uint64_t i = 0; i < s->plan->slots; i++)
         if (slot_base_hash(s->plan, s->base, i) != s->slot[i].base_hash)
             return pithi_fail_with(error, PITH_ERR_BASE, i,
@@ -655,7 +656,7 @@ static pith_status save(const pith_stream *s, uint8_t *dst, size_t cap, size_t *
                         pith_error *error) {
     const pith_plan *const p = s->plan;
     PITHI_TRY(pithi_stream_check_base(s, error));
-    PITHI_TRY(all_whole(s, error));
+    PITHI_TRY(check_slot_bases(s, error));
     const uint64_t total = pithi_stream_save_bytes(p);
     if (cap < total)
         return pithi_fail_numbers(error, PITH_ERR_SPACE, "a saved stream has # bytes, not #", total,

@@ -48,7 +48,8 @@ pith_status pithi_stream_check_slot(const pith_stream *stream, uint64_t slot, pi
 /* These return PITH_ERR_STATE when a base is needed and none is bound, and when the slot's base is
  * invalid. */
 pith_status pithi_stream_check_base(const pith_stream *stream, pith_error *error);
-pith_status pithi_stream_whole(const pith_stream *stream, uint64_t slot, pith_error *error);
+pith_status pithi_stream_check_slot_base(const pith_stream *stream, uint64_t slot,
+                                         pith_error *error);
 /* Returns the residual of a slot: the current one (next 0), or where the next one goes. */
 float *pithi_stream_residual(const pith_stream *stream, uint64_t slot, int next);
 /* The same of the momentum; NULL where there is none. */

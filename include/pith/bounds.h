@@ -87,8 +87,8 @@ typedef struct pith_row_statistics {
     uint64_t batches;
     uint64_t rows;     /* of all batches */
     uint64_t distinct; /* rows of a batch that differ in their bits, summed */
-    uint64_t coded
-        [PITH_ROW_STATISTICS_MAX]; /* rows of a batch that differ in their codes under specs[k] */
+    /* Rows of a batch that differ in their codes under specs[k]. */
+    uint64_t coded[PITH_ROW_STATISTICS_MAX];
 } pith_row_statistics;
 
 /* Add a batch of looked-up rows of one table. specs: `count` specs (1..PITH_ROW_STATISTICS_MAX) of
