@@ -11,8 +11,8 @@ place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 
 # The kernels' world only: the rest of the library needs zstd for the other machine.
-mapfile -t sources < <(ls tests/kernel/*.c cli/roofline.c codec/{cpu,kernels,status}.c \
-    codec/{common,group,predict,sparse,bytes}/*.c |
+mapfile -t sources < <(ls tests/kernel/*.c cli/roofline.c \
+    codec/{cpu,kernels,status,tile,tile_layout}.c codec/{common,group,predict,sparse,bytes}/*.c |
     grep -vE '_avx[0-9]+\.c$|bytes/entropy\.c|predict/(adaptive_bounds|row_statistics)\.c')
 flags=(-std=c11 -O2 -D_POSIX_C_SOURCE=200809L -ffp-contract=off
     -ffunction-sections -fdata-sections -Wall -Wextra -Wconversion -Wshadow -Werror
