@@ -107,25 +107,10 @@ static void test_tensors(void **state) {
                     one_tensor(i, mode, (enum zeros)kind, number + i);
 }
 
-/* Every generator, in every order of threads. */
 static void test_values(void **state) {
     (void)state;
-    for (int i = 0; i < MODES * GEN_COUNT; i++)
-        for (int order = 0; order < device_orders(); order++) {
-            const int kind = i / MODES;
-            const char *const spec = spec_of(i % MODES, ",abs=0.02,block=2048");
-            const pith_layout layout = flat_layout(trip_reals[kind % 3], PITH_NONE, 3000);
-            struct trip t;
-            context("%s, values of %s", spec, gen_name((enum gen)kind));
-            device_order(order);
-            trip_open(&t, spec, &layout, 0);
-            gen_fill((enum gen)kind, 9, layout.dtype, t.value, t.r.count);
-            trip_encode(&t);
-            trip_check_encode(&t);
-            trip_check_decode(&t);
-            trip_check_space(&t);
-            trip_close(&t);
-        }
+    for (int mode = 0; mode < MODES; mode++)
+        trip_check_generators(spec_of(mode, ",abs=0.02,block=2048"));
 }
 
 /* One slot's blocks are not another's. */

@@ -103,23 +103,9 @@ static void test_tensors(void **state) {
                 check_tensor(tensors[i].rest, tensors[i].shape, (enum values)kind, number + i);
 }
 
-/* Every generator, in every order of threads. */
 static void test_values(void **state) {
     (void)state;
-    for (int kind = 0; kind < GEN_COUNT; kind++)
-        for (int order = 0; order < device_orders(); order++) {
-            const pith_layout layout = flat_layout(trip_reals[kind % 3], PITH_NONE, 3000);
-            struct trip t;
-            context("values of %s", gen_name((enum gen)kind));
-            trip_open(&t, CODED ",pwrel=0.02,block=2048", &layout, 0);
-            device_order(order);
-            gen_fill((enum gen)kind, 9, layout.dtype, t.value, t.r.count);
-            trip_encode(&t);
-            trip_check_encode(&t);
-            trip_check_decode(&t);
-            trip_check_space(&t);
-            trip_close(&t);
-        }
+    trip_check_generators(CODED ",pwrel=0.02,block=2048");
 }
 
 /* Blocks that several teams share, and whose strings have many states. */

@@ -217,6 +217,23 @@ void trip_check_space(struct trip *t) {
     job_close(&j);
 }
 
+void trip_check_generators(const char *spec) {
+    for (int kind = 0; kind < GEN_COUNT; kind++)
+        for (int order = 0; order < device_orders(); order++) {
+            const pith_layout layout = flat_layout(trip_reals[kind % 3], PITH_NONE, 3000);
+            struct trip t;
+            context("%s, values of %s", spec, gen_name((enum gen)kind));
+            device_order(order);
+            trip_open(&t, spec, &layout, 0);
+            gen_fill((enum gen)kind, 9, layout.dtype, t.value, t.r.count);
+            trip_encode(&t);
+            trip_check_encode(&t);
+            trip_check_decode(&t);
+            trip_check_space(&t);
+            trip_close(&t);
+        }
+}
+
 /* ---- Slots -----------------------------------------------------------------------------------*/
 
 void trip_check_frame(struct rig *r, const struct job *j, uint64_t i, uint64_t slot) {

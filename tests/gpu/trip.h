@@ -47,6 +47,8 @@ void trip_check_all(struct trip *t, uint64_t number);
 void trip_check_tight(const char *spec, uint32_t spread, uint32_t zeros);
 /* A frame that another spec makes of the values: read, or refused with nothing written. */
 void trip_check_frame_of(struct trip *t, const char *spec, pith_status wanted);
+/* Values of every generator, in every order of threads. */
+void trip_check_generators(const char *spec);
 /* A frame that is longer than its capacity is not begun. */
 void trip_check_space(struct trip *t);
 /* Codes that are coded have no sums, and want the workspace that the plan says. */
