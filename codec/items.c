@@ -753,7 +753,8 @@ static pith_status check_output(const pith_plan *p, uint64_t slot, const pith_pl
                           "the sum is encoded by a plan of dtype f32 without a base, of fixed rate "
                           "or sparse");
     if (p->params.codec->cut || out->params.codec->cut)
-        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "codecs that cut tiles do not encode sums");
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED,
+                          "frames of pages or tiles are not summed into a frame");
     if (pithi_slot_count(p, slot) != pithi_slot_count(out, out_slot))
         return pithi_fail_numbers(error, PITH_ERR_ARG,
                                   "the slots differ: # elements are summed, # encoded",
