@@ -75,8 +75,8 @@ void *pithi_block_load(const struct pithi_frame *f, uint64_t block, const struct
     struct pithi_tile_run run;
     if (!pithi_is_tiled(f))
         return pithi_span_read(view, block * f->params.block, pithi_block_count(f, block), buffer);
+    if (f->tiling.tiles == 1) return pithi_span_read(view, 0, f->count, buffer);
     struct runs r = runs_of(f, block);
-    if (r.tile.count == f->count) return pithi_span_read(view, 0, f->count, buffer);
     for (bool first = true; next_run(&r, &run); first = false) {
         if (first && run.count == r.tile.count)
             return pithi_span_read(view, run.at, run.count, buffer);

@@ -58,6 +58,7 @@ static inline bool pithi_is_tiled(const struct pithi_frame *f) { return f->param
 
 /* Returns the elements of a block: params.block, but for the last, in codecs without tiles. */
 static inline uint64_t pithi_block_count(const struct pithi_frame *f, uint64_t block) {
+    if (f->tiling.tiles == 1) return f->count;
     if (pithi_is_tiled(f)) return pithi_tile_at(&f->tiling, block).count;
     const uint64_t left = f->count - block * f->params.block;
     return left < f->params.block ? left : f->params.block;

@@ -88,7 +88,8 @@ struct work {
     int32_t *codes;  /* codes of the tile */
     uint32_t *words; /* words of the codes, in whole groups */
     uint8_t *other;  /* another attempt at the block's bytes */
-    void *levels, *pieces;
+    void *levels; /* what interpolation keeps; NULL in mode fast, which does without */
+    void *pieces;
     struct pithi_quant quant;
     struct pithi_source source;
     struct pithi_weights weights;
@@ -133,11 +134,13 @@ static size_t open_memory(const struct pithi_params *p, void *scratch, struct wo
     const size_t groups = ((size_t)p->most + PITHI_BITPLANE_GROUP) * sizeof(uint32_t);
     w->codes = place(&at, groups);
     w->words = place(&at, groups);
-    w->levels = place(&at, pithi_max(pithi_interp_scratch(p->most, p->dtype),
-                                     pithi_weighted_scratch(p->extent, p->dtype)));
     w->pieces = place(&at, pieces_bytes(p));
     w->source.miss = place(&at, p->most / 8 + 1);
     w->other = place(&at, p->most * element_of(p));
+    w->levels = NULL;
+    if (p->value[MODE] != FAST) /* its size takes long to compute, for a small block */
+        w->levels = place(&at, pithi_max(pithi_interp_scratch(p->most, p->dtype),
+                                         pithi_weighted_scratch(p->extent, p->dtype)));
     return at.bytes;
 }
 

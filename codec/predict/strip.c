@@ -148,9 +148,14 @@ static void count_widths(struct counters *c, const uint8_t *widths, size_t group
     for (size_t g = 0; g < groups; g++) c->count[g % COUNTERS][widths[g]]++;
 }
 
-static void add_counters(const struct counters *c, uint32_t counts[PITHI_PACK_WIDEST + 1]) {
-    for (unsigned w = 0; w <= PITHI_PACK_WIDEST; w++)
-        counts[w] = c->count[0][w] + c->count[1][w] + c->count[2][w] + c->count[3][w];
+static uint32_t counted(const struct counters *c, unsigned w) {
+    return c->count[0][w] + c->count[1][w] + c->count[2][w] + c->count[3][w];
+}
+
+/* All widths but the widest are added by vectors. */
+static void add_counters(const struct counters *restrict c, uint32_t *restrict counts) {
+    for (unsigned w = 0; w < PITHI_PACK_WIDEST; w++) counts[w] = counted(c, w);
+    counts[PITHI_PACK_WIDEST] = counted(c, PITHI_PACK_WIDEST);
 }
 
 /* A tile that is being written. */
