@@ -70,7 +70,7 @@ struct pithi_device;
 struct pithi_device_plan;
 struct pithi_device_plan_slot;
 struct pithi_frame;
-struct pithi_whole;
+struct pithi_frame_hooks;
 struct pithi_worker;
 union pithi_frame_own;
 union pithi_worker_own;
@@ -154,11 +154,11 @@ struct pithi_block {
     struct pithi_block_tiled tiled;
     struct pithi_block_paged paged;
     struct pithi_block_feedback feedback;
-    /* Codecs with a hook `whole`: what the frame's section says, and what whole->open_block fills
+    /* Codecs with frame hooks: what the frame's section says, and what hooks->open_block fills
      * in; NULL: there is none. */
     const union pithi_frame_own *said;
     union pithi_worker_own *own;
-    double left_out; /* bound: what whole->left_out says of the frame, else 0 */
+    double left_out; /* bound: what hooks->left_out says of the frame, else 0 */
     /* Results. hash is the partial hash of the base as the call leaves it, 0 without a base. */
     uint64_t hash, saturated, poisoned;
     uint64_t exact;     /* values stored as they are because a bound asks for it, or chosen */
@@ -245,10 +245,10 @@ struct pithi_codec {
     /* Returns what streams of this setting remember; base_hash is about streams with a base. NULL:
      * the hash of the base. */
     struct pithi_memory (*remember)(const struct pithi_params *params);
-    /* Returns what is requested of the bound; for codecs with pithi_whole_bounded
+    /* Returns what is requested of the bound; for codecs with pithi_bounded_frame_hooks
      * (predict/bounded.h). */
     struct pithi_bound_setting (*bound_setting)(const struct pithi_params *params);
-    /* Returns what is requested of a slot of n elements; for codecs with pithi_whole_sparse
+    /* Returns what is requested of a slot of n elements; for codecs with pithi_sparse_frame_hooks
      * (sparse/sparse_frame.h). */
     struct pithi_sparse_setting (*sparse_setting)(const struct pithi_params *params, uint64_t n);
     /* Returns the elements of the set of a block as its head says; for the same codecs. */
@@ -291,8 +291,8 @@ struct pithi_codec {
      * no others: of codecs most of whose values are 0. It is not called where the codec transforms,
      * unless with `coefficients`. NULL: the caller adds. */
     pith_status (*decode_add)(struct pithi_block *block);
-    /* What frames of the codec have as a whole (whole.h). NULL: they have nothing but blocks. */
-    const struct pithi_whole *whole;
+    /* What frames of the codec have beside blocks (frame_hooks.h). NULL: nothing. */
+    const struct pithi_frame_hooks *frame_hooks;
 };
 
 /* Returns the length of a run that is transformed by itself; 1: the setting transforms nothing. */

@@ -54,10 +54,10 @@ static void write_mask(const struct pithi_frame *f, uint64_t fixed, uint8_t *mas
     if (f->has_stream) memset(stream, 0, PITHI_STREAM_FLAGS);
     if (f->has_stream && !f->has_base_hash) memset(stream + PITHI_STREAM_BASE, 0xFF, 8);
     if (!f->payload.fixed) memset(mask + PITHI_AT_PAYLOAD, 0, sizeof f->payload_bytes);
-    const struct pithi_whole *const whole = f->params.codec->whole;
-    if (whole) {
+    const struct pithi_frame_hooks *const hooks = f->params.codec->frame_hooks;
+    if (hooks) {
         memset(mask + PITHI_AT_PAYLOAD, 0, sizeof f->payload_bytes);
-        memset(mask + fixed + PITHI_SECTION_HEAD, 0, whole->section_bytes);
+        memset(mask + fixed + PITHI_SECTION_HEAD, 0, hooks->section_bytes);
     }
     if (f->source_bytes) {
         const uint64_t source = pithi_pad16(PITHI_SECTION_HEAD + f->source_bytes);

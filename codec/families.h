@@ -1,7 +1,7 @@
 /* families.h - what families of codecs add to structs of the framework, which looks at none of it.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Each is 0 where the framework makes the struct. The hooks of whole.h read and write it. */
+ * Each is 0 where the framework makes the struct. The hooks of frame_hooks.h read and write it. */
 #ifndef PITHI_FAMILIES_H
 #define PITHI_FAMILIES_H
 

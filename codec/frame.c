@@ -49,9 +49,9 @@ static bool count_pages(const struct pithi_frame *f, struct pithi_payload *p) {
 /* Counts the blocks, and the most bytes that they can have together. */
 static bool count_blocks(const struct pithi_frame *f, struct pithi_payload *p) {
     const struct pithi_params *q = &f->params;
-    const uint64_t block = q->block, whole = f->count / block, rest = f->count % block;
+    const uint64_t block = q->block, full = f->count / block, rest = f->count % block;
     if (f->tiling.runs) return count_pages(f, p);
-    p->blocks = p->run_blocks = whole + (rest != 0);
+    p->blocks = p->run_blocks = full + (rest != 0);
     if (!p->run_blocks) p->run_blocks = 1;
     p->run_bytes = 0;
     p->block_bytes = q->codec->block_bytes(q, block);
@@ -60,7 +60,7 @@ static bool count_blocks(const struct pithi_frame *f, struct pithi_payload *p) {
         p->data_bytes = q->codec->block_bytes(q, f->count);
         return true; /* plans, and read_shape, have limited the counts */
     }
-    if (!pithi_checked_multiply(whole, p->block_bytes, &p->data_bytes)) return false;
+    if (!pithi_checked_multiply(full, p->block_bytes, &p->data_bytes)) return false;
     p->data_bytes += rest ? q->codec->block_bytes(q, rest) : 0;
     return true;
 }
@@ -91,11 +91,11 @@ static uint64_t fixed_bytes(bool wide) {
 
 uint64_t pithi_frame_fixed_bytes(const struct pithi_frame *f) { return fixed_bytes(is_wide(f)); }
 
-uint64_t pithi_sections_bytes(bool has_stream, const struct pithi_whole *whole,
+uint64_t pithi_sections_bytes(bool has_stream, const struct pithi_frame_hooks *hooks,
                               size_t exempt_ranges, size_t source_bytes) {
     uint64_t bytes = 0;
     if (has_stream) bytes += pithi_pad16(PITHI_SECTION_HEAD + PITHI_STREAM_BYTES);
-    if (whole) bytes += pithi_pad16(PITHI_SECTION_HEAD + whole->section_bytes);
+    if (hooks) bytes += pithi_pad16(PITHI_SECTION_HEAD + hooks->section_bytes);
     if (exempt_ranges) bytes += pithi_pad16(PITHI_SECTION_HEAD + EXEMPT_BYTES * exempt_ranges);
     if (source_bytes) bytes += pithi_pad16(PITHI_SECTION_HEAD + source_bytes);
     return bytes;
@@ -103,7 +103,7 @@ uint64_t pithi_sections_bytes(bool has_stream, const struct pithi_whole *whole,
 
 void pithi_frame_size(struct pithi_frame *f) {
     f->header_bytes =
-        fixed_bytes(is_wide(f)) + pithi_sections_bytes(f->has_stream, f->params.codec->whole,
+        fixed_bytes(is_wide(f)) + pithi_sections_bytes(f->has_stream, f->params.codec->frame_hooks,
                                                        f->exempt_ranges, f->source_bytes);
     pithi_payload_of(f, &f->payload);
     /* What is read may have any size that its blocks can have: only encoders know their limit. */
@@ -205,11 +205,11 @@ static uint8_t *put_step_sections(const struct pithi_frame *f, uint8_t *at) {
         pithi_put32(body + PITHI_STREAM_FLAGS, f->has_base_hash ? STREAM_BASE_HASH : 0);
         at = put_section(at, SECTION_STREAM, body, sizeof body);
     }
-    const struct pithi_whole *const whole = f->params.codec->whole;
-    if (whole) {
+    const struct pithi_frame_hooks *const hooks = f->params.codec->frame_hooks;
+    if (hooks) {
         uint8_t body[SECTION_MOST] = {0};
-        whole->write_section(f, body);
-        at = put_section(at, whole->section, body, whole->section_bytes);
+        hooks->write_section(f, body);
+        at = put_section(at, hooks->section, body, hooks->section_bytes);
     }
     return at;
 }
@@ -304,13 +304,13 @@ static pith_status read_stream(const uint8_t *body, size_t length, uint64_t at,
     return PITH_OK;
 }
 
-static pith_status read_whole(const uint8_t *body, size_t length, uint64_t at,
-                              struct pithi_frame *f, pith_error *error) {
-    const struct pithi_whole *const whole = f->params.codec->whole;
-    if (length != whole->section_bytes)
+static pith_status read_own_section(const uint8_t *body, size_t length, uint64_t at,
+                                    struct pithi_frame *f, pith_error *error) {
+    const struct pithi_frame_hooks *const hooks = f->params.codec->frame_hooks;
+    if (length != hooks->section_bytes)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "a section of the codec has a bad length",
                              at);
-    const char *const fault = whole->read_section(body, f);
+    const char *const fault = hooks->read_section(body, f);
     f->has_own = true;
     return fault ? pithi_fail_at(error, PITH_ERR_CORRUPT, fault, at) : PITH_OK;
 }
@@ -340,8 +340,8 @@ static bool all_zero(const uint8_t *p, size_t n) {
 static pith_status read_section(const uint8_t *s, uint32_t type, size_t length, uint64_t at,
                                 struct pithi_frame *f, pith_error *error) {
     if (type == SECTION_STREAM) return read_stream(s, length, at, f, error);
-    if (f->params.codec->whole && type == f->params.codec->whole->section)
-        return read_whole(s, length, at, f, error);
+    if (f->params.codec->frame_hooks && type == f->params.codec->frame_hooks->section)
+        return read_own_section(s, length, at, f, error);
     if (type == SECTION_EXEMPT) return read_exempt(s, length, at, f, error);
     if (type == SECTION_SOURCE) {
         if (length == 0 || length > PITH_SOURCE_MAX)
@@ -364,12 +364,12 @@ static pith_status read_sections(const uint8_t *b, size_t from, struct pithi_fra
             return pithi_fail_at(error, PITH_ERR_CORRUPT, "sections out of order", at);
         if (length > capacity - PITHI_SECTION_HEAD)
             return pithi_fail_at(error, PITH_ERR_CORRUPT, "a section is too long", at);
-        const size_t whole = (size_t)pithi_pad16(PITHI_SECTION_HEAD + length);
-        if (!all_zero(b + at + PITHI_SECTION_HEAD + length, whole - PITHI_SECTION_HEAD - length))
+        const size_t padded = (size_t)pithi_pad16(PITHI_SECTION_HEAD + length);
+        if (!all_zero(b + at + PITHI_SECTION_HEAD + length, padded - PITHI_SECTION_HEAD - length))
             return pithi_fail_at(error, PITH_ERR_CORRUPT, "padding is not 0", at);
         PITHI_TRY(read_section(b + at + PITHI_SECTION_HEAD, type, length, at, f, error));
         before = type;
-        at += whole;
+        at += padded;
     }
     return PITH_OK;
 }
@@ -430,8 +430,8 @@ static pith_status check_payload(struct pithi_frame *f, pith_error *error) {
     if (f->has_stream != needs_stream || f->has_base_hash != needs_base_hash)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "base and stream section disagree",
                              PITHI_AT_BASE_DTYPE);
-    const struct pithi_whole *const whole = f->params.codec->whole;
-    if (whole && !f->has_own)
+    const struct pithi_frame_hooks *const hooks = f->params.codec->frame_hooks;
+    if (hooks && !f->has_own)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "the codec's section is missing",
                              PITHI_AT_SECTIONS);
     return PITH_OK;

@@ -6,7 +6,7 @@
 #include "codec.h"
 #include "families.h"
 #include "frame_header.h"
-#include "whole.h"
+#include "frame_hooks.h"
 
 /* The most bytes of all sections of a header together. */
 #define PITHI_SECTIONS_MAX (2u * PITH_SOURCE_MAX)
@@ -44,7 +44,7 @@ struct pithi_frame {
     size_t exempt_ranges;
     uint64_t exempt_count, exempt_bytes;
     struct pithi_tiling tiling; /* codecs with a hook `cut` */
-    union pithi_frame_own own;  /* codecs with a hook `whole`: what their section says */
+    union pithi_frame_own own;  /* codecs with frame hooks: what their section says */
     bool has_own;
     uint64_t header_bytes, payload_bytes;
     struct pithi_payload payload;
@@ -101,7 +101,7 @@ bool pithi_frame_same_tiles(const struct pithi_frame *a, const struct pithi_fram
 bool pithi_frame_like_exempt(const struct pithi_frame *a, const struct pithi_frame *b);
 /* Returns the bytes of the header before its sections. */
 uint64_t pithi_frame_fixed_bytes(const struct pithi_frame *frame);
-uint64_t pithi_sections_bytes(bool has_stream, const struct pithi_whole *whole,
+uint64_t pithi_sections_bytes(bool has_stream, const struct pithi_frame_hooks *hooks,
                               size_t exempt_ranges, size_t source_bytes);
 /* Fills in header_bytes and payload from the other fields. */
 void pithi_frame_size(struct pithi_frame *frame);

@@ -56,8 +56,8 @@ void pithi_block_open(const struct pithi_coding *c, uint64_t block, void *base,
     b->random.step = c->random.step;
     b->random.rng_stream = c->random.rng_stream;
     b->random.shift = c->random.shift;
-    const struct pithi_whole *const whole = c->frame.params.codec->whole;
-    if (whole && whole->open_block) whole->open_block(c, w, b);
+    const struct pithi_frame_hooks *const hooks = c->frame.params.codec->frame_hooks;
+    if (hooks && hooks->open_block) hooks->open_block(c, w, b);
 }
 
 static void *read_base(const struct pithi_coding *c, uint64_t block, struct pithi_worker *w) {
@@ -237,8 +237,8 @@ pith_status pithi_encode_frame(struct pithi_coding *c, uint8_t *dst, size_t cap,
     c->began = l->fixed;
     if (l->fixed)
         PITHI_TRY(pithi_parallel_for(work, 0, l->blocks, encode_job, c));
-    else if (c->frame.params.codec->whole)
-        PITHI_TRY(c->frame.params.codec->whole->encode(c, capacity, &used));
+    else if (c->frame.params.codec->frame_hooks)
+        PITHI_TRY(c->frame.params.codec->frame_hooks->encode(c, capacity, &used));
     else
         PITHI_TRY(pithi_encode_waves(c, capacity, &used));
     pithi_parallel_results(work, work->worker, &c->hash, &c->saturated, &c->poisoned);
@@ -512,15 +512,15 @@ static pith_status decode_job(void *arg, uint64_t block, struct pithi_worker *w)
 }
 
 pith_status pithi_check_heads(const struct pithi_coding *c) {
-    const struct pithi_whole *const whole = c->frame.params.codec->whole;
-    if (!whole || !whole->check_heads || c->count != c->frame.count) return PITH_OK;
-    const char *const fault = whole->check_heads(c);
+    const struct pithi_frame_hooks *const hooks = c->frame.params.codec->frame_hooks;
+    if (!hooks || !hooks->check_heads || c->count != c->frame.count) return PITH_OK;
+    const char *const fault = hooks->check_heads(c);
     return fault ? pithi_fail(&c->work->error, PITH_ERR_CORRUPT, fault) : PITH_OK;
 }
 
 pith_status pithi_admit(struct pithi_coding *c) {
-    const struct pithi_whole *const whole = c->frame.params.codec->whole;
-    if (whole && whole->admit) PITHI_TRY(whole->admit(c));
+    const struct pithi_frame_hooks *const hooks = c->frame.params.codec->frame_hooks;
+    if (hooks && hooks->admit) PITHI_TRY(hooks->admit(c));
     return pithi_check_heads(c);
 }
 

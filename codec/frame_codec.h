@@ -24,12 +24,12 @@ struct pithi_coding {
     float *residual_next;
     const float *momentum; /* encode: the slot's momentum, the same; NULL: none */
     float *momentum_next;
-    uint64_t *memory; /* what the slot's stream has for the codec (whole->memory); NULL: nothing */
+    uint64_t *memory; /* what the slot's stream has for the codec (hooks->memory); NULL: nothing */
     uint32_t flags;   /* encode: flags of the call */
     uint64_t first, count;      /* decode: the elements of the frame that view holds */
     uint8_t *bytes;             /* the payload, which decode only reads */
     bool nontemporal;           /* the output is too large for caches and not read again */
-    union pithi_coding_own own; /* codecs with a hook `whole` */
+    union pithi_coding_own own; /* codecs with frame hooks */
     pithi_source_fn *source;    /* encode, codecs without tiles: in place of view; NULL: view */
     void *source_from;
     bool began; /* encode: blocks may have been written */
@@ -85,8 +85,8 @@ pith_status pithi_check_blocks(struct pithi_coding *c);
  * frames. */
 pith_status pithi_decode_slot(struct pithi_coding *c, pith_work *work, const pith_plan *plan,
                               uint64_t slot, const void *frame, size_t bytes);
-/* Checks what the heads of the blocks say together, for codecs that have something as a whole
- * (whole.h). Where only a part of the frame is decoded there is nothing to check. */
+/* Checks what the heads of the blocks say together, for codecs with frame hooks
+ * (frame_hooks.h). Where only a part of the frame is decoded there is nothing to check. */
 pith_status pithi_check_heads(const struct pithi_coding *c);
 /* Checks a frame against what the stream holds, then its heads, before anything is decoded. */
 pith_status pithi_admit(struct pithi_coding *c);

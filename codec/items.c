@@ -398,8 +398,8 @@ static pith_status check_capacity(const pith_item *item, bool key, pith_error *e
 
 /* Checks flags that are about what the codec has a slot remember. */
 static pith_status check_flags(const pith_item *item, uint32_t flags, pith_error *error) {
-    const struct pithi_whole *const whole = item->stream->plan->params.codec->whole;
-    if (whole && whole->allow) return whole->allow(item->stream, item->slot, flags, error);
+    const struct pithi_frame_hooks *const hooks = item->stream->plan->params.codec->frame_hooks;
+    if (hooks && hooks->allow) return hooks->allow(item->stream, item->slot, flags, error);
     return pithi_fail(error, PITH_ERR_UNSUPPORTED, "the codec sends no sets");
 }
 
@@ -430,10 +430,10 @@ static pith_status check_encode(pith_work *w, struct list *l, size_t i) {
 /* Updates a slot without a base after an encode. */
 static void keep_encoded(const struct pithi_coding *c, struct pithi_slot_state *slot,
                          pith_status status) {
-    const struct pithi_whole *const whole = c->plan->params.codec->whole;
+    const struct pithi_frame_hooks *const hooks = c->plan->params.codec->frame_hooks;
     if (status != PITH_OK) {
         if (!c->began) return;
-        if (whole && whole->fail) whole->fail(c, slot);
+        if (hooks && hooks->fail) hooks->fail(c, slot);
         /* the older copy of the residual may have been written over */
         if (c->residual) slot->undone = true;
         return;
@@ -444,7 +444,7 @@ static void keep_encoded(const struct pithi_coding *c, struct pithi_slot_state *
     slot->frames++;
     slot->saturated += c->saturated;
     slot->poisoned += c->poisoned;
-    if (whole) whole->end(c, slot);
+    if (hooks) hooks->end(c, slot);
 }
 
 /* Updates a slot after a frame against its base was coded, which left the base of the next step. */
@@ -520,7 +520,7 @@ static pith_status run_encode(pith_work *w, struct list *l, size_t i) {
     take_residual(c, s, item->slot);
     c->memory = pithi_stream_memory(s, item->slot);
     c->flags = l->flags;
-    if (p->params.codec->whole) p->params.codec->whole->begin(slot, c);
+    if (p->params.codec->frame_hooks) p->params.codec->frame_hooks->begin(slot, c);
     const pith_status status =
         pithi_encode_frame(c, item->frame, item->capacity, false, &item->length);
     keep_encoded(c, slot, status);
@@ -633,9 +633,9 @@ static pith_status run_decode(pith_work *w, struct list *l, size_t i) {
     PITHI_TRY(pithi_decode_slot(&c, w, p, item->slot, item->frame, item->length));
     PITHI_TRY(pithi_check_limit(&w->env, &c.frame, &w->error));
     struct pithi_slot_state *const slot = &s->slot[item->slot];
-    const struct pithi_whole *const whole = p->params.codec->whole;
+    const struct pithi_frame_hooks *const hooks = p->params.codec->frame_hooks;
     c.memory = pithi_stream_memory(s, item->slot);
-    if (whole && whole->begin_decode) whole->begin_decode(slot, &c);
+    if (hooks && hooks->begin_decode) hooks->begin_decode(slot, &c);
     if (l->flags & PITH_ADD)
         return pithi_has_base(p) ? add_difference(&c, &l->span) : pithi_add_values(&c, &l->span);
     c.view = has_view(item) ? &l->span : NULL;
@@ -645,9 +645,9 @@ static pith_status run_decode(pith_work *w, struct list *l, size_t i) {
         c.base = &base;
         return decode_against_base(item, &c);
     }
-    if (whole && whole->follow) whole->follow(slot, &c);
+    if (hooks && hooks->follow) hooks->follow(slot, &c);
     PITHI_TRY(pithi_decode_blocks(&c));
-    if (whole && whole->end_decode) whole->end_decode(&c, slot);
+    if (hooks && hooks->end_decode) hooks->end_decode(&c, slot);
     slot->frames++;
     slot->saturated += c.saturated;
     slot->poisoned += c.poisoned;
@@ -810,7 +810,8 @@ static pith_status run_reduce_encode(pith_work *w, struct list *l, size_t i) {
     pithi_plan_frame(s->plan, item->slot, false, &c.frame);
     take_residual(&c, s, item->slot);
     c.memory = pithi_stream_memory(s, item->slot);
-    if (s->plan->params.codec->whole) s->plan->params.codec->whole->begin(&s->slot[item->slot], &c);
+    if (s->plan->params.codec->frame_hooks)
+        s->plan->params.codec->frame_hooks->begin(&s->slot[item->slot], &c);
     const pith_status status =
         pithi_reduce_frame(&r, &c, item->frame, item->capacity, &item->length);
     keep_encoded(&c, &s->slot[item->slot], status);

@@ -34,7 +34,7 @@ static void fill_info(const struct pithi_frame *f, pith_info *info) {
     info->source = f->source;
     info->source_bytes = f->source_bytes;
     info->exempt = f->exempt_count;
-    if (q->codec->whole) q->codec->whole->inspect(f, info);
+    if (q->codec->frame_hooks) q->codec->frame_hooks->inspect(f, info);
 }
 
 pith_status pith_inspect(const void *bytes, size_t length, pith_info *info, pith_error *error) {
@@ -97,13 +97,13 @@ static pith_status largest_bound(const void *frame, size_t length, double *bound
         return pithi_fail_with(
             error, PITH_ERR_TRUNCATED, length, "the frame has # bytes, of which # are there",
             &(struct pithi_words){.number = {f.header_bytes + f.payload_bytes, length}});
-    const struct pithi_whole *const whole = f.params.codec->whole;
-    *bound = whole && whole->bound ? whole->bound(&f) : 0;
+    const struct pithi_frame_hooks *const hooks = f.params.codec->frame_hooks;
+    *bound = hooks && hooks->bound ? hooks->bound(&f) : 0;
     if (!f.params.codec->bound || f.params.key_frame) return PITH_OK;
     const uint8_t *payload = (const uint8_t *)frame + f.header_bytes;
     uint64_t at = f.payload.data;
     *bound = exempt_bound(&f, payload + f.payload.exempt_values);
-    const double left_out = whole && whole->left_out ? whole->left_out(&f) : 0;
+    const double left_out = hooks && hooks->left_out ? hooks->left_out(&f) : 0;
     if (left_out > *bound) *bound = left_out;
     /* All blocks are looked at: a damaged one may follow one that is poisoned. */
     for (uint64_t i = 0; i < f.payload.blocks; i++) {
@@ -183,7 +183,7 @@ static pith_status take_base(struct pithi_coding *c, const pith_view *view,
 /* ---- Decompress ------------------------------------------------------------------------------*/
 
 struct range {
-    bool whole; /* first is 0 and count is the frame's */
+    bool all; /* first is 0 and count is the frame's */
     uint64_t first;
     const pith_view *view;
 };
@@ -195,7 +195,7 @@ static pith_status decode_range(struct pithi_coding *c, pith_work *work, const p
     PITHI_TRY(pithi_span_init(&out, r->view, true, &work->error));
     PITHI_TRY(pithi_decode_open(c, work, p, frame, length));
     PITHI_TRY(pithi_output_dtype(&c->frame.params, out.dtype, &work->error));
-    if (r->whole && out.count != c->frame.count)
+    if (r->all && out.count != c->frame.count)
         return pithi_fail_numbers(&work->error, PITH_ERR_SHAPE,
                                   "the frame has # elements, the view #", c->frame.count,
                                   out.count);

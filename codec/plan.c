@@ -200,12 +200,12 @@ static void keep_forms(pith_plan *p) {
         struct pithi_frame_form *const form = &p->form[key];
         form->frame = make_frame(p, 0, key);
         if (p->params.decode_only || form->frame.header_bytes > sizeof form->header) continue;
-        struct pithi_frame whole = form->frame;
-        whole.payload_bytes = pithi_payload_most(&whole.payload); /* exact when fixed */
-        pithi_frame_write(&whole, form->header);
+        struct pithi_frame filled = form->frame;
+        filled.payload_bytes = pithi_payload_most(&filled.payload); /* exact when fixed */
+        pithi_frame_write(&filled, form->header);
         form->frame.written = form->header;
         form->frame.constant =
-            whole.payload.fixed && !whole.has_stream && !whole.params.codec->whole;
+            filled.payload.fixed && !filled.has_stream && !filled.params.codec->frame_hooks;
     }
     p->has_forms = true;
 }
@@ -263,8 +263,8 @@ static struct pithi_scratch scratch_of(const pith_plan *p) {
     const bool staged = !(q->decode_only && q->codec->decode_placed);
     const bool sums =
         !q->decode_only && q->base_dtype == PITH_NONE && pithi_is_float16_32(q->dtype);
-    const struct pithi_whole *const whole = q->codec->whole;
-    const uint64_t again = whole && !q->decode_only ? whole->scratch_bytes(q, n) : 0;
+    const struct pithi_frame_hooks *const hooks = q->codec->frame_hooks;
+    const uint64_t again = hooks && !q->decode_only ? hooks->scratch_bytes(q, n) : 0;
     struct pithi_scratch s = {0};
     s.values = part(&s, staged ? n * (element < 4 ? 4 : element) : 0);
     s.base = part(&s, n * pithi_dtype_bytes(q->base_dtype));
@@ -333,8 +333,8 @@ static pith_status build(pith_plan *p, const pith_layout *layout,
     plan->allocated = bytes;
     keep_layout(plan, layout, exempt);
     keep_forms(plan);
-    const struct pithi_whole *const whole = plan->params.codec->whole;
-    if (whole && !plan->params.decode_only) whole->keep(&plan->params, plan->kept);
+    const struct pithi_frame_hooks *const hooks = plan->params.codec->frame_hooks;
+    if (hooks && !plan->params.decode_only) hooks->keep(&plan->params, plan->kept);
     plan->scratch = scratch_of(plan);
     plan->stream_fingerprint = stream_fingerprint(plan);
     plan->sizes = sizes_of(plan);

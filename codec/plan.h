@@ -43,7 +43,7 @@ struct pith_plan {
      * with exempt elements have none, since their slots differ. */
     struct pithi_frame_form form[2];
     bool has_forms;
-    double kept[PITHI_KEPT];      /* what pithi_whole.keep computed of the setting */
+    double kept[PITHI_KEPT];      /* what pithi_frame_hooks.keep computed of the setting */
     struct pithi_scratch scratch; /* scratch memory of one worker */
     uint64_t allocated;
     pith_sizes sizes;

@@ -88,8 +88,8 @@ static pith_status open_all(struct reduction *d) {
     /* The table of block offsets is that of a worker of one plan and one frame. */
     c->walks = true;
     c->memory = pithi_stream_memory(r->stream, r->slot);
-    const struct pithi_whole *const whole = r->stream->plan->params.codec->whole;
-    if (whole && whole->begin_decode) whole->begin_decode(&r->stream->slot[r->slot], c);
+    const struct pithi_frame_hooks *const hooks = r->stream->plan->params.codec->frame_hooks;
+    if (hooks && hooks->begin_decode) hooks->begin_decode(&r->stream->slot[r->slot], c);
     for (size_t i = 0; i < r->count; i++) {
         PITHI_TRY(
             pithi_decode_slot(c, r->work, r->stream->plan, r->slot, r->frames[i], r->lengths[i]));
@@ -115,8 +115,8 @@ static void select_frame(const struct reduction *d, struct pithi_coding *c, size
     const struct pithi_payload *layout;
     c->bytes = (uint8_t *)(uintptr_t)payload_of(d, i, &layout);
     c->frame.payload = *layout;
-    const struct pithi_whole *const whole = c->frame.params.codec->whole;
-    if (whole) whole->read_section(pithi_frame_section(d->r->frames[i], whole->section), &c->frame);
+    const struct pithi_frame_hooks *const hooks = c->frame.params.codec->frame_hooks;
+    if (hooks) hooks->read_section(pithi_frame_section(d->r->frames[i], hooks->section), &c->frame);
 }
 
 /* Sums one block, frame 0 + frame 1 + ..., by decoding, to values or to coefficients: for codecs
@@ -332,14 +332,14 @@ static pith_status read_sum(void *from, uint64_t first, uint64_t count, struct p
         const uint64_t block = at / unit, begin = block * unit;
         const uint64_t end = begin + elements(&d->coding, block);
         const uint64_t until = pithi_min(end, first + count);
-        const bool whole = at == begin && until == end;
+        const bool all = at == begin && until == end;
         const uint64_t saturated = in->saturated, poisoned = in->poisoned;
-        PITHI_TRY(sum_for(d, block, whole ? sums + (at - first) : one, in, w));
+        PITHI_TRY(sum_for(d, block, all ? sums + (at - first) : one, in, w));
         if (at != begin) { /* it was counted where its beginning was read */
             in->saturated = saturated;
             in->poisoned = poisoned;
         }
-        if (!whole)
+        if (!all)
             memcpy(sums + (at - first), one + (at - begin), (size_t)(until - at) * sizeof *sums);
         at = until;
     }

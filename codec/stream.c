@@ -25,7 +25,9 @@ static uint64_t memory_bytes(const pith_plan *p) {
     return p->count * pithi_dtype_bytes(p->params.base_dtype);
 }
 
-static const struct pithi_whole *whole_of(const pith_plan *p) { return p->params.codec->whole; }
+static const struct pithi_frame_hooks *hooks_of(const pith_plan *p) {
+    return p->params.codec->frame_hooks;
+}
 
 static bool external(const pith_plan *p) {
     return pithi_has_base(p) && p->flags & PITH_LAYOUT_EXTERNAL_BASE;
@@ -67,10 +69,10 @@ static uint64_t head_bytes(const pith_plan *p) {
 /* Returns where the memory of a slot for its codec begins, in words, and past the last slot how
  * much there is. */
 static uint64_t own_before(const pith_plan *p, uint64_t slot) {
-    return whole_of(p)->memory(slot < p->slots ? pithi_slot_first(p, slot) : p->count, slot);
+    return hooks_of(p)->memory(slot < p->slots ? pithi_slot_first(p, slot) : p->count, slot);
 }
 
-static bool has_memory(const pith_plan *p) { return whole_of(p) && whole_of(p)->memory; }
+static bool has_memory(const pith_plan *p) { return hooks_of(p) && hooks_of(p)->memory; }
 
 static uint64_t own_bytes(const pith_plan *p) {
     return has_memory(p) ? pithi_pad64(own_before(p, p->slots) * sizeof(uint64_t)) : 0;
@@ -89,7 +91,7 @@ uint64_t pithi_stream_bytes(const pith_plan *p) {
 }
 
 uint64_t pithi_stream_save_bytes(const pith_plan *p) {
-    const uint64_t more = whole_of(p) ? whole_of(p)->saved_bytes : 0;
+    const uint64_t more = hooks_of(p) ? hooks_of(p)->saved_bytes : 0;
     const uint64_t slot = PITHI_STREAM_FORMAT_SLOT + more;
     return PITHI_STREAM_FORMAT_HEAD + p->slots * slot + memory_bytes(p) + PITHI_STREAM_FORMAT_TAIL;
 }
@@ -351,7 +353,7 @@ pith_status pith_stream_rollback(pith_work *w, pith_stream *s, uint64_t step) {
         if (slot->undone || slot->step != step + 1) continue;
         slot->step = step;
         slot->side ^= pithi_has_residual(s->plan);
-        if (whole_of(s->plan) && whole_of(s->plan)->rollback) whole_of(s->plan)->rollback(slot);
+        if (hooks_of(s->plan) && hooks_of(s->plan)->rollback) hooks_of(s->plan)->rollback(slot);
         slot->undone = true;
     }
     return pithi_stream_end(w, s, PITH_OK);
@@ -554,13 +556,13 @@ static pith_status get_base(const pith_stream *s, uint64_t slot, const pith_view
     struct pithi_span span;
     PITHI_TRY(pithi_stream_check_slot(s, slot, error));
     PITHI_TRY(take_view(s, view, true, &span, error));
-    const bool whole = span.count == p->count;
-    PITHI_TRY(whole ? check_slot_bases(s, error) : pithi_stream_check_slot_base(s, slot, error));
-    if (!whole && span.count != pithi_slot_count(p, slot))
+    const bool all = span.count == p->count;
+    PITHI_TRY(all ? check_slot_bases(s, error) : pithi_stream_check_slot_base(s, slot, error));
+    if (!all && span.count != pithi_slot_count(p, slot))
         return pithi_fail_with(
             error, PITH_ERR_SHAPE, 0, "the view has # elements, the slot #, the tensor #",
             &(struct pithi_words){.number = {span.count, pithi_slot_count(p, slot), p->count}});
-    const uint64_t first = whole ? 0 : pithi_slot_first(p, slot);
+    const uint64_t first = all ? 0 : pithi_slot_first(p, slot);
     if (!span.count) return PITH_OK;
     const uint64_t before = pithi_fp_enter();
     transfer(p, &span, s->base + first * pithi_dtype_bytes(p->params.base_dtype), span.count,
@@ -664,12 +666,12 @@ static pith_status save(const pith_stream *s, uint8_t *dst, size_t cap, size_t *
     uint8_t *at = dst;
     save_head(s, at);
     at += PITHI_STREAM_FORMAT_HEAD;
-    const struct pithi_whole *const whole = whole_of(p);
+    const struct pithi_frame_hooks *const hooks = hooks_of(p);
     uint8_t *more = at + p->slots * PITHI_STREAM_FORMAT_SLOT;
     for (uint64_t i = 0; i < p->slots; i++, at += PITHI_STREAM_FORMAT_SLOT) {
         pithi_put64(at, s->slot[i].step);
-        pithi_put64(at + 8, whole ? whole->save(&s->slot[i], more) : s->slot[i].base_hash);
-        more += whole ? whole->saved_bytes : 0;
+        pithi_put64(at + 8, hooks ? hooks->save(&s->slot[i], more) : s->slot[i].base_hash);
+        more += hooks ? hooks->saved_bytes : 0;
     }
     at = more;
     if (pithi_has_base(p) && p->count) memcpy(at, s->base, (size_t)memory_bytes(p));
@@ -689,13 +691,13 @@ pith_status pith_stream_save(pith_work *w, const pith_stream *s, void *dst, size
     return leave_reading(w, save(s, dst, cap, written, &w->error));
 }
 
-/* Whether the slots are such as a codec with something whole saves. */
+/* Whether the slots are such as a codec with frame hooks saves. */
 static bool legal_slots(const pith_plan *p, const uint8_t *slot) {
-    const struct pithi_whole *const whole = whole_of(p);
+    const struct pithi_frame_hooks *const hooks = hooks_of(p);
     const uint8_t *more = slot + p->slots * PITHI_STREAM_FORMAT_SLOT;
     for (uint64_t i = 0; i < p->slots; i++, slot += PITHI_STREAM_FORMAT_SLOT) {
-        if (!whole->legal(pithi_get64(slot + 8), more)) return false;
-        more += whole->saved_bytes;
+        if (!hooks->legal(pithi_get64(slot + 8), more)) return false;
+        more += hooks->saved_bytes;
     }
     return true;
 }
@@ -729,31 +731,31 @@ static pith_status check_saved(const pith_plan *p, const uint8_t *src, size_t by
                              PITHI_STREAM_FORMAT_SLOTS);
     const uint8_t *slot = src + PITHI_STREAM_FORMAT_HEAD;
     for (uint64_t i = 0; i < p->slots; i++, slot += PITHI_STREAM_FORMAT_SLOT)
-        if (!whole_of(p) &&
+        if (!hooks_of(p) &&
             slot_base_hash(p, src + PITHI_STREAM_FORMAT_HEAD + p->slots * PITHI_STREAM_FORMAT_SLOT,
                            i) != pithi_get64(slot + 8))
             return pithi_fail(error, PITH_ERR_CHECKSUM, "a base is not what its hash says");
-    if (whole_of(p) && !legal_slots(p, src + PITHI_STREAM_FORMAT_HEAD))
+    if (hooks_of(p) && !legal_slots(p, src + PITHI_STREAM_FORMAT_HEAD))
         return pithi_fail(error, PITH_ERR_CORRUPT, "what no slot can have remembered");
-    const uint8_t *const residual = slot + p->slots * (whole_of(p) ? whole_of(p)->saved_bytes : 0);
+    const uint8_t *const residual = slot + p->slots * (hooks_of(p) ? hooks_of(p)->saved_bytes : 0);
     if (pithi_has_residual(p) && !all_finite(residual, memory_bytes(p) / sizeof(float)))
         return pithi_fail(error, PITH_ERR_CORRUPT, "a residual or momentum is not finite");
     return PITH_OK;
 }
 
 static void load_slots(pith_stream *s, const uint8_t *at) {
-    const struct pithi_whole *const whole = whole_of(s->plan);
+    const struct pithi_frame_hooks *const hooks = hooks_of(s->plan);
     const uint8_t *more = at + s->plan->slots * PITHI_STREAM_FORMAT_SLOT;
     for (uint64_t i = 0; i < s->plan->slots; i++, at += PITHI_STREAM_FORMAT_SLOT) {
         struct pithi_slot_state *const slot = &s->slot[i];
         const uint64_t word = pithi_get64(at + 8);
         *slot = (struct pithi_slot_state){.step = pithi_get64(at), .undone = true};
-        if (!whole) {
+        if (!hooks) {
             slot->base_hash = word;
             continue;
         }
-        whole->load(slot, word, more);
-        more += whole->saved_bytes;
+        hooks->load(slot, word, more);
+        more += hooks->saved_bytes;
     }
 }
 
@@ -773,7 +775,7 @@ static pith_status load(pith_stream *s, const uint8_t *src, size_t bytes, pith_e
     s->slot[0].saturated = pithi_get64(stats + 16);
     s->slot[0].poisoned = pithi_get64(stats + 24);
     at += p->slots * PITHI_STREAM_FORMAT_SLOT;
-    if (whole_of(p)) at += p->slots * whole_of(p)->saved_bytes;
+    if (hooks_of(p)) at += p->slots * hooks_of(p)->saved_bytes;
     if (pithi_has_base(p) && p->count) memcpy(s->base, at, (size_t)memory_bytes(p));
     if (pithi_has_base(p)) sum_blocks(s);
     if (pithi_has_residual(p)) load_residual(s, at);

@@ -12,7 +12,7 @@ struct pithi_slot_state {
     bool taken;   /* an item of the running call has this slot */
     uint8_t side; /* which copy of the residual is the current one */
     bool undone;  /* nothing to roll back: no encode since the beginning, a load or a rollback */
-    union pithi_slot_own own; /* codecs with a hook `whole` */
+    union pithi_slot_own own; /* codecs with frame hooks */
     /* Statistics; those of a stream that was loaded are all in slot 0. */
     uint64_t frames, key_frames, saturated, poisoned, exact, nonzero;
 };
@@ -23,7 +23,7 @@ struct pith_stream {
     uint8_t *base;          /* dense, all slots; NULL: an external base that is not bound yet */
     float *residual[2];     /* dense, all slots, or NULL */
     float *momentum[2];     /* the same, of the same side */
-    uint64_t *memory;       /* what slots have for their codec (whole->memory); NULL: nothing */
+    uint64_t *memory;       /* what slots have for their codec (hooks->memory); NULL: nothing */
     uint64_t *block_hashes; /* of every block of the base, to compare with; NULL: none */
     struct pithi_slot_state *slot;
     struct pithi_random random;  /* the step, which each slot has its own, is not set */

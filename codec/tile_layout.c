@@ -61,11 +61,11 @@ uint8_t *pithi_tile_layout_rows(struct pithi_tile_layout_walk *w, size_t row, si
 void pithi_tile_layout_skip(struct pithi_tile_layout_walk *w, size_t count) {
     while (count && w->run.count) {
         const uint64_t at = w->used + count, runs = (at - 1) / w->run.count;
-        const uint64_t whole = runs < w->run.more ? runs : w->run.more;
-        w->run.at += whole * w->run.stride;
-        w->run.more -= whole;
-        w->number += whole;
-        const uint64_t left = at - whole * w->run.count;
+        const uint64_t full = runs < w->run.more ? runs : w->run.more;
+        w->run.at += full * w->run.stride;
+        w->run.more -= full;
+        w->number += full;
+        const uint64_t left = at - full * w->run.count;
         w->used = left < w->run.count ? left : w->run.count;
         count = (size_t)(left - w->used);
         if (count) next_run(w);

@@ -25,7 +25,7 @@ struct pithi_worker {
     bool plain;
     bool advanced;              /* a block was written of a base whose hashes are kept */
     _Alignas(64) size_t length; /* bytes of the block in `coded` */
-    union pithi_worker_own own; /* of codecs with a hook `whole` */
+    union pithi_worker_own own; /* of codecs with frame hooks */
     struct pithi_scratch cut;   /* how `memory` is cut now */
     uint8_t *memory;
     pith_error failure; /* the error of the lowest item that failed of those the worker took */

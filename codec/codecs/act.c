@@ -361,7 +361,7 @@ const struct pithi_codec pithi_codec_act = {
     .encode = encode,
     .decode = decode,
     .cut = cut,
-    .whole = &pithi_whole_bounded,
+    .frame_hooks = &pithi_bounded_frame_hooks,
     .bound_setting = bound_setting,
     .describe = describe,
     .described = "devices code act with mode=fast or entropy=rans, and not in f64",

@@ -88,7 +88,7 @@ struct work {
     int32_t *codes;  /* codes of the tile */
     uint32_t *words; /* words of the codes, in whole groups */
     uint8_t *other;  /* another attempt at the block's bytes */
-    void *levels; /* what interpolation keeps; NULL in mode fast, which does without */
+    void *levels;    /* what interpolation keeps; NULL in mode fast, which does without */
     void *pieces;
     struct pithi_quant quant;
     struct pithi_source source;
@@ -833,7 +833,7 @@ const struct pithi_codec pithi_codec_eb = {
     .cut = cut,
     .encode_placed = encode,
     .decode_placed = decode,
-    .whole = &pithi_whole_bounded,
+    .frame_hooks = &pithi_bounded_frame_hooks,
     .bound_setting = bound_setting,
     .describe = describe,
     .described =

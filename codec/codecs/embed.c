@@ -497,7 +497,7 @@ const struct pithi_codec pithi_codec_embed = {
     .encode = encode,
     .decode = decode,
     .cut = cut,
-    .whole = &pithi_whole_bounded,
+    .frame_hooks = &pithi_bounded_frame_hooks,
     .bound_setting = bound_setting,
     .describe = describe,
     .described = "devices code embed with mode=fast or entropy=rans, without decay and not in f64",

@@ -285,7 +285,7 @@ static bool legal(uint64_t word, const uint8_t *bytes) {
            pithi_get64(bytes + SAVED_NONZERO) <= pithi_get64(bytes + SAVED_COUNTED);
 }
 
-const struct pithi_whole pithi_whole_bounded = {
+const struct pithi_frame_hooks pithi_bounded_frame_hooks = {
     .keep = keep,
     .scratch_bytes = scratch_bytes,
     .encode = encode_bounded,

@@ -37,10 +37,10 @@ double pithi_bound_setting_value(const struct pithi_bound_setting *setting);
  * is requested. */
 bool pithi_bound_describe(const struct pithi_params *params, struct pithi_device *device);
 
-/* The hooks `whole` of these codecs: the bound is set before the first block. psnr and nmse are
+/* The frame hooks of these codecs: the bound is set before the first block. psnr and nmse are
  * about the whole frame, which is decoded again and, where it misses, encoded with a smaller
  * bound. */
-extern const struct pithi_whole pithi_whole_bounded;
+extern const struct pithi_frame_hooks pithi_bounded_frame_hooks;
 
 /* Writes the values of a block as they are, where the coded form is not shorter: all of them are
  * exact. */

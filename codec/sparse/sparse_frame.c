@@ -688,7 +688,7 @@ const char *pithi_sets_refuse(const struct pithi_device_plan *plan) {
     return "device kernels choose from slots of less than 2^32 elements, none of them exempt";
 }
 
-const struct pithi_whole pithi_whole_sparse = {
+const struct pithi_frame_hooks pithi_sparse_frame_hooks = {
     .keep = keep,
     .scratch_bytes = scratch_bytes,
     .encode = encode,

@@ -5,9 +5,9 @@
 
 #include "codec.h"
 #include "families.h"
+#include "frame_hooks.h"
 #include "sparse/control.h"
 #include "sparse/selection.h"
-#include "whole.h"
 
 /* What a setting of a sparse codec says of a slot of n elements. */
 struct pithi_sparse_setting {
@@ -19,9 +19,9 @@ struct pithi_sparse_setting {
     uint32_t value_bits; /* of a value, without the scales of int8 */
 };
 
-/* For codecs with the hook sparse_setting: whole->encode chooses a threshold and encodes all
+/* For codecs with the hook sparse_setting: hooks->encode chooses a threshold and encodes all
  * blocks. */
-extern const struct pithi_whole pithi_whole_sparse;
+extern const struct pithi_frame_hooks pithi_sparse_frame_hooks;
 
 /* The hooks describe_slot and refuse_device of codecs that send sets. */
 void pithi_sets_describe(const struct pithi_frame *f, struct pithi_device_plan_slot *slot,

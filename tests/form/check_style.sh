@@ -65,7 +65,7 @@ expect_none 'only pith/*.h and headers of the own folder may be included here' <
     done)
 expect_none 'the library includes what stands on top of it' < <(
     includes codec | grep -E '"(\.\./)*(gpu|cli|adapters|tests|bench|fuzz)/')
-# Families plug into the framework by hooks (codec.h, whole.h). What they add to its table of
+# Families plug into the framework by hooks (codec.h, frame_hooks.h). What they add to its table of
 # kernels, its structs and the tables of devices is in three headers.
 framework() { # FILE:text without comments, of all of the framework but these and the registry
     local file

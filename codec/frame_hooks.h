@@ -1,11 +1,11 @@
-/* whole.h - hooks of codecs whose frames have something as a whole, beside their blocks.
+/* frame_hooks.h - hooks of codecs whose frames have something beside their blocks.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Such a codec looks at all values before the first block is coded (for their range, or a
  * threshold), says in a section of the header what it found, and may let a stream remember
  * something of it for every slot. */
-#ifndef PITHI_WHOLE_H
-#define PITHI_WHOLE_H
+#ifndef PITHI_FRAME_HOOKS_H
+#define PITHI_FRAME_HOOKS_H
 
 #include "codec.h"
 
@@ -16,7 +16,7 @@ struct pithi_slot_state;
 /* A plan keeps this many numbers that follow from its setting and take a while to compute. */
 enum { PITHI_KEPT = 6 };
 
-struct pithi_whole {
+struct pithi_frame_hooks {
     void (*keep)(const struct pithi_params *params, double kept[PITHI_KEPT]);
     /* Returns the bytes of `floats` that a worker needs beyond those for blocks of `count`
      * elements. */
