@@ -8,6 +8,7 @@
 #include "common/convert.h"
 #include "common/dtype.h"
 #include "common/exempt_values.h"
+#include "families.h"
 #include "kernels.h"
 #include "pith/pith.h"
 #include "tile.h"
@@ -64,16 +65,12 @@ struct pithi_former {
 };
 
 struct pithi_codec;
-struct pithi_bound_setting;
-struct pithi_sparse_setting;
 struct pithi_device;
 struct pithi_device_plan;
 struct pithi_device_plan_slot;
 struct pithi_frame;
 struct pithi_frame_hooks;
 struct pithi_worker;
-union pithi_frame_own;
-union pithi_worker_own;
 
 /* What the ends of a stream remember because of a setting, besides a base. */
 struct pithi_memory {
@@ -93,10 +90,9 @@ struct pithi_params {
     uint32_t block; /* most elements per block, a power of two; 0 (whole): the layout decides */
     uint32_t most;  /* elements of the largest block that occurs, for which scratch must suffice */
     uint32_t extent[PITHI_TILE_NDIM]; /* with a tiling: extents of the largest block */
-    uint32_t heads, dim; /* of codecs in pages: a row has heads * dim elements; set by cut */
-    uint32_t outliers;   /* the same: outliers of a group */
-    bool key_frame;      /* decodes without the base, to the exact new base */
-    bool decode_only;    /* the plan encodes nothing, whatever the frame says of its encoder */
+    union pithi_params_own own;       /* what the codec's hook `cut` found in the shape */
+    bool key_frame;                   /* decodes without the base, to the exact new base */
+    bool decode_only; /* the plan encodes nothing, whatever the frame says of its encoder */
     struct pithi_memory memory; /* follows from the values: pithi_params_remember */
 };
 
@@ -165,11 +161,6 @@ struct pithi_block {
     uint64_t nonzero;   /* values other than 0, or of what is coded in full */
     const char *detail; /* static text when the status is not OK */
 };
-
-/* Reads elements [first, first + count) of the values that are encoded, at most a block, in the
- * frame's dtype: *values is where they are. */
-typedef pith_status pithi_source_fn(void *from, uint64_t first, uint64_t count,
-                                    struct pithi_worker *worker, const void **values);
 
 /* Returns the values that a block encodes, one after the other. */
 const void *pithi_block_values(struct pithi_block *b);
@@ -245,14 +236,6 @@ struct pithi_codec {
     /* Returns what streams of this setting remember; base_hash is about streams with a base. NULL:
      * the hash of the base. */
     struct pithi_memory (*remember)(const struct pithi_params *params);
-    /* Returns what is requested of the bound; for codecs with pithi_bounded_frame_hooks
-     * (predict/bounded.h). */
-    struct pithi_bound_setting (*bound_setting)(const struct pithi_params *params);
-    /* Returns what is requested of a slot of n elements; for codecs with pithi_sparse_frame_hooks
-     * (sparse/sparse_frame.h). */
-    struct pithi_sparse_setting (*sparse_setting)(const struct pithi_params *params, uint64_t n);
-    /* Returns the elements of the set of a block as its head says; for the same codecs. */
-    uint64_t (*set_elements)(const uint8_t *bytes, size_t length);
     /* Fills in what kernels of a device backend need of the setting, in a struct that is otherwise
      * 0; false when they cannot code with it. NULL: no device has kernels for the codec. */
     bool (*describe)(const struct pithi_params *params, struct pithi_device *device);
@@ -293,6 +276,7 @@ struct pithi_codec {
     pith_status (*decode_add)(struct pithi_block *block);
     /* What frames of the codec have beside blocks (frame_hooks.h). NULL: nothing. */
     const struct pithi_frame_hooks *frame_hooks;
+    union pithi_codec_own own; /* what its family asks of it (families.h) */
 };
 
 /* Returns the length of a run that is transformed by itself; 1: the setting transforms nothing. */

@@ -153,7 +153,7 @@ bool pithi_frame_same_exempt(const struct pithi_frame *read, const struct pithi_
 
 bool pithi_frame_same_tiles(const struct pithi_frame *a, const struct pithi_frame *b) {
     return memcmp(a->tiling.shape, b->tiling.shape, sizeof a->tiling.shape) == 0 &&
-           a->params.heads == b->params.heads;
+           memcmp(&a->params.own, &b->params.own, sizeof a->params.own) == 0;
 }
 
 bool pithi_frame_like_exempt(const struct pithi_frame *a, const struct pithi_frame *b) {

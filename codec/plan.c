@@ -118,7 +118,7 @@ static pith_status take_tiles(pith_plan *p, uint32_t ndim, const uint64_t *shape
     if (!t.tiles) return PITH_OK;
     const struct pithi_tile first = pithi_tile_at(&t, 0); /* no tile is larger */
     if (first.count <= p->params.most) return PITH_OK;
-    p->params = q; /* the codec sets heads and dim for the largest block */
+    p->params = q; /* what the codec found in the shape is that of the largest block */
     p->params.most = (uint32_t)first.count;
     memcpy(p->params.extent, first.extent, sizeof first.extent);
     return PITH_OK;

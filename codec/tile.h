@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "common/inline.h"
+#include "pith/pith.h"
 
 enum { PITHI_TILE_NDIM = 4 };
 
@@ -74,6 +75,12 @@ struct pithi_sink {
     pithi_sink_fn *put;
     void *arg;
 };
+
+/* Reads elements [first, first + count) of the values that are encoded, at most a block, in the
+ * frame's dtype: *values is where they are. */
+struct pithi_worker;
+typedef pith_status pithi_source_fn(void *from, uint64_t first, uint64_t count,
+                                    struct pithi_worker *worker, const void **values);
 
 /* A run of elements that are neighbours in the tensor too: `count` of them, the first being number
  * `at` of the tensor and number `in` of the tile. The next `more` runs lie `stride` elements of the

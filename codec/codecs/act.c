@@ -330,6 +330,8 @@ static struct pithi_bound_setting bound_setting(const struct pithi_params *p) {
                                         .signed_zeros = p->value[ZEROS] != 0};
 }
 
+static const struct pithi_bounded_codec bounded = {bound_setting};
+
 /* Kernels of devices make no strings of zstd, and do not code in f64. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     const bool fast = p->value[MODE] == FAST;
@@ -362,7 +364,7 @@ const struct pithi_codec pithi_codec_act = {
     .decode = decode,
     .cut = cut,
     .frame_hooks = &pithi_bounded_frame_hooks,
-    .bound_setting = bound_setting,
+    .own.bounded = &bounded,
     .describe = describe,
     .described = "devices code act with mode=fast or entropy=rans, and not in f64",
     .described_keys = 1u << MODE | 1u << REVISION | 1u << EFFORT,

@@ -800,6 +800,8 @@ static struct pithi_bound_setting bound_setting(const struct pithi_params *p) {
                                         .signed_zeros = p->value[ZEROS] != 0};
 }
 
+static const struct pithi_bounded_codec bounded = {bound_setting};
+
 /* Kernels of devices code without entropy coding, or with rANS under a relative bound, where no
  * block is interpolated; and not in f64. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
@@ -834,7 +836,7 @@ const struct pithi_codec pithi_codec_eb = {
     .encode_placed = encode,
     .decode_placed = decode,
     .frame_hooks = &pithi_bounded_frame_hooks,
-    .bound_setting = bound_setting,
+    .own.bounded = &bounded,
     .describe = describe,
     .described =
         "devices code eb with mode=fast and abs, rel or pwrel, or with "

@@ -74,7 +74,6 @@ static void resolve(struct pithi_params *p, uint32_t ndim, const uint64_t *shape
     const uint64_t last = ndim > 1 ? shape[ndim - 1] : FLAT;
     if (!p->value[DIM]) p->value[DIM] = last < p->block ? (uint32_t)last : p->block;
     if (!p->value[DIM]) p->value[DIM] = 1;
-    p->dim = p->value[DIM];
 }
 
 static pith_status check(const struct pithi_params *p, const char **detail) {
@@ -457,6 +456,7 @@ static pith_status decode(struct pithi_block *b) {
 
 static struct pithi_bound_setting bound_setting(const struct pithi_params *p) {
     return (struct pithi_bound_setting){.rows = true,
+                                        .row = p->value[DIM],
                                         .range = p->value[RANGE],
                                         .decay = p->value[DECAY],
                                         .start = p->value[START],
@@ -464,12 +464,14 @@ static struct pithi_bound_setting bound_setting(const struct pithi_params *p) {
                                         .signed_zeros = p->value[ZEROS] != 0};
 }
 
+static const struct pithi_bounded_codec bounded = {bound_setting};
+
 /* Kernels of devices make no strings of zstd, know no decay of the bound, and do not code f64. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     const bool fast = p->value[MODE] == FAST;
     d->kind = PITHI_DEVICE_rows;
     d->coded = !fast;
-    d->row = p->dim < p->block ? p->dim : p->block; /* a row longer than a block is cut to it */
+    d->row = (uint32_t)row_of(p);
     return (fast || p->value[ENTROPY] == RANS) && !p->value[DECAY] && p->dtype != PITH_F64 &&
            pithi_bound_describe(p, d);
 }
@@ -498,7 +500,7 @@ const struct pithi_codec pithi_codec_embed = {
     .decode = decode,
     .cut = cut,
     .frame_hooks = &pithi_bounded_frame_hooks,
-    .bound_setting = bound_setting,
+    .own.bounded = &bounded,
     .describe = describe,
     .described = "devices code embed with mode=fast or entropy=rans, without decay and not in f64",
     .described_keys = 1u << MODE | 1u << REVISION | 1u << EFFORT,

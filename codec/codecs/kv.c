@@ -151,11 +151,12 @@ static void resolve(struct pithi_params *p, uint32_t ndim, const uint64_t *shape
     const struct rows r = rows_of(p, ndim, shape);
     const bool known = !is_empty(&r) && row_fits(&r);
     const uint64_t page = known ? page_elements(p, &r) : 0;
-    p->heads = known ? (uint32_t)r.heads : 1;
-    p->dim = known ? (uint32_t)r.dim : 1;
+    struct pithi_page_rows *const rows = &p->own.pages;
+    rows->heads = known ? (uint32_t)r.heads : 1;
+    rows->dim = known ? (uint32_t)r.dim : 1;
     struct pithi_kv k;
-    pithi_kv_init(&k, p, NULL, p->heads, p->dim);
-    p->outliers = k.outliers;
+    pithi_kv_init(&k, p, NULL, rows->heads, rows->dim);
+    rows->outliers = k.outliers;
     p->block = p->value[PITHI_KV_ENTROPY] ? p->value[PITHI_KV_BLOCK] : 1u << PITHI_BLOCK_LOG2_MIN;
     while (p->block < page && p->block < BLOCK_MOST) p->block *= 2;
     p->value[PITHI_KV_BLOCK] = p->value[PITHI_KV_ENTROPY] ? p->block : keys[PITHI_KV_BLOCK].initial;
@@ -186,10 +187,12 @@ static const char *cut(struct pithi_params *p, uint32_t ndim, const uint64_t *sh
 /* Fills in k in its final place: a copy at once would wait for what was stored in parts. */
 static void kv_of(struct pithi_kv *k, const struct pithi_params *p,
                   const struct pithi_kernels *kernels) {
-    pithi_kv_init(k, p, kernels, p->heads, p->dim);
+    pithi_kv_init(k, p, kernels, p->own.pages.heads, p->own.pages.dim);
 }
 
-static uint32_t row_of(const struct pithi_params *p) { return p->heads * p->dim; }
+static uint32_t row_of(const struct pithi_params *p) {
+    return p->own.pages.heads * p->own.pages.dim;
+}
 
 /* ---- Sizes -----------------------------------------------------------------------------------*/
 
@@ -423,7 +426,7 @@ static void decode_page(struct pithi_block *b, const uint8_t *page) {
     const uint32_t last = (uint32_t)((b->paged.until + row - 1) / row);
     struct pithi_kv_part part = {.tokens = (uint32_t)(b->count / row),
                                  .first = (uint32_t)(b->paged.from / row),
-                                 .heads = p->heads,
+                                 .heads = p->own.pages.heads,
                                  .out_dtype = b->out_dtype,
                                  .token_stride = row,
                                  .update = b->update,
@@ -494,7 +497,7 @@ static uint8_t frame_revision(const struct pithi_params *p) {
 
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     struct pithi_kv k;
-    pithi_kv_init(&k, p, NULL, p->heads, p->dim);
+    pithi_kv_init(&k, p, NULL, p->own.pages.heads, p->own.pages.dim);
     d->kind = PITHI_DEVICE_pages;
     d->groups.set = k.set;
     d->groups.set.group = p->value[PITHI_KV_GROUP]; /* short heads are cut by the kernels */
@@ -517,13 +520,14 @@ static void describe_slot(const struct pithi_frame *f, struct pithi_device_plan_
     const struct pithi_tiling *const t = &slot->tiling;
     const uint64_t tokens = t->shape[2] < t->extent[2] ? t->shape[2] : t->extent[2];
     const struct pithi_device_plan_form *const form = &slot->form[0];
+    const struct pithi_page_rows *const rows = &f->params.own.pages;
     struct pithi_pages *const pages = &device->pages;
-    slot->pages = (struct pithi_pages_slot){f->params.heads, f->params.dim, f->params.outliers, 0};
+    slot->pages = (struct pithi_pages_slot){rows->heads, rows->dim, rows->outliers, 0};
     if (!t->runs || !slot->blocks) return;
     pages->most_bytes =
         pithi_max(pages->most_bytes, t->grid[2] > 1 ? form->block_bytes : form->run_bytes);
     pages->most_elements = pithi_max(pages->most_elements, tokens * t->shape[3]);
-    pages->most_heads = pithi_max(pages->most_heads, f->params.heads);
+    pages->most_heads = pithi_max(pages->most_heads, rows->heads);
 }
 
 static const struct pithi_former former[] = {

@@ -872,6 +872,8 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     return true;
 }
 
+static const struct pithi_sparse_codec sparse = {sparse_setting, set_elements};
+
 const struct pithi_codec pithi_codec_topk = {
     .id = 9,
     .revision = 1,
@@ -897,8 +899,7 @@ const struct pithi_codec pithi_codec_topk = {
     .remember = remember,
     .domain = &domain,
     .frame_hooks = &pithi_sparse_frame_hooks,
-    .sparse_setting = sparse_setting,
-    .set_elements = set_elements,
+    .own.sparse = &sparse,
     .describe = describe,
     .describe_slot = pithi_sets_describe,
     .refuse_device = pithi_sets_refuse,

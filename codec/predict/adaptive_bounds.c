@@ -4,6 +4,7 @@
 
 #include "cpu.h"
 #include "error.h"
+#include "predict/bounded.h"
 #include "predict/budget.h"
 #include "predict/quant_value.h"
 #include "stream.h"
@@ -26,7 +27,7 @@ static bool is_number(double x) { return is_zero(x) || is_above_zero(x); }
 static pith_status begin(pith_work *w, pith_stream *s, uint64_t slot) {
     PITHI_TRY(pithi_stream_begin(w, s));
     const pith_status status =
-        s->plan->params.codec->bound_setting
+        pithi_is_bounded(s->plan->params.codec)
             ? pithi_stream_check_slot(s, slot, &w->error)
             : pithi_fail(&w->error, PITH_ERR_UNSUPPORTED, "the codec has no bound to adapt");
     return status == PITH_OK ? status : pithi_stream_end(w, s, status);
@@ -51,7 +52,7 @@ pith_status pith_stream_scale_bound(pith_work *w, pith_stream *s, uint64_t slot,
 
 /* Returns what a slot remembers of its bound; NULL: there is no such slot, or no bound. */
 static const struct pithi_slot_bounded *slot_of(const pith_stream *s, uint64_t slot) {
-    const bool bounded = s->plan->params.codec->bound_setting && slot < s->plan->slots;
+    const bool bounded = pithi_is_bounded(s->plan->params.codec) && slot < s->plan->slots;
     return bounded ? &s->slot[slot].own.bounded : NULL;
 }
 

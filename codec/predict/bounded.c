@@ -18,7 +18,7 @@
 /* ---- What is requested ------------------------------------------------------------------------*/
 
 struct pithi_bound_setting pithi_bound_setting_of(const struct pithi_params *p) {
-    struct pithi_bound_setting s = p->codec->bound_setting(p);
+    struct pithi_bound_setting s = p->codec->own.bounded->setting(p);
     s.target = PITHI_TARGETS;
     for (uint32_t i = 0; i < p->codec->key_count; i++) {
         const struct pithi_key *const key = &p->codec->keys[i];

@@ -20,6 +20,13 @@ struct pithi_bound_setting {
     uint32_t start, steps; /* decimal: the first bound, in units of the last; and how long */
     bool signed_zeros;     /* -0 comes back as -0 */
     bool rows;             /* rows that the bound makes equal are coded once */
+    uint32_t row;          /* elements of such a row, once the layout is known */
+};
+
+/* What codecs with a bound provide for this family, behind pithi_codec.own. */
+struct pithi_bounded_codec {
+    /* Returns what is requested of the bound, but for its target. */
+    struct pithi_bound_setting (*setting)(const struct pithi_params *params);
 };
 
 /* The hooks `fixed` and `block_bytes` of these codecs: no block has more bytes than its values. */
@@ -41,6 +48,10 @@ bool pithi_bound_describe(const struct pithi_params *params, struct pithi_device
  * about the whole frame, which is decoded again and, where it misses, encoded with a smaller
  * bound. */
 extern const struct pithi_frame_hooks pithi_bounded_frame_hooks;
+
+static inline bool pithi_is_bounded(const struct pithi_codec *codec) {
+    return codec->frame_hooks == &pithi_bounded_frame_hooks;
+}
 
 /* Writes the values of a block as they are, where the coded form is not shorter: all of them are
  * exact. */

@@ -31,10 +31,13 @@ struct batch {
 static pith_status take_spec(const char *spec, const pith_view *view, struct pithi_params *p,
                              pith_error *error) {
     PITHI_TRY(pithi_spec_parse(spec, p, error));
-    if (!p->codec->bound_setting || !p->codec->bound_setting(p).rows)
-        return pithi_fail(error, PITH_ERR_ARG, "only codec embed has classes of bounds");
+    if (!pithi_is_bounded(p->codec) || !pithi_bound_setting_of(p).rows)
+        return pithi_fail_with(error, PITH_ERR_ARG, 0, "$ has no rows that are coded once",
+                               &(struct pithi_words){.name = {p->codec->name}});
     if (!(p->codec->dtypes >> view->dtype & 1))
-        return pithi_fail(error, PITH_ERR_DTYPE, "embed does not take this dtype");
+        return pithi_fail_with(
+            error, PITH_ERR_DTYPE, 0, "$ does not take dtype $",
+            &(struct pithi_words){.name = {p->codec->name, pith_dtype_name(view->dtype)}});
     p->dtype = view->dtype;
     p->block = MOST;
     p->codec->resolve(p, view->ndim, view->shape);
@@ -125,13 +128,13 @@ static pith_status take_batch(struct batch *b, struct pithi_params *params,
                               struct pithi_span *span, pith_error *error) {
     PITHI_TRY(pithi_span_init(span, view, false, error));
     if (span->count > MOST) return pithi_fail(error, PITH_ERR_SHAPE, "the batch is too large");
+    *b = (struct batch){.dtype = span->dtype, .count = (size_t)span->count};
     for (uint32_t k = 0; k < count; k++) {
         PITHI_TRY(take_spec(specs[k], view, &params[k], error));
-        if (params[k].dim != params[0].dim)
-            return pithi_fail(error, PITH_ERR_ARG, "the specs differ in dim");
+        const uint32_t row = pithi_bound_setting_of(&params[k]).row;
+        if (k && row != b->row) return pithi_fail(error, PITH_ERR_ARG, "the specs differ in dim");
+        b->row = row;
     }
-    *b = (struct batch){.dtype = span->dtype, .count = (size_t)span->count};
-    b->row = params[0].dim;
     b->rows = (b->count + b->row - 1) / b->row;
     return PITH_OK;
 }

@@ -78,7 +78,7 @@ pith_status pith_sparse_get_state(const pith_stream *s, uint64_t slot, pith_spar
     PITHI_TRY(check_slot(s, slot, NULL));
     const struct pithi_params *const p = &s->plan->params;
     const struct pithi_sparse_setting setting =
-        p->codec->sparse_setting(p, pithi_slot_count(s->plan, slot));
+        pithi_sparse_setting_of(p, pithi_slot_count(s->plan, slot));
     const struct pithi_slot_sparse *const from = &s->slot[slot].own.sparse;
     const pith_sparse_state state = {.k = setting.control.k,
                                      .most = setting.most,

@@ -442,7 +442,7 @@ static pith_status encode_rows(struct pithi_coding *c, uint64_t capacity, uint64
         return pithi_fail_numbers(&c->work->error, PITH_ERR_UNSUPPORTED,
                                   "scope=row takes rows of at most # elements, not #",
                                   PITHI_SPARSE_ROW, row);
-    const struct pithi_sparse_setting one = f->params.codec->sparse_setting(&f->params, row);
+    const struct pithi_sparse_setting one = pithi_sparse_setting_of(&f->params, row);
     const uint64_t k = s->request.k ? s->request.k : one.control.k;
     s->selection.threshold = UINT32_MAX - 1;
     s->selection.row = row;
@@ -457,8 +457,7 @@ static pith_status encode_rows(struct pithi_coding *c, uint64_t capacity, uint64
 
 static pith_status encode(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
     struct pithi_sparse_coding *const s = &c->own.sparse;
-    struct pithi_sparse_setting setting =
-        c->frame.params.codec->sparse_setting(&c->frame.params, c->frame.count);
+    struct pithi_sparse_setting setting = pithi_sparse_setting_of(&c->frame.params, c->frame.count);
     s->call = !setting.clears;
     c->nontemporal = c->residual && c->frame.count * sizeof(float) >= PITHI_LARGE_OUTPUT;
     s->factor = setting.momentum;
@@ -527,7 +526,7 @@ static void inspect(const struct pithi_frame *f, pith_info *info) {
     const struct pithi_chosen *const s = &f->own.chosen;
     info->sent = s->count;
     info->threshold = pithi_float(s->threshold);
-    info->value_bits = f->params.codec->sparse_setting(&f->params, f->count).value_bits;
+    info->value_bits = pithi_sparse_setting_of(&f->params, f->count).value_bits;
     info->same_set = s->held;
 }
 
@@ -574,7 +573,7 @@ static const char *check_heads(const struct pithi_coding *c) {
     uint64_t count = 0;
     for (uint64_t i = 0; i < p->blocks; i++) {
         const size_t length = pithi_get32(c->bytes + p->index + 4 * i) & ~PITHI_PLAIN;
-        count += c->frame.params.codec->set_elements(at, length);
+        count += c->frame.params.codec->own.sparse->set_elements(at, length);
         at += length;
     }
     return count == c->frame.own.chosen.count ? NULL : "the header counts other elements";
@@ -669,13 +668,14 @@ void pithi_sets_describe(const struct pithi_frame *f, struct pithi_device_plan_s
                          struct pithi_device *device) {
     const struct pithi_codec *const codec = f->params.codec;
     const uint64_t blocks = slot->blocks, last = blocks ? pithi_block_count(f, blocks - 1) : 0;
-    const struct pithi_sparse_setting setting = codec->sparse_setting(&f->params, f->count);
+    const struct pithi_sparse_setting setting = pithi_sparse_setting_of(&f->params, f->count);
     const uint64_t row = f->ndim ? f->shape[f->ndim - 1] : 1;
     struct pithi_sets_slot *const to = &slot->sets;
     to->chosen = setting.control.k;
     to->chosen_most = setting.most;
     to->row = setting.rows ? row : 0;
-    to->row_chosen = row <= PITHI_SPARSE_ROW ? codec->sparse_setting(&f->params, row).control.k : 0;
+    to->row_chosen =
+        row <= PITHI_SPARSE_ROW ? pithi_sparse_setting_of(&f->params, row).control.k : 0;
     to->block_most = codec->block_bytes(&f->params, f->params.block);
     to->last_most = codec->block_bytes(&f->params, last);
     to->read_most = f->payload.data + to->last_most;

@@ -19,8 +19,20 @@ struct pithi_sparse_setting {
     uint32_t value_bits; /* of a value, without the scales of int8 */
 };
 
-/* For codecs with the hook sparse_setting: hooks->encode chooses a threshold and encodes all
- * blocks. */
+/* What codecs that send sets provide for this family, behind pithi_codec.own. */
+struct pithi_sparse_codec {
+    /* Returns what is requested of a slot of n elements. */
+    struct pithi_sparse_setting (*setting)(const struct pithi_params *params, uint64_t n);
+    /* Returns the elements of the set of a block as its head says. */
+    uint64_t (*set_elements)(const uint8_t *bytes, size_t length);
+};
+
+static inline struct pithi_sparse_setting pithi_sparse_setting_of(const struct pithi_params *params,
+                                                                  uint64_t n) {
+    return params->codec->own.sparse->setting(params, n);
+}
+
+/* The frame hooks of these codecs: `encode` chooses a threshold and encodes all blocks. */
 extern const struct pithi_frame_hooks pithi_sparse_frame_hooks;
 
 /* The hooks describe_slot and refuse_device of codecs that send sets. */

@@ -3,9 +3,9 @@
 #ifndef PITHI_SPARSE_SPARSE_STATE_H
 #define PITHI_SPARSE_SPARSE_STATE_H
 
-#include "codec.h"
 #include "sparse/control.h"
 #include "sparse/selection.h"
+#include "tile.h"
 
 /* One coding of a frame of chosen elements. */
 struct pithi_sparse_coding {
@@ -54,7 +54,7 @@ struct pithi_slot_sparse {
     uint64_t sent, overflowed;      /* of the last encode */
     uint32_t threshold;             /* the same */
     bool reported, reported_before; /* control.selected is that of all ranks, not the slot's own */
-    bool holds; /* the slot's memory is the map of a set: of the last frame, or what was set */
+    bool holds; /* its words are the map of a set: of the last frame, or what was set */
 };
 
 #endif
