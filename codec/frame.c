@@ -68,7 +68,6 @@ static bool count_blocks(const struct pithi_frame *f, struct pithi_payload *p) {
 bool pithi_payload_of(const struct pithi_frame *f, struct pithi_payload *p) {
     p->fixed = f->params.codec->fixed(&f->params);
     if (!count_blocks(f, p)) return false;
-    p->index = 0;
     p->checks = p->fixed ? 0 : pithi_pad16(4 * p->blocks);
     p->check_count = f->checksums ? p->blocks + (f->exempt_bytes != 0) : 0;
     p->data = p->checks + pithi_pad16(8 * p->check_count);

@@ -16,10 +16,10 @@
 /* Where the parts of a payload lie. All offsets count from the payload's beginning. */
 struct pithi_payload {
     uint64_t blocks;
-    uint64_t index, checks, data; /* offsets; index and checks may have no bytes */
-    uint64_t data_bytes;          /* exact when fixed, else the most it can be */
-    uint64_t exempt_values;       /* offset of the exempt values, which end the payload */
-    uint64_t check_count;         /* entries of the checksum table */
+    uint64_t checks, data;  /* offsets; the index of a variable rate begins the payload */
+    uint64_t data_bytes;    /* exact when fixed, else the most it can be */
+    uint64_t exempt_values; /* offset of the exempt values, which end the payload */
+    uint64_t check_count;   /* entries of the checksum table */
     /* Fixed rate: blocks come in runs of run_blocks blocks and run_bytes bytes, in which all but
      * the last have block_bytes. Without pages there is one run. */
     uint64_t run_blocks, run_bytes, block_bytes;

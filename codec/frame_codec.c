@@ -193,8 +193,7 @@ pith_status pithi_encode_waves(struct pithi_coding *c, uint64_t capacity, uint64
                                           c->frame.header_bytes + *used + w->length,
                                           c->frame.header_bytes + capacity);
             memcpy(c->bytes + *used, w->coded, w->length);
-            pithi_put32(c->bytes + c->frame.payload.index + 4 * block,
-                        (uint32_t)w->length | (w->plain ? PITHI_PLAIN : 0));
+            pithi_put32(c->bytes + 4 * block, (uint32_t)w->length | (w->plain ? PITHI_PLAIN : 0));
             *used += w->length;
         }
     }
@@ -203,7 +202,7 @@ pith_status pithi_encode_waves(struct pithi_coding *c, uint64_t capacity, uint64
 
 void pithi_encode_close(struct pithi_coding *c, uint8_t *dst, uint64_t payload_bytes) {
     const struct pithi_payload *p = &c->frame.payload;
-    const uint64_t index_end = p->fixed ? p->index : p->index + 4 * p->blocks;
+    const uint64_t index_end = p->fixed ? 0 : 4 * p->blocks;
     const uint64_t checks_end = p->checks + 8 * p->check_count;
     const size_t exempt_values = (size_t)c->frame.exempt_bytes,
                  padded = (size_t)pithi_pad16(exempt_values);
@@ -263,13 +262,12 @@ const uint8_t *pithi_block_at(const struct pithi_coding *c, uint64_t block, size
             (size_t)c->frame.params.codec->block_bytes(&c->frame.params, elements_of(c, block));
         return c->bytes + pithi_block_offset(p, block);
     }
-    const uint32_t entry = pithi_get32(c->bytes + p->index + 4 * block);
+    const uint32_t entry = pithi_get32(c->bytes + 4 * block);
     *length = entry & ~PITHI_PLAIN;
     *plain = entry & PITHI_PLAIN;
     if (!c->walks) return c->bytes + c->work->worker[0].block_offset[block];
     uint64_t at = p->data;
-    for (uint64_t i = 0; i < block; i++)
-        at += pithi_get32(c->bytes + p->index + 4 * i) & ~PITHI_PLAIN;
+    for (uint64_t i = 0; i < block; i++) at += pithi_get32(c->bytes + 4 * i) & ~PITHI_PLAIN;
     return c->bytes + at;
 }
 
@@ -293,8 +291,8 @@ pith_status pithi_find_blocks(const struct pithi_coding *c) {
     pith_error *error = &c->work->error;
     uint64_t at = p->data;
     for (uint64_t i = 0; i < p->blocks; i++) {
-        const uint64_t entry = c->frame.header_bytes + p->index + 4 * i;
-        const uint64_t length = pithi_get32(c->bytes + p->index + 4 * i) & ~PITHI_PLAIN;
+        const uint64_t entry = c->frame.header_bytes + 4 * i;
+        const uint64_t length = pithi_get32(c->bytes + 4 * i) & ~PITHI_PLAIN;
         const uint64_t most =
             c->frame.params.codec->block_bytes(&c->frame.params, elements_of(c, i));
         if (!c->walks) c->work->worker[0].block_offset[i] = at;
@@ -331,7 +329,7 @@ pith_status pithi_parallel_blocks(const struct pithi_coding *c, uint64_t first, 
 
 static pith_status check_tables(struct pithi_coding *c) {
     const struct pithi_payload *p = &c->frame.payload;
-    const uint64_t index_end = p->fixed ? p->index : p->index + 4 * p->blocks;
+    const uint64_t index_end = p->fixed ? 0 : 4 * p->blocks;
     const uint64_t checks_end = p->checks + 8 * p->check_count;
     const uint64_t exempt_end = p->exempt_values + c->frame.exempt_bytes;
     if (!zeros(c->bytes, index_end, p->checks) || !zeros(c->bytes, checks_end, p->data))

@@ -59,7 +59,7 @@ static pith_status next_block(const struct pithi_frame *f, const uint8_t *payloa
     b->count = (size_t)pithi_block_count(f, index);
     b->length = (size_t)f->params.codec->block_bytes(&f->params, b->count);
     if (!f->payload.fixed) {
-        const uint32_t entry = pithi_get32(payload + f->payload.index + 4 * index);
+        const uint32_t entry = pithi_get32(payload + 4 * index);
         b->length = entry & ~PITHI_PLAIN;
         b->plain = entry & PITHI_PLAIN;
     }

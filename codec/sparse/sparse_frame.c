@@ -572,7 +572,7 @@ static const char *check_heads(const struct pithi_coding *c) {
     const uint8_t *at = c->bytes + p->data;
     uint64_t count = 0;
     for (uint64_t i = 0; i < p->blocks; i++) {
-        const size_t length = pithi_get32(c->bytes + p->index + 4 * i) & ~PITHI_PLAIN;
+        const size_t length = pithi_get32(c->bytes + 4 * i) & ~PITHI_PLAIN;
         count += c->frame.params.codec->own.sparse->set_elements(at, length);
         at += length;
     }
