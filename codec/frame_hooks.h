@@ -52,7 +52,7 @@ struct pithi_frame_hooks {
      * have for the codec, of which a slot's begin behind those that the slots before it have. Only
      * the codec writes there; it is not saved. NULL: they have none. */
     uint64_t (*memory)(uint64_t elements, uint64_t slots);
-    /* Checks flags of an encode that are about this memory. NULL: the codec has none. */
+    /* Checks flags of an encode other than PITH_KEY_FRAME. NULL: the codec takes none. */
     pith_status (*allow)(const struct pith_stream *s, uint64_t slot, uint32_t flags,
                          pith_error *error);
 

@@ -396,13 +396,6 @@ static pith_status check_capacity(const pith_item *item, bool key, pith_error *e
                            &(struct pithi_words){.number = {bytes, item->capacity}});
 }
 
-/* Checks flags that are about what the codec has a slot remember. */
-static pith_status check_flags(const pith_item *item, uint32_t flags, pith_error *error) {
-    const struct pithi_frame_hooks *const hooks = item->stream->plan->params.codec->frame_hooks;
-    if (hooks && hooks->allow) return hooks->allow(item->stream, item->slot, flags, error);
-    return pithi_fail(error, PITH_ERR_UNSUPPORTED, "the codec sends no sets");
-}
-
 static pith_status check_encode(pith_work *w, struct list *l, size_t i) {
     const pith_item *const item = item_at(l, i);
     pith_error *const error = &w->error;
@@ -417,9 +410,15 @@ static pith_status check_encode(pith_work *w, struct list *l, size_t i) {
                                                               pith_dtype_name(p->params.dtype)}});
     if (l->flags & PITH_KEY_FRAME && !pithi_has_base(p))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "key frames need a base");
-    if (l->flags & PITH_SAME_SET && l->flags & PITH_HELD_SET)
-        return pithi_fail(error, PITH_ERR_ARG, "a set goes with its indices or without");
-    if (l->flags & (PITH_SAME_SET | PITH_HELD_SET)) PITHI_TRY(check_flags(item, l->flags, error));
+    const uint32_t own = l->flags & ~(uint32_t)PITH_KEY_FRAME;
+    if (own) {
+        const struct pithi_frame_hooks *const hooks = p->params.codec->frame_hooks;
+        if (!hooks || !hooks->allow)
+            return pithi_fail_with(
+                error, PITH_ERR_UNSUPPORTED, 0, "$ does not take flags # of an encode",
+                &(struct pithi_words){.name = {p->params.codec->name}, .number = {own}});
+        PITHI_TRY(hooks->allow(item->stream, item->slot, own, error));
+    }
     PITHI_TRY(pithi_stream_check_base(item->stream, error));
     const bool key = is_key(item, l);
     if (!key) PITHI_TRY(pithi_stream_check_slot_base(item->stream, item->slot, error));

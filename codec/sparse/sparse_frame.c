@@ -592,7 +592,8 @@ pith_status pithi_sparse_check_set(const pith_stream *s, uint64_t slot, pith_err
 }
 
 static pith_status allow(const pith_stream *s, uint64_t slot, uint32_t flags, pith_error *error) {
-    (void)flags; /* both are about the set that is held */
+    if (flags == (PITH_SAME_SET | PITH_HELD_SET))
+        return pithi_fail(error, PITH_ERR_ARG, "a set goes with its indices or without");
     return pithi_sparse_check_set(s, slot, error);
 }
 
