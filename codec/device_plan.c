@@ -200,6 +200,7 @@ static uint32_t log2_of(uint32_t x) {
 }
 
 static struct pithi_device_plan head_of(const pith_plan *p) {
+    const struct pithi_frame_hooks *const hooks = p->params.codec->frame_hooks;
     struct pithi_device_plan t = {
         .version = PITHI_DEVICE_PLAN_VERSION,
         .dtype = p->params.dtype,
@@ -210,6 +211,7 @@ static struct pithi_device_plan head_of(const pith_plan *p) {
         .count = p->count,
         .stream_fingerprint = p->stream_fingerprint,
         .ranges = p->exempt.count,
+        .saved_bytes = hooks ? hooks->saved_bytes : 0,
         .checksums = p->flags & PITH_LAYOUT_CHECKSUMS,
         .external = p->flags & PITH_LAYOUT_EXTERNAL_BASE,
     };

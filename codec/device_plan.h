@@ -94,6 +94,7 @@ struct pithi_device_plan {
     uint64_t stream_fingerprint; /* what streams of equal plans have */
     uint64_t longest_header;
     uint64_t ranges_at, ranges; /* struct pithi_device_plan_range, ascending */
+    uint64_t saved_bytes;       /* of a slot in a saved stream, behind what every codec has of it */
     bool checksums, external;
     struct pithi_device device;
 };

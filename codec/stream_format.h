@@ -16,9 +16,7 @@ enum {
     PITHI_STREAM_FORMAT_SHIFT = 36,  /* rank * 65536 / ranks */
     PITHI_STREAM_FORMAT_STATS = 40,
     PITHI_STREAM_FORMAT_HEAD = 72,
-    PITHI_STREAM_FORMAT_SLOT = 16,
-    PITHI_STREAM_FORMAT_MORE =
-        16, /* bytes more for each slot, behind all: codecs with a bound, and sparse ones */
+    PITHI_STREAM_FORMAT_SLOT = 16, /* and frame_hooks.saved_bytes of each slot behind all slots */
     PITHI_STREAM_FORMAT_TAIL = 8
 };
 

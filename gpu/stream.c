@@ -243,8 +243,7 @@ static pith_status begin(const pith_cuda_plan *c, const pith_work *work, const p
     *x = (struct exchange){
         .plan = t, .bounded = pithi_cuda_is_bounded(c), .sparse = pithi_cuda_is_sparse(c)};
     x->slot = (const struct pithi_device_plan_slot *)(const void *)(c->image + t->slots_at);
-    const bool more = x->bounded || x->sparse;
-    const uint64_t slot = PITHI_STREAM_FORMAT_SLOT + (more ? PITHI_STREAM_FORMAT_MORE : 0);
+    const uint64_t slot = PITHI_STREAM_FORMAT_SLOT + t->saved_bytes;
     x->elements = PITHI_STREAM_FORMAT_HEAD + t->slots * slot;
     x->total = x->elements + memory_bytes(t) + PITHI_STREAM_FORMAT_TAIL;
     const pith_status status = pith_plan_sizes(pith_stream_plan(host), &sizes);
@@ -281,7 +280,7 @@ static pith_status save(pith_work *work, const pith_stream *host, const struct e
  * slots. */
 static uint8_t *control_at(const struct exchange *x, uint64_t i) {
     return x->saved + PITHI_STREAM_FORMAT_HEAD + x->plan->slots * PITHI_STREAM_FORMAT_SLOT +
-           i * PITHI_STREAM_FORMAT_MORE;
+           i * x->plan->saved_bytes;
 }
 
 static void take_control(const struct exchange *x, uint64_t i) {
