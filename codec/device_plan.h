@@ -14,14 +14,14 @@
 
 /* Which kernels of a device backend code for a codec: its hook `describe` says it. */
 enum pithi_device_kind {
-    PITHI_DEVICE_none,
-    PITHI_DEVICE_raw,
-    PITHI_DEVICE_groups,
-    PITHI_DEVICE_bounded,
-    PITHI_DEVICE_rows,
-    PITHI_DEVICE_zeros,
-    PITHI_DEVICE_pages,
-    PITHI_DEVICE_sets
+    PITHI_KIND_NONE,
+    PITHI_KIND_RAW,
+    PITHI_KIND_GROUPS,
+    PITHI_KIND_BOUNDED,
+    PITHI_KIND_ROWS,
+    PITHI_KIND_ZEROS,
+    PITHI_KIND_PAGES,
+    PITHI_KIND_SETS
 };
 
 /* The bytes of a header that hold keys on which decoding does not depend. Bit v0 | v1 << 2 of

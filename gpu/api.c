@@ -74,10 +74,10 @@ static pith_status check_output(const pith_cuda_plan *c, const pith_cuda_items *
                                 pith_error *error) {
     const bool known =
         items->dtype == PITH_F32 || items->dtype == PITH_BF16 || items->dtype == PITH_F16;
-    const bool exact = c->plan.device.kind == PITHI_DEVICE_raw && !add;
+    const bool exact = c->plan.device.kind == PITHI_KIND_RAW && !add;
     if (add && pithi_cuda_has_base(&c->plan) && items->dtype != c->plan.base_dtype)
         return pithi_fail(error, PITH_ERR_DTYPE, "the tensor's dtype is not the base's");
-    if (add && c->plan.device.kind == PITHI_DEVICE_raw && c->plan.dtype > PITH_F16 &&
+    if (add && c->plan.device.kind == PITHI_KIND_RAW && c->plan.dtype > PITH_F16 &&
         !pithi_cuda_has_base(&c->plan))
         return pithi_fail(error, PITH_ERR_DTYPE, "only f32, bf16 and f16 add");
     if (items->dtype != c->plan.dtype && (!known || exact))
@@ -231,19 +231,19 @@ static bool has_paths(const pith_cuda_plan *c) {
 
 /* Whether values with a base are coded exactly, those of key frames too. */
 static bool is_exact(const pith_cuda_plan *c) {
-    return c->plan.device.kind == PITHI_DEVICE_raw && pithi_cuda_has_base(&c->plan);
+    return c->plan.device.kind == PITHI_KIND_RAW && pithi_cuda_has_base(&c->plan);
 }
 
 static enum pithi_gpu_kernel encoder(const pith_cuda_plan *c, bool key) {
     const uint32_t kind = c->plan.device.kind;
     if (is_exact(c)) return PITHI_GPU_encode_exact;
     if (key) return pithi_cuda_is_paged(c) ? PITHI_GPU_paged_encode_key : PITHI_GPU_encode_key;
-    if (kind == PITHI_DEVICE_pages && has_paths(c)) return PITHI_GPU_trellis_paged_encode;
-    if (kind == PITHI_DEVICE_pages && pithi_pages_strips(&c->plan))
+    if (kind == PITHI_KIND_PAGES && has_paths(c)) return PITHI_GPU_trellis_paged_encode;
+    if (kind == PITHI_KIND_PAGES && pithi_pages_strips(&c->plan))
         return PITHI_GPU_paged_encode_strips;
-    if (kind == PITHI_DEVICE_pages)
+    if (kind == PITHI_KIND_PAGES)
         return pithi_pages_keep(&c->plan) ? PITHI_GPU_paged_encode_kept : PITHI_GPU_paged_encode;
-    if (kind != PITHI_DEVICE_groups) return PITHI_GPU_encode_raw;
+    if (kind != PITHI_KIND_GROUPS) return PITHI_GPU_encode_raw;
     return has_paths(c) ? PITHI_GPU_trellis_encode : PITHI_GPU_encode;
 }
 
@@ -286,7 +286,7 @@ pith_status pith_cuda_encode(const pith_cuda_plan *c, pith_cuda_stream *stream,
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
 static enum pithi_gpu_kernel decoder(const pith_cuda_plan *c, const struct pithi_gpu_call *a) {
-    const bool copied = c->plan.device.kind == PITHI_DEVICE_raw && !a->add;
+    const bool copied = c->plan.device.kind == PITHI_KIND_RAW && !a->add;
     if (is_exact(c)) return PITHI_GPU_decode_exact;
     if (pithi_cuda_is_paged(c))
         return has_paths(c) ? PITHI_GPU_trellis_paged_decode : PITHI_GPU_paged_decode;
@@ -391,7 +391,7 @@ pith_status pith_cuda_reduce(const pith_cuda_plan *c, pith_cuda_stream *stream,
 }
 
 static enum pithi_gpu_kernel recoder(const pith_cuda_plan *c, const pith_cuda_plan *out) {
-    if (out->plan.device.kind != PITHI_DEVICE_groups)
+    if (out->plan.device.kind != PITHI_KIND_GROUPS)
         return has_paths(c) ? PITHI_GPU_trellis_recode_raw : PITHI_GPU_recode_raw;
     return has_paths(c) || has_paths(out) ? PITHI_GPU_trellis_recode : PITHI_GPU_recode;
 }

@@ -53,11 +53,11 @@ struct translation {
 static struct translation translation_of(const pith_cuda_plan *c) {
     const struct pithi_device_plan *const t = &c->plan;
     switch (t->device.kind) {
-    case PITHI_DEVICE_pages:
+    case PITHI_KIND_PAGES:
         return (struct translation){t->device.pages.most_heads, PITHI_GPU_rans_spread,
                                     PITHI_GPU_rans_measure,     PITHI_GPU_rans_page,
                                     PITHI_GPU_rans_planes,      PITHI_GPU_rans_join};
-    case PITHI_DEVICE_raw:
+    case PITHI_KIND_RAW:
         return (struct translation){pithi_lossless_parts(t),    PITHI_GPU_lossless_cut,
                                     PITHI_GPU_lossless_measure, PITHI_GPU_lossless_write,
                                     PITHI_GPU_lossless_read,    PITHI_GPU_lossless_join};
@@ -105,7 +105,7 @@ pith_status pithi_cuda_coded_encode(const pith_cuda_plan *c, enum pithi_gpu_kern
     if (!pithi_cuda_has_base(&c->plan)) groups.to.items.capacity = UINT64_MAX;
     status = pithi_cuda_launch(c, kernel, &groups, n, cuda_stream, error);
     const bool updates =
-        c->plan.device.kind == PITHI_DEVICE_raw && pithi_cuda_has_base(&c->plan) && !a->key;
+        c->plan.device.kind == PITHI_KIND_RAW && pithi_cuda_has_base(&c->plan) && !a->key;
     if (status == PITH_OK && updates)
         status = make_strings(c, a, PITHI_FORM_UPDATE, 1, n, cuda_stream, error);
     if (status == PITH_OK)

@@ -7,7 +7,7 @@
 #include "plan.h"
 
 static inline bool pithi_cuda_is_paged(const pith_cuda_plan *c) {
-    return c->plan.device.kind == PITHI_DEVICE_pages;
+    return c->plan.device.kind == PITHI_KIND_PAGES;
 }
 /* Returns slot 0: only a plan of one slot has more than one page in it. */
 static inline const struct pithi_device_plan_slot *pithi_cuda_first_slot(const pith_cuda_plan *c) {

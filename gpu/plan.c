@@ -50,23 +50,23 @@ pith_status pith_cuda_available(int device, pith_error *error) {
 uint64_t pithi_cuda_stream_bytes(const struct pithi_device_plan *t) {
     uint64_t bytes = pithi_stream_memory_at(t);
     if (pithi_cuda_has_base(t) && !t->external) bytes += t->count * pithi_width(t->base_dtype);
-    if (t->device.kind == PITHI_DEVICE_sets)
+    if (t->device.kind == PITHI_KIND_SETS)
         return pithi_stream_maps_at(t) + pithi_stream_maps_bytes(t);
     if (t->device.decay) bytes += 2 * sizeof(float) * t->count;
     return bytes;
 }
 
 uint64_t pithi_cuda_sum_bytes(const struct pithi_device_plan *t) {
-    return t->device.kind == PITHI_DEVICE_sets ? pithi_workspace_whole(t) : 0;
+    return t->device.kind == PITHI_KIND_SETS ? pithi_workspace_whole(t) : 0;
 }
 
 uint64_t pithi_cuda_set_bytes(const struct pithi_device_plan *t) {
-    return t->device.kind == PITHI_DEVICE_sets ? pithi_workspace_map(t) : 0;
+    return t->device.kind == PITHI_KIND_SETS ? pithi_workspace_map(t) : 0;
 }
 
 static uint64_t workspace_bytes(const struct pithi_device_plan *t) {
-    if (t->device.kind == PITHI_DEVICE_bounded || t->device.kind == PITHI_DEVICE_rows ||
-        t->device.kind == PITHI_DEVICE_zeros || t->device.kind == PITHI_DEVICE_sets)
+    if (t->device.kind == PITHI_KIND_BOUNDED || t->device.kind == PITHI_KIND_ROWS ||
+        t->device.kind == PITHI_KIND_ZEROS || t->device.kind == PITHI_KIND_SETS)
         return pithi_cuda_bounded_bytes(t);
     if (t->device.coded) return pithi_cuda_coded_bytes(t);
     const bool checks =

@@ -67,8 +67,8 @@ static void of_strings(struct launches *l, enum pithi_gpu_kernel kernel, uint64_
 }
 static uint64_t shares(uint64_t n, uint64_t share) { return n / share + (n % share != 0); }
 
-static bool has_rows(const pith_cuda_plan *c) { return c->plan.device.kind == PITHI_DEVICE_rows; }
-static bool has_zeros(const pith_cuda_plan *c) { return c->plan.device.kind == PITHI_DEVICE_zeros; }
+static bool has_rows(const pith_cuda_plan *c) { return c->plan.device.kind == PITHI_KIND_ROWS; }
+static bool has_zeros(const pith_cuda_plan *c) { return c->plan.device.kind == PITHI_KIND_ZEROS; }
 
 /* What blocks come to that have strings: how they are cut, the strings, their lengths. */
 static void code_strings(struct launches *l, enum pithi_gpu_kernel cut,

@@ -7,8 +7,8 @@
 #include "plan.h"
 
 static inline bool pithi_cuda_is_bounded(const pith_cuda_plan *c) {
-    return c->plan.device.kind == PITHI_DEVICE_bounded ||
-           c->plan.device.kind == PITHI_DEVICE_rows || c->plan.device.kind == PITHI_DEVICE_zeros;
+    return c->plan.device.kind == PITHI_KIND_BOUNDED || c->plan.device.kind == PITHI_KIND_ROWS ||
+           c->plan.device.kind == PITHI_KIND_ZEROS;
 }
 /* Returns the bytes of the workspace that a frame has, of codecs with a bound and of sets. */
 uint64_t pithi_cuda_bounded_bytes(const struct pithi_device_plan *plan);

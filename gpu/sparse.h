@@ -6,7 +6,7 @@
 #include "plan.h"
 
 static inline bool pithi_cuda_is_sparse(const pith_cuda_plan *c) {
-    return c->plan.device.kind == PITHI_DEVICE_sets;
+    return c->plan.device.kind == PITHI_KIND_SETS;
 }
 /* a: filled in but for what says how teams share the work. verify: does the checks alone. */
 pith_status pithi_cuda_sparse_encode(const pith_cuda_plan *c, struct pithi_gpu_call *a,

@@ -335,7 +335,7 @@ static const struct pithi_bounded_codec bounded = {bound_setting};
 /* Kernels of devices make no strings of zstd, and do not code in f64. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     const bool fast = p->value[MODE] == FAST;
-    d->kind = PITHI_DEVICE_zeros;
+    d->kind = PITHI_KIND_ZEROS;
     d->coded = !fast;
     return (fast || p->value[ENTROPY] == RANS) && p->dtype != PITH_F64 &&
            pithi_bound_describe(p, d);

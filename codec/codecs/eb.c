@@ -805,7 +805,7 @@ static const struct pithi_bounded_codec bounded = {bound_setting};
 /* Kernels of devices code without entropy coding, or with rANS under a relative bound, where no
  * block is interpolated; and not in f64. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
-    d->kind = PITHI_DEVICE_bounded;
+    d->kind = PITHI_KIND_BOUNDED;
     d->coded = p->value[MODE] == RATIO && p->value[ENTROPY] == RANS;
     if (p->dtype == PITH_F64 || !pithi_bound_describe(p, d)) return false;
     return d->coded ? d->requested.target == PITHI_TARGET_PWREL : p->value[MODE] == FAST;

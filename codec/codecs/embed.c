@@ -469,7 +469,7 @@ static const struct pithi_bounded_codec bounded = {bound_setting};
 /* Kernels of devices make no strings of zstd, know no decay of the bound, and do not code f64. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     const bool fast = p->value[MODE] == FAST;
-    d->kind = PITHI_DEVICE_rows;
+    d->kind = PITHI_KIND_ROWS;
     d->coded = !fast;
     d->row = (uint32_t)row_of(p);
     return (fast || p->value[ENTROPY] == RANS) && !p->value[DECAY] && p->dtype != PITH_F64 &&

@@ -335,7 +335,7 @@ static uint8_t frame_revision(const struct pithi_params *p) { return p->value[CO
 
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     struct pithi_groups *const g = &d->groups;
-    d->kind = PITHI_DEVICE_groups;
+    d->kind = PITHI_KIND_GROUPS;
     g->set = setting(p);
     g->rotation = rotation(p);
     g->antithetic = p->value[ROUND] == ANTITHETIC;

@@ -498,7 +498,7 @@ static uint8_t frame_revision(const struct pithi_params *p) {
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     struct pithi_kv k;
     pithi_kv_init(&k, p, NULL, p->own.pages.heads, p->own.pages.dim);
-    d->kind = PITHI_DEVICE_pages;
+    d->kind = PITHI_KIND_PAGES;
     d->groups.set = k.set;
     d->groups.set.group = p->value[PITHI_KV_GROUP]; /* short heads are cut by the kernels */
     d->pages = (struct pithi_pages){.tokens = p->value[PITHI_KV_PAGE],

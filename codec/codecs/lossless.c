@@ -547,7 +547,7 @@ static struct pithi_memory remember(const struct pithi_params *p) {
 
 /* Devices make no strings of zstd. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
-    d->kind = PITHI_DEVICE_raw;
+    d->kind = PITHI_KIND_RAW;
     d->coded = true;
     d->row = p->value[DIM];
     return p->value[ENTROPY] == RANS && !p->value[KEY_EVERY];

@@ -43,7 +43,7 @@ static pith_status decode(struct pithi_block *block) {
 
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     (void)p;
-    d->kind = PITHI_DEVICE_raw;
+    d->kind = PITHI_KIND_RAW;
     return true;
 }
 

@@ -858,7 +858,7 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
                                      [BF16] = PITH_BF16,
                                      [INT8] = PITH_I8,
                                      [NONE] = PITH_NONE};
-    d->kind = PITHI_DEVICE_sets;
+    d->kind = PITHI_KIND_SETS;
     d->groups.set = int8;
     d->sets = (struct pithi_sets){.values = dtype[p->value[VALUES]],
                                   .control = p->value[CONTROL],

@@ -346,7 +346,7 @@ static uint8_t frame_revision(const struct pithi_params *p) {
 /* Devices take no setting with key_every: the host does not know the step that a device is at, nor
  * so which steps are key frames. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
-    d->kind = PITHI_DEVICE_groups;
+    d->kind = PITHI_KIND_GROUPS;
     d->groups.set = setting(p);
     d->coded = p->value[ENTROPY] == RANS;
     if (d->groups.set.codebook) pithi_trellis_init(&d->groups.trellis, d->groups.set.bits);

@@ -73,7 +73,7 @@ PITHI_INLINE uint64_t pithi_stream_memory_at(const struct pithi_device_plan *t) 
 
 /* Elements of a copy of the residual, and of the momentum behind it. */
 PITHI_INLINE uint64_t pithi_stream_copy(const struct pithi_device_plan *t) {
-    const bool momentum = t->device.kind == PITHI_DEVICE_sets && t->device.sets.momentum != 0;
+    const bool momentum = t->device.kind == PITHI_KIND_SETS && t->device.sets.momentum != 0;
     return momentum ? 2 * t->count : t->count;
 }
 
@@ -83,7 +83,7 @@ PITHI_INLINE uint64_t pithi_stream_copy(const struct pithi_device_plan *t) {
  * depend on the slot where there is a base. */
 PITHI_INLINE bool pithi_encode_depends(const struct pithi_device_plan *p) {
     return p->base_dtype != PITH_NONE || p->device.decay || p->device.groups.set.stochastic ||
-           p->device.kind == PITHI_DEVICE_sets;
+           p->device.kind == PITHI_KIND_SETS;
 }
 
 /* What a call about a stream sets. */

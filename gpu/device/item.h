@@ -255,7 +255,7 @@ PITHI_DEVICE int32_t pithi_header_judge(const struct pithi_device_plan *p, uint6
 /* Whether blocks have lengths of their own, in an index: exact values have in key frames, too. */
 PITHI_DEVICE bool pithi_item_coded(const struct pithi_device_plan *p,
                                    const struct pithi_gpu_item *it) {
-    return p->device.coded && (!it->kind || p->device.kind == PITHI_DEVICE_raw);
+    return p->device.coded && (!it->kind || p->device.kind == PITHI_KIND_RAW);
 }
 
 /* Checks what a frame whose blocks have lengths of their own has besides its index, its blocks and

@@ -87,7 +87,7 @@ PITHI_INLINE uint8_t pithi_known_scales(const struct pithi_known *k) {
     EACH(block_log2, pithi_known_pages(k) ? p->block_log2 : 14)                                   \
     EACH(ranges, 0)                                                                               \
     EACH(checksums, false)                                                                        \
-    EACH(device.kind, pithi_known_pages(k) ? PITHI_DEVICE_pages : PITHI_DEVICE_groups)            \
+    EACH(device.kind, pithi_known_pages(k) ? PITHI_KIND_PAGES : PITHI_KIND_GROUPS)                \
     EACH(device.groups.set.group, (k)->group)                                                     \
     EACH(device.groups.set.bits, (uint8_t)(k)->bits)                                              \
     EACH(device.groups.set.scale_dtype, pithi_known_scales(k))                                    \
@@ -114,7 +114,7 @@ PITHI_INLINE bool pithi_known_fits(const struct pithi_known *k, const struct pit
     const bool reads = side == &a->from;
     if (k->any) return true;
     if (k->add != a->add) return false;
-    const bool pairs = p->device.kind == PITHI_DEVICE_pages && a->kv.pairs;
+    const bool pairs = p->device.kind == PITHI_KIND_PAGES && a->kv.pairs;
     if ((side->items.tensor || side->items.tensors || pairs) && side->items.dtype != k->dtype)
         return false;
 #define EACH(field, value) \

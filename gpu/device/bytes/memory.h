@@ -276,7 +276,7 @@ PITHI_INLINE uint64_t pithi_coding_plane_bytes(uint64_t groups) {
 /* The most elements of a block that is a run; of rows, the last of which is made whole. */
 PITHI_INLINE uint64_t pithi_coding_run(const struct pithi_device_plan *t) {
     const uint64_t block = (uint64_t)1 << t->block_log2, most = t->most < block ? t->most : block;
-    return t->device.kind == PITHI_DEVICE_rows ? most + t->device.row : most;
+    return t->device.kind == PITHI_KIND_ROWS ? most + t->device.row : most;
 }
 /* Parts of a block of rows: symbols of the map; those of words, or gaps between them; those that
  * are not 0. eb has no map. Of act, whose map is bytes: the last two once more, of the other form
@@ -284,18 +284,18 @@ PITHI_INLINE uint64_t pithi_coding_run(const struct pithi_device_plan *t) {
 enum { PITHI_EMBED_MAP, PITHI_EMBED_SYMBOLS, PITHI_EMBED_OTHERS, PITHI_EMBED_PARTS };
 enum { PITHI_ACT_FORMS = 2, PITHI_ACT_PARTS = PITHI_EMBED_PARTS + 2 };
 PITHI_INLINE bool pithi_coding_bounded(const struct pithi_device_plan *t) {
-    return t->device.kind == PITHI_DEVICE_rows || t->device.kind == PITHI_DEVICE_zeros ||
-           t->device.kind == PITHI_DEVICE_bounded;
+    return t->device.kind == PITHI_KIND_ROWS || t->device.kind == PITHI_KIND_ZEROS ||
+           t->device.kind == PITHI_KIND_BOUNDED;
 }
 /* Strings have parts of blocks: so many. */
 PITHI_INLINE uint32_t pithi_coding_bounded_parts(const struct pithi_device_plan *t) {
-    return t->device.kind == PITHI_DEVICE_zeros ? (uint32_t)PITHI_ACT_PARTS
-                                                : (uint32_t)PITHI_EMBED_PARTS;
+    return t->device.kind == PITHI_KIND_ZEROS ? (uint32_t)PITHI_ACT_PARTS
+                                              : (uint32_t)PITHI_EMBED_PARTS;
 }
 /* The most bytes of a block at a fixed rate; of codecs with a bound those of their parts. */
 PITHI_INLINE uint64_t pithi_coding_block(const struct pithi_device_plan *t) {
-    if (t->device.kind == PITHI_DEVICE_pages) return t->device.pages.most_bytes;
-    if (t->device.kind == PITHI_DEVICE_raw) return pithi_coding_run(t) * pithi_width(t->dtype);
+    if (t->device.kind == PITHI_KIND_PAGES) return t->device.pages.most_bytes;
+    if (t->device.kind == PITHI_KIND_RAW) return pithi_coding_run(t) * pithi_width(t->dtype);
     if (pithi_coding_bounded(t)) return pithi_coding_run(t) * pithi_coding_bounded_parts(t);
     return pithi_group_block_bytes(&t->device.groups.set, pithi_coding_run(t));
 }
@@ -347,7 +347,7 @@ PITHI_INLINE uint64_t pithi_lossless_sample_run(uint64_t run) {
 }
 /* What lies behind the parts; rows and tiles have nothing there. */
 PITHI_INLINE uint64_t pithi_coding_tail_bytes(const struct pithi_device_plan *t, uint64_t run) {
-    if (t->device.kind == PITHI_DEVICE_zeros) return pithi_act_tail_bytes(run);
+    if (t->device.kind == PITHI_KIND_ZEROS) return pithi_act_tail_bytes(run);
     return pithi_coding_bounded(t) ? 0 : pithi_lossless_tail_bytes(run);
 }
 /* Symbols, and room for strings, of a form of so many words. */
@@ -368,8 +368,8 @@ PITHI_INLINE uint64_t pithi_lossless_room_bytes(const struct pithi_device_plan *
 PITHI_INLINE struct pithi_gpu_coding pithi_coding_layout(const struct pithi_device_plan *t) {
     const uint64_t block = pithi_coding_block(t), blocks = t->most_blocks;
     const uint64_t tables = t->longest_header + 16 * (blocks + 2);
-    const bool paged = t->device.kind == PITHI_DEVICE_pages;
-    const bool exact = t->device.kind == PITHI_DEVICE_raw;
+    const bool paged = t->device.kind == PITHI_KIND_PAGES;
+    const bool exact = t->device.kind == PITHI_KIND_RAW;
     const bool bounded = pithi_coding_bounded(t);
     const uint64_t record = exact     ? sizeof(struct pithi_lossless_block)
                             : bounded ? PITHI_ACT_FORMS * sizeof(struct pithi_embed_block)

@@ -40,16 +40,16 @@ PITHI_DEVICE struct pithi_coded_page pithi_coded_page(const struct pithi_device_
 }
 
 PITHI_DEVICE bool pithi_coded_paged(const struct pithi_device_plan *p) {
-    return p->device.kind == PITHI_DEVICE_pages;
+    return p->device.kind == PITHI_KIND_PAGES;
 }
 PITHI_DEVICE bool pithi_coded_exact(const struct pithi_device_plan *p) {
-    return p->device.kind == PITHI_DEVICE_raw;
+    return p->device.kind == PITHI_KIND_RAW;
 }
 PITHI_DEVICE bool pithi_coded_zeros(const struct pithi_device_plan *p) {
-    return p->device.kind == PITHI_DEVICE_zeros;
+    return p->device.kind == PITHI_KIND_ZEROS;
 }
 PITHI_DEVICE bool pithi_coded_tiles(const struct pithi_device_plan *p) {
-    return p->device.kind == PITHI_DEVICE_bounded;
+    return p->device.kind == PITHI_KIND_BOUNDED;
 }
 /* Whether a block has several strings. */
 PITHI_DEVICE bool pithi_coded_parted(const struct pithi_device_plan *p) {

@@ -86,7 +86,7 @@ PITHI_DEVICE bool pithi_frames_aligned(const struct pithi_gpu_call *a,
     const struct pithi_device_plan *const p = &a->from.plan;
     const uint32_t bits = p->device.groups.set.bits;
     const bool words = bits == 4 || bits == 8 || (bits == 2 && p->device.groups.set.codebook);
-    if (p->device.kind != PITHI_DEVICE_groups || !words) return false;
+    if (p->device.kind != PITHI_KIND_GROUPS || !words) return false;
     if (p->device.groups.set.scale_dtype != PITH_F32 || 1u << p->block_log2 < PITHI_TILE)
         return false;
     return sums ? !s->apart : pithi_is_aligned(s->from.payload, 8);
@@ -229,7 +229,7 @@ PITHI_LOCAL(pithi_sum_groups, uint64_t tile, bool again, bool sums) {
 /* Part of a body: t->x := the sum of the item's frames. */
 #define PITHI_SUM(tile, again, sums)                                                \
     do {                                                                            \
-        if (a->from.plan.device.kind == PITHI_DEVICE_raw)                           \
+        if (a->from.plan.device.kind == PITHI_KIND_RAW)                             \
             PITHI_STEP(pithi_sum_raw, tile);                                        \
         else if (a->from.plan.device.groups.set.codebook == PITHI_CODEBOOK_TRELLIS) \
             PITHI_SUM_PATHS(tile, again, sums);                                     \

@@ -125,12 +125,12 @@ PITHI_INLINE uint64_t pithi_workspace_map(const struct pithi_device_plan *t) {
     return pithi_workspace_pad(t->most / 8 + 8);
 }
 PITHI_INLINE uint64_t pithi_workspace_bytes(const struct pithi_device_plan *t) {
-    if (t->device.kind == PITHI_DEVICE_sets)
+    if (t->device.kind == PITHI_KIND_SETS)
         return pithi_workspace_coefficients(t) +
                (t->device.sets.run > 1 ? pithi_workspace_whole(t) : 0);
-    if (t->device.kind == PITHI_DEVICE_zeros)
+    if (t->device.kind == PITHI_KIND_ZEROS)
         return 2 * pithi_workspace_pieces(t) - pithi_workspace_maps(t);
-    if (t->device.kind == PITHI_DEVICE_bounded)
+    if (t->device.kind == PITHI_KIND_BOUNDED)
         return t->device.coded ? pithi_workspace_numbers(t) : pithi_workspace_scratch(t);
     return pithi_workspace_numbers(t) + pithi_workspace_pad(16 * pithi_workspace_rows(t));
 }
