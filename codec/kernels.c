@@ -29,38 +29,6 @@
 #include "registry.def"
 #undef PITH_KERNEL
 
-/* ---- What scalar C has no loop for ---------------------------------------------------------- */
-
-/* There is no loop that rotates and encodes at once: its caller rotates, then encodes. */
-size_t pithi_rotate_encode_c(const struct pithi_rotation *r, struct pithi_group_job *job) {
-    (void)r;
-    (void)job;
-    return 0;
-}
-
-/* There are no fused loops: their callers do the steps one after the other. */
-size_t pithi_encode_hashed_c(struct pithi_group_job *job, uint64_t *hash) {
-    (void)job;
-    (void)hash;
-    return 0;
-}
-size_t pithi_fused_encode_c(struct pithi_fused_encode *c) {
-    (void)c;
-    return 0;
-}
-size_t pithi_fused_decode_c(struct pithi_fused_decode *r) {
-    (void)r;
-    return 0;
-}
-bool pithi_sample_c(const struct pithi_sample *s, unsigned most, pithi_sample_widths sums) {
-    (void)s;
-    (void)most;
-    (void)sums;
-    return false;
-}
-
-/* ---- The table --------------------------------------------------------------------------------*/
-
 /* Rows of one kernel stand in ascending ISA order, so the last one that fits stays. */
 void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->group_encode = pithi_group_encode_c;

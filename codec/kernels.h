@@ -32,18 +32,6 @@
 #include "sparse/index.h"
 #include "sparse/select.h"
 
-/* Encodes the transform of a job's values: as many groups from its beginning as the kernel rotates
- * in registers. Returns how many elements they are, 0 when it has no loop for such a job. */
-typedef size_t pithi_rotate_encode_fn(const struct pithi_rotation *r, struct pithi_group_job *job);
-pithi_rotate_encode_fn pithi_rotate_encode_c;
-
-/* Encodes a job that updates its base, and adds the sum of common/nh.h over the new base to *hash;
- * lanes are numbered from element 0 of the slot on. Returns how many elements from the beginning of
- * the job, whole groups and lanes, which is 0 when it has no loop for such a job; the caller
- * encodes and hashes the others. */
-typedef size_t pithi_encode_hashed_fn(struct pithi_group_job *job, uint64_t *hash);
-pithi_encode_hashed_fn pithi_encode_hashed_c;
-
 /* Bound once per plan: scalar first, then each ISA that the mask allows. */
 struct pithi_kernels {
     pithi_group_fn *group_encode;

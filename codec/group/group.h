@@ -83,6 +83,19 @@ pithi_group_runs_fn pithi_group_encode_runs_c;
 void pithi_group_each_run(const struct pithi_group_job *like, struct pithi_group_run *run,
                           size_t runs, pithi_group_fn *encode);
 
+/* Encodes a job that updates its base, and adds the sum of common/nh.h over the new base to *hash;
+ * lanes are numbered from element 0 of the slot on. Returns how many elements from the beginning of
+ * the job, whole groups and lanes, which is 0 when it has no loop for such a job; the caller
+ * encodes and hashes the others. */
+typedef size_t pithi_encode_hashed_fn(struct pithi_group_job *job, uint64_t *hash);
+pithi_encode_hashed_fn pithi_encode_hashed_c; /* returns 0 */
+
+struct pithi_rotation;
+/* Encodes the transform of a job's values: as many groups from its beginning as the kernel rotates
+ * in registers. Returns how many elements they are, 0 when it has no loop for such a job. */
+typedef size_t pithi_rotate_encode_fn(const struct pithi_rotation *r, struct pithi_group_job *job);
+pithi_rotate_encode_fn pithi_rotate_encode_c; /* returns 0 */
+
 /* A sum of frames: sum becomes x' of frame 0 (more: sum + it), + x' of frame 1, ..., each addition
  * rounded to f32. Frame k's scales and codes lie at frames[k] + scales_at and frames[k] + codes_at.
  * The setting is symmetric. */

@@ -531,3 +531,23 @@ const char *pithi_strip_take(const struct pithi_strip *p, struct pithi_reader *r
     const struct pithi_tile_layout dense = pithi_tile_layout_dense(values, element);
     return pithi_strip_take_to(p, r, quant, &dense, nontemporal);
 }
+
+/* ---- What scalar C has no loop for -------------------------------------------------------------
+ * This file then does the steps one after the other. */
+
+size_t pithi_fused_encode_c(struct pithi_fused_encode *c) {
+    (void)c;
+    return 0;
+}
+
+size_t pithi_fused_decode_c(struct pithi_fused_decode *r) {
+    (void)r;
+    return 0;
+}
+
+bool pithi_sample_c(const struct pithi_sample *s, unsigned most, pithi_sample_widths sums) {
+    (void)s;
+    (void)most;
+    (void)sums;
+    return false;
+}
