@@ -58,7 +58,7 @@ struct pithi_need {
     const char *detail;
 };
 
-/* A key that former versions had: the error for it says what it is called now. */
+/* A key that former versions of the codec had: the error for it says what it is called now. */
 struct pithi_former {
     const char *key, *now;
     const char *more; /* text behind the new name */

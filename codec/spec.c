@@ -130,22 +130,6 @@ struct given {
     size_t at[PITHI_KEYS_MAX];
 };
 
-/* Names of keys in former versions, for every codec that has the new key; codecs have more of their
- * own. */
-static const struct pithi_former former_keys[] = {
-    {"level", "effort", ""},
-    {"scale", "scale_dtype", ""},
-    {"identity", "base_hash", ""},
-    {"key", "key_every", ""},
-};
-
-static const struct pithi_former *find_former(const struct pithi_former *rows, size_t count,
-                                              const char *key, size_t length) {
-    for (size_t i = 0; i < count; i++)
-        if (is(key, length, rows[i].key)) return &rows[i];
-    return NULL;
-}
-
 /* A part of a spec as a string of its own, cut where it is longer than a key can be. */
 struct word {
     char text[32];
@@ -160,11 +144,12 @@ static struct word word_of(const char *text, size_t length) {
 static pith_status unknown_key(const struct pithi_codec *codec, const char *key, size_t length,
                                size_t at, pith_error *error) {
     const struct word word = word_of(key, length);
-    const struct pithi_former *f = find_former(codec->former, codec->former_count, key, length);
-    if (!f) f = find_former(former_keys, sizeof former_keys / sizeof *former_keys, key, length);
-    if (f && find_key(codec, f->now, strlen(f->now)) >= 0)
-        return pithi_fail_with(error, PITH_ERR_SPEC, at, "key $ is now called $$",
-                               &(struct pithi_words){.name = {word.text, f->now, f->more}});
+    for (uint32_t i = 0; i < codec->former_count; i++) {
+        const struct pithi_former *const f = &codec->former[i];
+        if (is(key, length, f->key))
+            return pithi_fail_with(error, PITH_ERR_SPEC, at, "key $ is now called $$",
+                                   &(struct pithi_words){.name = {word.text, f->now, f->more}});
+    }
     return pithi_fail_with(error, PITH_ERR_SPEC, at, "$ has no key $",
                            &(struct pithi_words){.name = {codec->name, word.text}});
 }

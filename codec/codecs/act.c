@@ -341,6 +341,10 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
            pithi_bound_describe(p, d);
 }
 
+static const struct pithi_former former[] = {
+    PITHI_BOUNDED_FORMER,
+};
+
 const struct pithi_codec pithi_codec_act = {
     .id = 7,
     .revision = 3,
@@ -351,6 +355,8 @@ const struct pithi_codec pithi_codec_act = {
     .dtypes = 1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16 | 1u << PITH_F64,
     .keys = keys,
     .key_count = sizeof keys / sizeof keys[0],
+    .former = former,
+    .former_count = sizeof former / sizeof *former,
     .needs = needs,
     .need_count = sizeof needs / sizeof needs[0],
     .preset = preset,

@@ -811,6 +811,10 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     return d->coded ? d->requested.target == PITHI_TARGET_PWREL : p->value[MODE] == FAST;
 }
 
+static const struct pithi_former former[] = {
+    PITHI_BOUNDED_FORMER,
+};
+
 const struct pithi_codec pithi_codec_eb = {
     .id = 5,
     .revision = 3,
@@ -821,6 +825,8 @@ const struct pithi_codec pithi_codec_eb = {
     .dtypes = 1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16 | 1u << PITH_F64,
     .keys = keys,
     .key_count = sizeof keys / sizeof keys[0],
+    .former = former,
+    .former_count = sizeof former / sizeof *former,
     .needs = needs,
     .need_count = sizeof needs / sizeof needs[0],
     .preset = preset,

@@ -476,6 +476,10 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
            pithi_bound_describe(p, d);
 }
 
+static const struct pithi_former former[] = {
+    PITHI_BOUNDED_FORMER,
+};
+
 const struct pithi_codec pithi_codec_embed = {
     .id = 6,
     .revision = 2,
@@ -486,6 +490,8 @@ const struct pithi_codec pithi_codec_embed = {
     .dtypes = 1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16 | 1u << PITH_F64,
     .keys = keys,
     .key_count = sizeof keys / sizeof keys[0],
+    .former = former,
+    .former_count = sizeof former / sizeof *former,
     .needs = needs,
     .need_count = sizeof needs / sizeof needs[0],
     .preset = preset,

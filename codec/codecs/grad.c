@@ -349,6 +349,7 @@ static const struct pithi_former former[] = {
     {"level", "preset", ""},
     {"mode", "search", ", with the values none and mse"},
     {"signs", "sign_seed", ""},
+    {"scale", "scale_dtype", ""},
 };
 
 const struct pithi_codec pithi_codec_grad = {

@@ -533,6 +533,8 @@ static void describe_slot(const struct pithi_frame *f, struct pithi_device_plan_
 static const struct pithi_former former[] = {
     {"range", "symmetric", ", with the values off and on"},
     {"rotate", "rotate_heads", ", with the values off and on"},
+    {"scale", "scale_dtype", ""},
+    {"level", "effort", ""},
 };
 
 const struct pithi_codec pithi_codec_kv = {

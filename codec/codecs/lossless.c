@@ -553,6 +553,12 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     return p->value[ENTROPY] == RANS && !p->value[KEY_EVERY];
 }
 
+static const struct pithi_former former[] = {
+    {"identity", "base_hash", ""},
+    {"key", "key_every", ""},
+    {"level", "effort", ""},
+};
+
 const struct pithi_codec pithi_codec_lossless = {
     .id = 2,
     .revision = 3,
@@ -563,6 +569,8 @@ const struct pithi_codec pithi_codec_lossless = {
     .dtypes = 0xFFFEu,
     .keys = keys,
     .key_count = sizeof keys / sizeof keys[0],
+    .former = former,
+    .former_count = sizeof former / sizeof *former,
     .needs = needs,
     .need_count = sizeof needs / sizeof needs[0],
     .later_keys = 1u << DIM | 1u << ENTROPY,

@@ -353,6 +353,13 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     return p->value[ENTROPY] != ZSTD && !p->value[KEY_EVERY];
 }
 
+static const struct pithi_former former[] = {
+    {"scale", "scale_dtype", ""},
+    {"identity", "base_hash", ""},
+    {"key", "key_every", ""},
+    {"level", "effort", ""},
+};
+
 const struct pithi_codec pithi_codec_wdiff = {
     .id = 3,
     .revision = 2,
@@ -363,6 +370,8 @@ const struct pithi_codec pithi_codec_wdiff = {
     .dtypes = 1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16,
     .keys = keys,
     .key_count = sizeof keys / sizeof keys[0],
+    .former = former,
+    .former_count = sizeof former / sizeof *former,
     .needs = needs,
     .need_count = sizeof needs / sizeof needs[0],
     .stream_keys = 1u << KEY_EVERY,

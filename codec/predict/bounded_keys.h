@@ -55,6 +55,10 @@ enum {
             "entropy coding; auto: rANS, and zstd for what repeats", true    \
     }
 
+/* A row of a table of former keys. */
+#define PITHI_BOUNDED_FORMER \
+    { "level", "effort", "" }
+
 /* Rows of a table of needs, with the includer's EFFORT, ENTROPY, MODE and REVISION. */
 #define PITHI_BOUNDED_NEEDS                                                      \
     {EFFORT, MODE, 0, "has no effect with mode=fast"},                           \
