@@ -1,5 +1,7 @@
 /* items.c - the calls that take lists: check all arguments, then work on every item.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "items.h"
+
 #include <string.h>
 
 #include "common/convert.h"
@@ -7,6 +9,7 @@
 #include "error.h"
 #include "frame_codec.h"
 #include "oneshot.h"
+#include "reduce.h"
 #include "stream.h"
 
 /* ---- Lists -----------------------------------------------------------------------------------*/

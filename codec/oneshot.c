@@ -5,6 +5,7 @@
 #include "common/convert.h"
 #include "cpu.h"
 #include "error.h"
+#include "items.h"
 #include "parallel.h"
 #include "spec.h"
 

@@ -1,38 +1,14 @@
-/* oneshot.h - parts of decoding that streams and one-shot calls share, and reductions.
+/* oneshot.h - checks of decoding that streams and one-shot calls share.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef PITHI_ONESHOT_H
 #define PITHI_ONESHOT_H
 
 #include "frame_codec.h"
-#include "stream.h"
 
 /* PITH_ERR_BASE unless c->base has the frame's base hash. Reads all of the base. */
 pith_status pithi_check_base_hash(struct pithi_coding *c);
-/* Checks that a key frame, decoded as a whole with `update`, brought the base whose hash it
+/* Checks that a key frame, decoded to its end with `update`, brought the base whose hash it
  * carries. */
 pith_status pithi_check_key(const struct pithi_coding *c);
-pith_status pithi_output_dtype(const struct pithi_params *params, uint32_t dtype,
-                               pith_error *error);
-pith_status pithi_check_limit(const pith_env *env, const struct pithi_frame *frame,
-                              pith_error *error);
-/* view := view + decoded, in f32, rounded once. */
-pith_status pithi_add_values(struct pithi_coding *c, const struct pithi_span *view);
-
-/* A sum of frames. The work is attached to the plan of the output, with the plan of the stream as
- * its second; without an output to encode, to the plan of the stream alone. */
-struct pithi_reduction {
-    pith_work *work;
-    pith_stream *stream; /* the stream of the frames, which counts them */
-    uint64_t slot;
-    const void *const *frames;
-    const size_t *lengths;
-    size_t count;
-    float scale;
-};
-pith_status pithi_reduce_view(const struct pithi_reduction *r, const struct pithi_span *view);
-/* Encodes the sum. `out` is an encoding of which all but the values is set; its results are filled
- * in. */
-pith_status pithi_reduce_frame(const struct pithi_reduction *r, struct pithi_coding *out,
-                               uint8_t *dst, size_t cap, size_t *written);
 
 #endif

@@ -1,12 +1,14 @@
 /* reduce.c - sums of decoded frames: frame 0 first, then 1, 2, ... in f32, rounded once.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "reduce.h"
+
 #include <string.h>
 
 #include "block_io.h"
 #include "common/convert.h"
 #include "common/minmax.h"
 #include "error.h"
-#include "oneshot.h"
+#include "items.h"
 #include "parallel.h"
 #include "stream.h"
 

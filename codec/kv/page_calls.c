@@ -7,8 +7,8 @@
 #include "cpu.h"
 #include "error.h"
 #include "group/codebook_value.h"
+#include "items.h"
 #include "kv/cache.h"
-#include "oneshot.h"
 #include "stream.h"
 
 /* ---- Sizes -----------------------------------------------------------------------------------*/
