@@ -73,7 +73,7 @@ struct pithi_frame_hooks;
 struct pithi_worker;
 
 /* What the ends of a stream remember because of a setting, besides a base. */
-struct pithi_memory {
+struct pithi_stream_setting {
     bool base_hash;     /* frames against a base carry its hash, and decoders compare it */
     uint32_t key_every; /* steps that are multiples of it are key frames; 0: no steps are */
     /* What an encode loses goes into the next step: 0 nothing of it, 1 all of it, else a moving
@@ -93,7 +93,7 @@ struct pithi_params {
     union pithi_params_own own;       /* what the codec's hook `cut` found in the shape */
     bool key_frame;                   /* decodes without the base, to the exact new base */
     bool decode_only; /* the plan encodes nothing, whatever the frame says of its encoder */
-    struct pithi_memory memory; /* follows from the values: pithi_params_remember */
+    struct pithi_stream_setting stream; /* follows from the values: pithi_params_set_stream */
 };
 
 /* Logarithms of the least and largest number of elements in a block. The largest limits scratch
@@ -235,7 +235,7 @@ struct pithi_codec {
     double (*bound)(const struct pithi_block *block);
     /* Returns what streams of this setting remember; base_hash is about streams with a base. NULL:
      * the hash of the base. */
-    struct pithi_memory (*remember)(const struct pithi_params *params);
+    struct pithi_stream_setting (*stream_setting)(const struct pithi_params *params);
     /* Fills in what kernels of a device backend need of the setting, in a struct that is otherwise
      * 0; false when they cannot code with it. NULL: no device has kernels for the codec. */
     bool (*describe)(const struct pithi_params *params, struct pithi_device *device);
@@ -303,7 +303,7 @@ PITHI_INLINE uint8_t pithi_frame_revision(const struct pithi_params *p) {
 const struct pithi_codec *pithi_codec_by_id(uint32_t id);
 const struct pithi_codec *pithi_codec_by_name(const char *name, size_t length);
 const struct pithi_codec *pithi_codec_by_index(uint32_t index);
-/* Sets params->memory, which follows from the other values. */
-void pithi_params_remember(struct pithi_params *params);
+/* Sets params->stream, which follows from the other values. */
+void pithi_params_set_stream(struct pithi_params *params);
 
 #endif

@@ -425,7 +425,7 @@ static pith_status check_payload(struct pithi_frame *f, pith_error *error) {
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "the payload size is impossible",
                              PITHI_AT_PAYLOAD);
     const bool needs_stream = f->params.base_dtype != PITH_NONE;
-    const bool needs_base_hash = needs_stream && f->params.memory.base_hash;
+    const bool needs_base_hash = needs_stream && f->params.stream.base_hash;
     if (f->has_stream != needs_stream || f->has_base_hash != needs_base_hash)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "base and stream section disagree",
                              PITHI_AT_BASE_DTYPE);

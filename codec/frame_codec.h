@@ -24,8 +24,8 @@ struct pithi_coding {
     float *residual_next;
     const float *momentum; /* encode: the slot's momentum, the same; NULL: none */
     float *momentum_next;
-    uint64_t *memory; /* what the slot's stream has for the codec (hooks->memory); NULL: nothing */
-    uint32_t flags;   /* encode: flags of the call */
+    uint64_t *slot_words;       /* what the slot's stream has for the codec; NULL: nothing */
+    uint32_t flags;             /* encode: flags of the call */
     uint64_t first, count;      /* decode: the elements of the frame that view holds */
     uint8_t *bytes;             /* the payload, which decode only reads */
     bool nontemporal;           /* the output is too large for caches and not read again */

@@ -48,10 +48,10 @@ struct pithi_frame_hooks {
      * can be. */
     const char *(*check_heads)(const struct pithi_coding *c);
 
-    /* Returns how many words of memory that many slots of a stream, of so many elements together,
-     * have for the codec, of which a slot's begin behind those that the slots before it have. Only
-     * the codec writes there; it is not saved. NULL: they have none. */
-    uint64_t (*memory)(uint64_t elements, uint64_t slots);
+    /* Returns how many words that many slots of a stream, of so many elements together, have for
+     * the codec, of which a slot's begin behind those that the slots before it have. Only the codec
+     * writes there; they are not saved. NULL: they have none. */
+    uint64_t (*slot_words)(uint64_t elements, uint64_t slots);
     /* Checks flags of an encode other than PITH_KEY_FRAME. NULL: the codec takes none. */
     pith_status (*allow)(const struct pith_stream *s, uint64_t slot, uint32_t flags,
                          pith_error *error);
@@ -62,7 +62,7 @@ struct pithi_frame_hooks {
     void (*begin)(const struct pithi_slot_state *slot, struct pithi_coding *c);
     void (*end)(const struct pithi_coding *c, struct pithi_slot_state *slot);
     /* Is called in place of `end` when an encode failed that may have written blocks, and
-     * c->memory. NULL: nothing becomes of that. */
+     * c->slot_words. NULL: nothing becomes of that. */
     void (*fail)(const struct pithi_coding *c, struct pithi_slot_state *slot);
     /* Lets a decoding see what the slot remembers, before the frame is admitted. NULL: it needs
      * nothing of it. */

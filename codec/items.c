@@ -520,7 +520,7 @@ static pith_status run_encode(pith_work *w, struct list *l, size_t i) {
         return encode_against_base(item, c, key);
     }
     take_residual(c, s, item->slot);
-    c->memory = pithi_stream_memory(s, item->slot);
+    c->slot_words = pithi_stream_slot_words(s, item->slot);
     c->flags = l->flags;
     if (p->params.codec->frame_hooks) p->params.codec->frame_hooks->begin(slot, c);
     const pith_status status =
@@ -636,7 +636,7 @@ static pith_status run_decode(pith_work *w, struct list *l, size_t i) {
     PITHI_TRY(pithi_check_limit(&w->env, &c.frame, &w->error));
     struct pithi_slot_state *const slot = &s->slot[item->slot];
     const struct pithi_frame_hooks *const hooks = p->params.codec->frame_hooks;
-    c.memory = pithi_stream_memory(s, item->slot);
+    c.slot_words = pithi_stream_slot_words(s, item->slot);
     if (hooks && hooks->begin_decode) hooks->begin_decode(slot, &c);
     if (l->flags & PITH_ADD)
         return pithi_has_base(p) ? add_difference(&c, &l->span) : pithi_add_values(&c, &l->span);
@@ -811,7 +811,7 @@ static pith_status run_reduce_encode(pith_work *w, struct list *l, size_t i) {
     PITHI_TRY(pithi_work_attach(w, s->plan, sum->stream->plan));
     pithi_plan_frame(s->plan, item->slot, false, &c.frame);
     take_residual(&c, s, item->slot);
-    c.memory = pithi_stream_memory(s, item->slot);
+    c.slot_words = pithi_stream_slot_words(s, item->slot);
     if (s->plan->params.codec->frame_hooks)
         s->plan->params.codec->frame_hooks->begin(&s->slot[item->slot], &c);
     const pith_status status =

@@ -151,7 +151,7 @@ static pith_status take_layout(pith_plan *p, const pith_layout *l, pith_error *e
     if (l->flags & PITH_LAYOUT_TRUST_BASE && !(l->flags & PITH_LAYOUT_EXTERNAL_BASE))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "only an external base is to be trusted");
     if (l->flags & PITH_LAYOUT_CHECK_BASE &&
-        (l->base_dtype == PITH_NONE || !p->params.memory.base_hash))
+        (l->base_dtype == PITH_NONE || !p->params.stream.base_hash))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "no base with a hash to check");
     if (l->source_bytes > PITH_SOURCE_MAX || (l->source_bytes && !l->source))
         return pithi_fail(error, PITH_ERR_ARG, "bad source");
@@ -173,7 +173,7 @@ static struct pithi_frame make_frame(const pith_plan *p, uint64_t slot, bool key
     f.params.key_frame = key;
     f.checksums = p->flags & PITH_LAYOUT_CHECKSUMS;
     f.has_stream = p->params.base_dtype != PITH_NONE;
-    f.has_base_hash = f.has_stream && p->params.memory.base_hash;
+    f.has_base_hash = f.has_stream && p->params.stream.base_hash;
     f.ndim = p->one_frame ? p->ndim : 1;
     if (p->one_frame)
         memcpy(f.shape, p->shape, sizeof f.shape);
@@ -228,7 +228,7 @@ static uint64_t largest_frame(const pith_plan *p, int key) {
     return bytes;
 }
 
-bool pithi_has_residual(const pith_plan *p) { return p->params.memory.feedback != 0; }
+bool pithi_has_residual(const pith_plan *p) { return p->params.stream.feedback != 0; }
 
 /* Returns a hash of what makes saved streams of two plans interchangeable: the layout, and the keys
  * that decoding depends on. */
@@ -237,7 +237,7 @@ static uint64_t stream_fingerprint(const pith_plan *p) {
     uint64_t words[8 + PITHI_KEYS_MAX] = {
         p->count, p->slots,      p->slot_count, p->flags & PITH_LAYOUT_EXTERNAL_BASE,
         q->dtype, q->base_dtype, q->codec->id};
-    words[3] |= (uint64_t)pithi_has_residual(p) << 32 | (uint64_t)q->memory.momentum << 33;
+    words[3] |= (uint64_t)pithi_has_residual(p) << 32 | (uint64_t)q->stream.momentum << 33;
     if (p->slot_first)
         words[7] = XXH64(p->slot_first, (size_t)(p->slots + 1) * sizeof *p->slot_first, 0);
     for (uint32_t i = 0; i < q->codec->key_count; i++)
@@ -315,7 +315,7 @@ static pith_sizes sizes_of(const pith_plan *p) {
         .fixed = p->params.codec->fixed(&p->params),
     };
     s.slot_bytes = s.frame_bytes;
-    if (p->params.memory.key_every && s.key_bytes > s.slot_bytes) s.slot_bytes = s.key_bytes;
+    if (p->params.stream.key_every && s.key_bytes > s.slot_bytes) s.slot_bytes = s.key_bytes;
     return s;
 }
 
@@ -427,7 +427,7 @@ void pith_slot_order(uint64_t nodes, uint64_t per_node, uint64_t *slots) {
 }
 
 int pith_plan_is_key(const pith_plan *plan, uint64_t step) {
-    const uint32_t every = plan->params.memory.key_every;
+    const uint32_t every = plan->params.stream.key_every;
     return plan->params.base_dtype != PITH_NONE && every && step % every == 0;
 }
 

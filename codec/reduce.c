@@ -89,7 +89,7 @@ static pith_status open_all(struct reduction *d) {
     struct pithi_coding *c = &d->coding;
     /* The table of block offsets is that of a worker of one plan and one frame. */
     c->walks = true;
-    c->memory = pithi_stream_memory(r->stream, r->slot);
+    c->slot_words = pithi_stream_slot_words(r->stream, r->slot);
     const struct pithi_frame_hooks *const hooks = r->stream->plan->params.codec->frame_hooks;
     if (hooks && hooks->begin_decode) hooks->begin_decode(&r->stream->slot[r->slot], c);
     for (size_t i = 0; i < r->count; i++) {

@@ -39,8 +39,8 @@ const struct pithi_codec *pithi_codec_by_name(const char *name, size_t length) {
     return NULL;
 }
 
-void pithi_params_remember(struct pithi_params *params) {
+void pithi_params_set_stream(struct pithi_params *params) {
     const struct pithi_codec *const codec = params->codec;
-    params->memory =
-        codec->remember ? codec->remember(params) : (struct pithi_memory){.base_hash = true};
+    params->stream = codec->stream_setting ? codec->stream_setting(params)
+                                           : (struct pithi_stream_setting){.base_hash = true};
 }

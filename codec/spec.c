@@ -114,7 +114,7 @@ void pithi_params_default(struct pithi_params *params, const struct pithi_codec 
     *params = (struct pithi_params){.codec = codec};
     for (uint32_t i = 0; i < codec->key_count; i++) params->value[i] = codec->keys[i].initial;
     set_block(params);
-    pithi_params_remember(params);
+    pithi_params_set_stream(params);
 }
 
 static int find_key(const struct pithi_codec *codec, const char *text, size_t length) {
@@ -231,7 +231,7 @@ pith_status pithi_spec_parse(const char *text, struct pithi_params *params, pith
     }
     if (codec->preset) codec->preset(params->value, given.keys);
     set_block(params);
-    pithi_params_remember(params);
+    pithi_params_set_stream(params);
     PITHI_TRY(check_effect(params, &given, error));
     return check_keys(*params, error);
 }
@@ -399,7 +399,7 @@ bool pithi_params_unpack(const struct pithi_codec *codec, const uint8_t bytes[PI
     for (uint32_t b = 0; b < PITHI_PARAM_BYTES; b++)
         if (!(used >> b & 1) && bytes[b]) return false;
     set_block(params);
-    pithi_params_remember(params);
+    pithi_params_set_stream(params);
     return true;
 }
 

@@ -19,9 +19,9 @@ static const uint8_t magic[8] = PITHI_STREAM_FORMAT_MAGIC;
 
 /* Returns the bytes that a stream remembers for elements: the base, or one copy of the residual and
  * of the momentum. */
-static uint64_t memory_bytes(const pith_plan *p) {
+static uint64_t remembered_bytes(const pith_plan *p) {
     if (pithi_has_residual(p))
-        return p->count * sizeof(float) * (p->params.memory.momentum ? 2u : 1u);
+        return p->count * sizeof(float) * (p->params.stream.momentum ? 2u : 1u);
     return p->count * pithi_dtype_bytes(p->params.base_dtype);
 }
 
@@ -34,7 +34,7 @@ static bool external(const pith_plan *p) {
 }
 
 static bool has_base_hash(const pith_plan *p) {
-    return pithi_has_base(p) && p->params.memory.base_hash;
+    return pithi_has_base(p) && p->params.stream.base_hash;
 }
 
 /* Whether encode checks that the base is what the last call left. */
@@ -66,34 +66,35 @@ static uint64_t head_bytes(const pith_plan *p) {
     return pithi_pad64(sizeof(pith_stream) + p->slots * sizeof(struct pithi_slot_state));
 }
 
-/* Returns where the memory of a slot for its codec begins, in words, and past the last slot how
- * much there is. */
-static uint64_t own_before(const pith_plan *p, uint64_t slot) {
-    return hooks_of(p)->memory(slot < p->slots ? pithi_slot_first(p, slot) : p->count, slot);
+/* Returns where the words of a slot for its codec begin, and past the last slot how many there
+ * are. */
+static uint64_t words_before(const pith_plan *p, uint64_t slot) {
+    return hooks_of(p)->slot_words(slot < p->slots ? pithi_slot_first(p, slot) : p->count, slot);
 }
 
-static bool has_memory(const pith_plan *p) { return hooks_of(p) && hooks_of(p)->memory; }
+static bool has_slot_words(const pith_plan *p) { return hooks_of(p) && hooks_of(p)->slot_words; }
 
-static uint64_t own_bytes(const pith_plan *p) {
-    return has_memory(p) ? pithi_pad64(own_before(p, p->slots) * sizeof(uint64_t)) : 0;
+static uint64_t words_bytes(const pith_plan *p) {
+    return has_slot_words(p) ? pithi_pad64(words_before(p, p->slots) * sizeof(uint64_t)) : 0;
 }
 
-uint64_t *pithi_stream_memory(const pith_stream *s, uint64_t slot) {
-    return s->memory ? s->memory + own_before(s->plan, slot) : NULL;
+uint64_t *pithi_stream_slot_words(const pith_stream *s, uint64_t slot) {
+    return s->slot_words ? s->slot_words + words_before(s->plan, slot) : NULL;
 }
 
 uint64_t pithi_stream_bytes(const pith_plan *p) {
     const uint64_t copies = external(p) ? 0 : pithi_has_residual(p) ? 2 : 1;
-    const uint64_t rest = 64 + head_bytes(p) + sum_bytes(p) + own_bytes(p);
+    const uint64_t rest = 64 + head_bytes(p) + sum_bytes(p) + words_bytes(p);
     uint64_t bytes;
-    const bool fits = pithi_checked_multiply(memory_bytes(p), copies, &bytes);
+    const bool fits = pithi_checked_multiply(remembered_bytes(p), copies, &bytes);
     return fits && bytes <= UINT64_MAX - rest ? rest + bytes : 0;
 }
 
 uint64_t pithi_stream_save_bytes(const pith_plan *p) {
     const uint64_t more = hooks_of(p) ? hooks_of(p)->saved_bytes : 0;
     const uint64_t slot = PITHI_STREAM_FORMAT_SLOT + more;
-    return PITHI_STREAM_FORMAT_HEAD + p->slots * slot + memory_bytes(p) + PITHI_STREAM_FORMAT_TAIL;
+    return PITHI_STREAM_FORMAT_HEAD + p->slots * slot + remembered_bytes(p) +
+           PITHI_STREAM_FORMAT_TAIL;
 }
 
 /* ---- Calls -----------------------------------------------------------------------------------*/
@@ -232,9 +233,9 @@ static void clear(pith_stream *s) {
     const uint32_t ranks = o->ranks ? o->ranks : 1;
     s->random = (struct pithi_random){.seed = o->seed, .rng_stream = o->rng_stream};
     s->random.shift = (uint16_t)((uint64_t)o->rank * 65536 / ranks);
-    if (s->base) memset(s->base, 0, (size_t)memory_bytes(p));
+    if (s->base) memset(s->base, 0, (size_t)remembered_bytes(p));
     for (int i = 0; i < 2 && s->residual[i]; i++)
-        memset(s->residual[i], 0, (size_t)memory_bytes(p)); /* and the momentum behind it */
+        memset(s->residual[i], 0, (size_t)remembered_bytes(p)); /* and the momentum behind it */
     for (uint64_t i = 0; i < p->slots; i++)
         s->slot[i] = (struct pithi_slot_state){.step = o->step, .undone = true};
     if (pithi_has_base(p) && (s->base || !p->count)) update_base_hash(s, o->step);
@@ -267,14 +268,14 @@ pith_status pith_stream_init(const pith_plan *p, void *memory, size_t bytes,
     pith_stream *const s = (pith_stream *)(void *)at;
     *s = (pith_stream){.plan = p, .options = o};
     s->slot = (struct pithi_slot_state *)(void *)(at + sizeof *s);
-    uint8_t *const hashes_at = at + head_bytes(p), *const own_at = hashes_at + sum_bytes(p),
-                   *const memory_at = own_at + own_bytes(p);
-    if (has_memory(p)) s->memory = (uint64_t *)(void *)own_at;
+    uint8_t *const hashes_at = at + head_bytes(p), *const words_at = hashes_at + sum_bytes(p),
+                   *const remembered_at = words_at + words_bytes(p);
+    if (has_slot_words(p)) s->slot_words = (uint64_t *)(void *)words_at;
     if (compares_base(p)) s->block_hashes = (uint64_t *)(void *)hashes_at;
-    if (pithi_has_base(p) && !external(p)) s->base = memory_at;
+    if (pithi_has_base(p) && !external(p)) s->base = remembered_at;
     for (int i = 0; i < 2 && pithi_has_residual(p); i++) {
-        s->residual[i] = (float *)(void *)(memory_at + (uint64_t)i * memory_bytes(p));
-        if (p->params.memory.momentum) s->momentum[i] = s->residual[i] + p->count;
+        s->residual[i] = (float *)(void *)(remembered_at + (uint64_t)i * remembered_bytes(p));
+        if (p->params.stream.momentum) s->momentum[i] = s->residual[i] + p->count;
     }
     clear(s);
     *stream = s;
@@ -627,13 +628,13 @@ static void save_residual(const pith_stream *s, uint8_t *to) {
     const pith_plan *const p = s->plan;
     for (uint64_t i = 0; i < p->slots; i++)
         save_floats(pithi_stream_residual(s, i, 0), pithi_slot_count(p, i), &to);
-    for (uint64_t i = 0; i < p->slots && p->params.memory.momentum; i++)
+    for (uint64_t i = 0; i < p->slots && p->params.stream.momentum; i++)
         save_floats(pithi_stream_momentum(s, i, 0), pithi_slot_count(p, i), &to);
 }
 
 /* The momentum lies behind the residual, here as there. */
 static void load_residual(pith_stream *s, const uint8_t *from) {
-    for (uint64_t k = 0; k < memory_bytes(s->plan) / sizeof(float); k++)
+    for (uint64_t k = 0; k < remembered_bytes(s->plan) / sizeof(float); k++)
         s->residual[0][k] = pithi_float(pithi_get32(from + k * sizeof(float)));
 }
 
@@ -674,7 +675,7 @@ static pith_status save(const pith_stream *s, uint8_t *dst, size_t cap, size_t *
         more += hooks ? hooks->saved_bytes : 0;
     }
     at = more;
-    if (pithi_has_base(p) && p->count) memcpy(at, s->base, (size_t)memory_bytes(p));
+    if (pithi_has_base(p) && p->count) memcpy(at, s->base, (size_t)remembered_bytes(p));
     if (pithi_has_residual(p)) save_residual(s, at);
     pithi_put64(dst + total - PITHI_STREAM_FORMAT_TAIL,
                 XXH64(dst, (size_t)(total - PITHI_STREAM_FORMAT_TAIL), 0));
@@ -738,7 +739,7 @@ static pith_status check_saved(const pith_plan *p, const uint8_t *src, size_t by
     if (hooks_of(p) && !legal_slots(p, src + PITHI_STREAM_FORMAT_HEAD))
         return pithi_fail(error, PITH_ERR_CORRUPT, "what no slot can have remembered");
     const uint8_t *const residual = slot + p->slots * (hooks_of(p) ? hooks_of(p)->saved_bytes : 0);
-    if (pithi_has_residual(p) && !all_finite(residual, memory_bytes(p) / sizeof(float)))
+    if (pithi_has_residual(p) && !all_finite(residual, remembered_bytes(p) / sizeof(float)))
         return pithi_fail(error, PITH_ERR_CORRUPT, "a residual or momentum is not finite");
     return PITH_OK;
 }
@@ -776,7 +777,7 @@ static pith_status load(pith_stream *s, const uint8_t *src, size_t bytes, pith_e
     s->slot[0].poisoned = pithi_get64(stats + 24);
     at += p->slots * PITHI_STREAM_FORMAT_SLOT;
     if (hooks_of(p)) at += p->slots * hooks_of(p)->saved_bytes;
-    if (pithi_has_base(p) && p->count) memcpy(s->base, at, (size_t)memory_bytes(p));
+    if (pithi_has_base(p) && p->count) memcpy(s->base, at, (size_t)remembered_bytes(p));
     if (pithi_has_base(p)) sum_blocks(s);
     if (pithi_has_residual(p)) load_residual(s, at);
     return PITH_OK;

@@ -23,7 +23,7 @@ struct pith_stream {
     uint8_t *base;          /* dense, all slots; NULL: an external base that is not bound yet */
     float *residual[2];     /* dense, all slots, or NULL */
     float *momentum[2];     /* the same, of the same side */
-    uint64_t *memory;       /* what slots have for their codec (hooks->memory); NULL: nothing */
+    uint64_t *slot_words;   /* what slots have for their codec (frame_hooks.h); NULL: nothing */
     uint64_t *block_hashes; /* of every block of the base, to compare with; NULL: none */
     struct pithi_slot_state *slot;
     struct pithi_random random;  /* the step, which each slot has its own, is not set */
@@ -58,8 +58,8 @@ float *pithi_stream_momentum(const pith_stream *stream, uint64_t slot, int next)
 bool pithi_stream_hashes_all(const pith_plan *plan);
 /* Returns the hashes of a slot's blocks; NULL where none are kept. */
 uint64_t *pithi_stream_block_hashes(const pith_stream *stream, uint64_t slot);
-/* Returns the memory that a slot has for its codec; NULL where it has none. */
-uint64_t *pithi_stream_memory(const pith_stream *stream, uint64_t slot);
+/* Returns the words that a slot has for its codec; NULL where it has none. */
+uint64_t *pithi_stream_slot_words(const pith_stream *stream, uint64_t slot);
 /* Makes the hash of count base elements from a complete sum. */
 uint64_t pithi_base_hash(const pith_plan *plan, uint64_t sum, uint64_t count);
 

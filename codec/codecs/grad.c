@@ -327,8 +327,8 @@ static double bound(const struct pithi_block *b) {
     return group * (1 + (double)(1 << p->value[BITS]) * stages * root * 0x1p-22);
 }
 
-static struct pithi_memory remember(const struct pithi_params *p) {
-    return (struct pithi_memory){.feedback = p->value[EF]};
+static struct pithi_stream_setting stream_setting(const struct pithi_params *p) {
+    return (struct pithi_stream_setting){.feedback = p->value[EF]};
 }
 
 static uint8_t frame_revision(const struct pithi_params *p) { return p->value[CODEBOOK] ? 2 : 1; }
@@ -373,7 +373,7 @@ const struct pithi_codec pithi_codec_grad = {
     .encode = encode,
     .decode = decode,
     .bound = bound,
-    .remember = remember,
+    .stream_setting = stream_setting,
     .describe = describe,
     .later_keys = 1u << CODEBOOK,
     .described_keys = 1u << ROUND | 1u << SEARCH,

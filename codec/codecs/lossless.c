@@ -540,9 +540,9 @@ static pith_status decode(struct pithi_block *b) {
     return PITH_OK;
 }
 
-static struct pithi_memory remember(const struct pithi_params *p) {
-    return (struct pithi_memory){.base_hash = !p->value[BASE_HASH],
-                                 .key_every = p->value[KEY_EVERY]};
+static struct pithi_stream_setting stream_setting(const struct pithi_params *p) {
+    return (struct pithi_stream_setting){.base_hash = !p->value[BASE_HASH],
+                                         .key_every = p->value[KEY_EVERY]};
 }
 
 /* Devices make no strings of zstd. */
@@ -584,7 +584,7 @@ const struct pithi_codec pithi_codec_lossless = {
     .open_coder = pithi_entropy_open,
     .encode = encode,
     .decode = decode,
-    .remember = remember,
+    .stream_setting = stream_setting,
     .describe = describe,
     .described = "devices code lossless with entropy=rans and without key_every",
     .described_keys = 1u << EFFORT | 1u << ENTROPY,

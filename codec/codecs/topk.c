@@ -846,8 +846,9 @@ static double bound(const struct pithi_block *b) {
     return after_transform(b->params, sent > left_out ? sent : left_out, most);
 }
 
-static struct pithi_memory remember(const struct pithi_params *p) {
-    return (struct pithi_memory){.feedback = p->value[EF], .momentum = p->value[MOMENTUM] != 0};
+static struct pithi_stream_setting stream_setting(const struct pithi_params *p) {
+    return (struct pithi_stream_setting){.feedback = p->value[EF],
+                                         .momentum = p->value[MOMENTUM] != 0};
 }
 
 /* ---- Devices ---------------------------------------------------------------------------------*/
@@ -896,7 +897,7 @@ const struct pithi_codec pithi_codec_topk = {
     .decode = decode,
     .decode_add = decode_add,
     .bound = bound,
-    .remember = remember,
+    .stream_setting = stream_setting,
     .domain = &domain,
     .frame_hooks = &pithi_sparse_frame_hooks,
     .own.sparse = &sparse,

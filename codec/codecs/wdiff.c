@@ -334,9 +334,9 @@ static double bound(const struct pithi_block *b) {
     return pithi_group_bound(&s, b->bytes, b->count);
 }
 
-static struct pithi_memory remember(const struct pithi_params *p) {
-    return (struct pithi_memory){.base_hash = !p->value[BASE_HASH],
-                                 .key_every = p->value[KEY_EVERY]};
+static struct pithi_stream_setting stream_setting(const struct pithi_params *p) {
+    return (struct pithi_stream_setting){.base_hash = !p->value[BASE_HASH],
+                                         .key_every = p->value[KEY_EVERY]};
 }
 
 static uint8_t frame_revision(const struct pithi_params *p) {
@@ -383,7 +383,7 @@ const struct pithi_codec pithi_codec_wdiff = {
     .open_coder = pithi_entropy_open,
     .encode = encode,
     .decode = decode,
-    .remember = remember,
+    .stream_setting = stream_setting,
     .describe = describe,
     .later_keys = 1u << CODEBOOK,
     .described = "devices code wdiff without entropy=zstd and key_every",

@@ -12,7 +12,7 @@
 #include "stream.h"
 
 static pith_status check_slot(const pith_stream *s, uint64_t slot, pith_error *error) {
-    if (!s->memory) return pithi_fail(error, PITH_ERR_UNSUPPORTED, "the codec sends no sets");
+    if (!s->slot_words) return pithi_fail(error, PITH_ERR_UNSUPPORTED, "the codec sends no sets");
     return pithi_stream_check_slot(s, slot, error);
 }
 
@@ -70,7 +70,7 @@ pith_status pith_sparse_report(pith_work *w, pith_stream *s, uint64_t slot, uint
 static uint64_t held_of(const pith_stream *s, uint64_t slot) {
     const size_t words = (size_t)((pithi_slot_count(s->plan, slot) + 63) / 64);
     if (!s->slot[slot].own.sparse.holds) return 0;
-    return pithi_ones((const uint8_t *)pithi_stream_memory(s, slot), words * sizeof(uint64_t));
+    return pithi_ones((const uint8_t *)pithi_stream_slot_words(s, slot), words * sizeof(uint64_t));
 }
 
 pith_status pith_sparse_get_state(const pith_stream *s, uint64_t slot, pith_sparse_state *out) {
@@ -152,7 +152,7 @@ static pith_status hold(pith_work *w, pith_stream *s, uint64_t slot, const void 
     for (size_t i = 0; i < count; i++) {
         pithi_coding_open(&c, p, w, NULL);
         PITHI_TRY(open_set(&c, w, p, slot, frames[i], lengths[i]));
-        struct merge m = {&c, pithi_stream_memory(s, slot), i == 0, intersection};
+        struct merge m = {&c, pithi_stream_slot_words(s, slot), i == 0, intersection};
         s->slot[slot].own.sparse.holds = false; /* until the map is that of all frames */
         pithi_parallel_begin(w);
         PITHI_TRY(pithi_parallel_blocks(&c, 0, c.frame.payload.blocks, merge_job, &m));
@@ -180,7 +180,7 @@ pith_status pith_sparse_hold(pith_work *w, pith_stream *s, uint64_t slot, const 
 static pith_status hold_elements(pith_stream *s, uint64_t slot, const uint64_t *elements,
                                  size_t count, uint64_t run, pith_error *error) {
     const uint64_t n = pithi_slot_count(s->plan, slot);
-    uint64_t *const map = pithi_stream_memory(s, slot);
+    uint64_t *const map = pithi_stream_slot_words(s, slot);
     if (!run || (count && !elements))
         return pithi_fail(error, PITH_ERR_ARG, "elements is NULL, or a run has none");
     for (size_t i = 0; i < count; i++)
@@ -280,7 +280,7 @@ static pith_status open_walk(struct walk *k, const pith_stream *s, uint64_t slot
     *k = (struct walk){.stream = s,
                        .slot = slot,
                        .count = pithi_slot_count(s->plan, slot),
-                       .map = pithi_stream_memory(s, slot)};
+                       .map = pithi_stream_slot_words(s, slot)};
     return PITH_OK;
 }
 

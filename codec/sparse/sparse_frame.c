@@ -581,11 +581,11 @@ static const char *check_heads(const struct pithi_coding *c) {
 
 /* ---- Slots of streams ------------------------------------------------------------------------*/
 
-/* The memory of a slot is the map of a set, of at most one word more than its whole ones. */
-static uint64_t memory(uint64_t elements, uint64_t slots) { return elements / 64 + slots; }
+/* The words of a slot are the map of a set, of which at most one is not full. */
+static uint64_t slot_words(uint64_t elements, uint64_t slots) { return elements / 64 + slots; }
 
 pith_status pithi_sparse_check_set(const pith_stream *s, uint64_t slot, pith_error *error) {
-    if (!s->memory) return pithi_fail(error, PITH_ERR_UNSUPPORTED, "the codec sends no sets");
+    if (!s->slot_words) return pithi_fail(error, PITH_ERR_UNSUPPORTED, "the codec sends no sets");
     if (s->slot[slot].own.sparse.holds) return PITH_OK;
     return pithi_fail(error, PITH_ERR_STATE,
                       "the slot holds no set: none was encoded, decoded or given yet");
@@ -600,7 +600,7 @@ static pith_status allow(const pith_stream *s, uint64_t slot, uint32_t flags, pi
 static void begin(const struct pithi_slot_state *slot, struct pithi_coding *c) {
     c->own.sparse.control = slot->own.sparse.control;
     c->own.sparse.request = slot->own.sparse.request;
-    c->own.sparse.held = c->memory;
+    c->own.sparse.held = c->slot_words;
     c->own.sparse.same = c->flags & PITH_SAME_SET;
     c->own.sparse.given = c->flags & PITH_HELD_SET;
     c->own.sparse.step = slot->step;
@@ -627,12 +627,12 @@ static void fail(const struct pithi_coding *c, struct pithi_slot_state *slot) {
 }
 
 static void begin_decode(const struct pithi_slot_state *slot, struct pithi_coding *c) {
-    if (slot->own.sparse.holds) c->own.sparse.held = c->memory;
+    if (slot->own.sparse.holds) c->own.sparse.held = c->slot_words;
 }
 
 static void follow(struct pithi_slot_state *slot, struct pithi_coding *c) {
     if (c->frame.own.chosen.held) return;
-    c->own.sparse.held = c->memory;
+    c->own.sparse.held = c->slot_words;
     c->own.sparse.keep = true;
     slot->own.sparse.holds = false; /* until all of the map is written */
 }
@@ -702,7 +702,7 @@ const struct pithi_frame_hooks pithi_sparse_frame_hooks = {
     .open_block = open_block,
     .admit = admit,
     .check_heads = check_heads,
-    .memory = memory,
+    .slot_words = slot_words,
     .allow = allow,
     .begin = begin,
     .end = end,
