@@ -174,7 +174,7 @@ void pithi_block_put(void *block, size_t at, size_t count, const void *values);
  * look at exempt elements. `sum` and `put` are NULL in codecs that choose what is sent by its size
  * in the domain: they encode values that have entered it already, and sums are of what they decode
  * with `coefficients`. */
-enum { PITHI_CHUNK = 4096, PITHI_RUN_MAX = 256 };
+enum { PITHI_CHUNK = 4096, PITHI_TRANSFORM_MAX = 256 };
 struct pithi_domain {
     /* Says whether the domains of two settings are the same. */
     bool (*alike)(const struct pithi_params *a, const struct pithi_params *b);
@@ -188,9 +188,9 @@ struct pithi_domain {
                   uint32_t dtype, float scale);
     /* Transforms values in x into the domain: the inverse of `leave`. */
     void (*enter)(const struct pithi_block *block, size_t at, size_t count, float *x);
-    /* Returns the length of a run: each run of a slot, which begins at a multiple of the length,
-     * is transformed by itself, also the shorter one at the end. At most PITHI_RUN_MAX. */
-    uint32_t (*run)(const struct pithi_params *params);
+    /* Returns how many elements are transformed together: each part of a slot that begins at a
+     * multiple of the length, also the shorter one at the end. At most PITHI_TRANSFORM_MAX. */
+    uint32_t (*length)(const struct pithi_params *params);
     /* Encodes x into the block's bytes. The contents of x are lost. */
     void (*put)(struct pithi_block *block, size_t at, size_t count, float *x);
 };
@@ -279,14 +279,14 @@ struct pithi_codec {
     union pithi_codec_own own; /* what its family asks of it (families.h) */
 };
 
-/* Returns the length of a run that is transformed by itself; 1: the setting transforms nothing. */
-PITHI_INLINE uint32_t pithi_run_length(const struct pithi_params *p) {
-    return p->codec->domain ? p->codec->domain->run(p) : 1;
+/* Returns how many elements are transformed together; 1: the setting transforms nothing. */
+PITHI_INLINE uint32_t pithi_transform_length(const struct pithi_params *p) {
+    return p->codec->domain ? p->codec->domain->length(p) : 1;
 }
 
 /* Whether frames decode to coefficients, which are summed before they are transformed back. */
 PITHI_INLINE bool pithi_has_coefficients(const struct pithi_params *p) {
-    return pithi_run_length(p) > 1 && !p->codec->domain->sum;
+    return pithi_transform_length(p) > 1 && !p->codec->domain->sum;
 }
 
 /* Whether frames of the setting can be summed, and sums be encoded as such. */

@@ -36,7 +36,7 @@ static bool is_forked(void) { return false; } /* Windows has no fork */
 
 /* ---- Parts -----------------------------------------------------------------------------------*/
 
-struct run {
+struct loop {
     pith_work *work;
     uint64_t first, count;
     uint64_t parts;
@@ -45,12 +45,12 @@ struct run {
 };
 
 /* Returns the first block of a part; parts differ by at most one block. */
-static uint64_t part_begin(const struct run *r, uint64_t part) {
+static uint64_t part_begin(const struct loop *r, uint64_t part) {
     const uint64_t each = r->count / r->parts, rest = r->count % r->parts;
     return r->first + part * each + (part < rest ? part : rest);
 }
 
-static void run_blocks(const struct run *r, uint64_t first, uint64_t end, struct pithi_worker *w) {
+static void run_blocks(const struct loop *r, uint64_t first, uint64_t end, struct pithi_worker *w) {
     w->status = PITH_OK;
     for (uint64_t block = first; block < end && w->status == PITH_OK; block++) {
         w->block = block;
@@ -60,13 +60,13 @@ static void run_blocks(const struct run *r, uint64_t first, uint64_t end, struct
 
 /* Runs a part on any thread, in the library's floating-point environment. */
 static void run_part(void *arg, size_t part) {
-    const struct run *r = arg;
+    const struct loop *r = arg;
     const uint64_t before = pithi_fp_enter();
     run_blocks(r, part_begin(r, part), part_begin(r, part + 1), &r->work->worker[part]);
     pithi_fp_leave(before);
 }
 
-static bool run_openmp(struct run *r) {
+static bool run_openmp(struct loop *r) {
 #ifdef PITHI_OPENMP
     if (is_forked() || omp_in_parallel()) return false;
     const int parts = (int)r->parts;
@@ -80,7 +80,7 @@ static bool run_openmp(struct run *r) {
 }
 
 /* Runs all parts; true when they have run. */
-static bool spread(struct run *r) {
+static bool spread(struct loop *r) {
     const pith_env *env = &r->work->env;
     for (uint64_t i = 0; i < r->parts; i++) {
         r->work->worker[i].status = PITH_ERR_RUNNER; /* it stays so when the runner skips a part */
@@ -100,7 +100,7 @@ static const char *detail_of(const struct pithi_worker *w) {
 
 pith_status pithi_parallel_for(pith_work *work, uint64_t first, uint64_t count, pithi_block_fn *fn,
                                void *arg) {
-    struct run r = {work, first, count, work->workers, fn, arg};
+    struct loop r = {work, first, count, work->workers, fn, arg};
     if (r.parts > count) r.parts = count;
     if (count == 0) return PITH_OK;
     if (r.parts == 1 && !work->env.run) /* a single part needs no divisions */

@@ -393,13 +393,13 @@ typedef bool run_fn(pith_stream *s, const struct run *at, uint64_t tensor_first,
  * tensor; false as soon as a call returns false. */
 static bool for_runs(pith_stream *s, uint64_t first, const struct pithi_span *view, run_fn *fn) {
     const pith_plan *const p = s->plan;
-    const uint64_t length = pithi_run_length(&p->params), end = first + view->count;
-    float x[PITHI_RUN_MAX];
+    const uint64_t length = pithi_transform_length(&p->params), end = first + view->count;
+    float x[PITHI_TRANSFORM_MAX];
     if (!view->count) return true; /* an empty range is in no run */
     for (uint64_t i = 0; i < p->slots; i++) {
         const uint64_t slot = pithi_slot_first(p, i), count = pithi_slot_count(p, i);
         if (slot >= end || slot + count <= first) continue;
-        const uint64_t unit = length > 1 ? length : PITHI_RUN_MAX;
+        const uint64_t unit = length > 1 ? length : PITHI_TRANSFORM_MAX;
         for (uint64_t at = first > slot ? (first - slot) / unit * unit : 0;
              at < count && slot + at < end; at += unit) {
             const struct run run = {i, at, count - at < unit ? count - at : unit};
@@ -419,7 +419,7 @@ static void cut_run(const struct run *at, uint64_t tensor_first, const struct pi
 
 static bool read_run(pith_stream *s, const struct run *at, uint64_t tensor_first,
                      const struct pithi_span *view, uint64_t first, float *x) {
-    uint64_t from, until, buffer[PITHI_RUN_MAX];
+    uint64_t from, until, buffer[PITHI_TRANSFORM_MAX];
     cut_run(at, tensor_first, view, first, &from, &until);
     to_values(s, at, x);
     pithi_convert(buffer, view->dtype, x + from, PITH_F32, (size_t)(until - from));
@@ -431,7 +431,7 @@ static bool read_run(pith_stream *s, const struct run *at, uint64_t tensor_first
  * false where one is not finite. */
 static bool replace(const pith_stream *s, const struct run *at, uint64_t tensor_first,
                     const struct pithi_span *view, uint64_t first, float *x) {
-    uint64_t from, until, buffer[PITHI_RUN_MAX];
+    uint64_t from, until, buffer[PITHI_TRANSFORM_MAX];
     cut_run(at, tensor_first, view, first, &from, &until);
     to_values(s, at, x);
     pithi_convert(x + from, PITH_F32,

@@ -306,12 +306,16 @@ static void enter(const struct pithi_block *b, size_t at, size_t count, float *x
     b->kernels->rotate(&r, x, x, PITH_F32, count, b->first + at);
 }
 
-static uint32_t run(const struct pithi_params *p) {
+static uint32_t transform_length(const struct pithi_params *p) {
     return p->value[ROTATE] ? p->value[ROTATE] : 1;
 }
 
-static const struct pithi_domain domain = {
-    .alike = alike, .sum = sum, .leave = leave, .enter = enter, .run = run, .put = put};
+static const struct pithi_domain domain = {.alike = alike,
+                                           .sum = sum,
+                                           .leave = leave,
+                                           .enter = enter,
+                                           .length = transform_length,
+                                           .put = put};
 
 /* ---- Bound -----------------------------------------------------------------------------------*/
 

@@ -248,14 +248,15 @@ static size_t words_of(size_t count) { return (count + 63) / 64; }
 
 /* ---- Coefficients ----------------------------------------------------------------------------*/
 
-static uint32_t run(const struct pithi_params *p) {
+static uint32_t transform_length(const struct pithi_params *p) {
     static const uint32_t length[] = {1, PITHI_DCT_ORDER, 32};
     return length[p->value[TRANSFORM]];
 }
 
 /* Returns the setting's rotation: of order 0, which changes nothing, for other transforms. */
 static struct pithi_rotation rotation(const struct pithi_params *p) {
-    return (struct pithi_rotation){.order = p->value[TRANSFORM] == HADAMARD ? run(p) : 0};
+    return (struct pithi_rotation){.order =
+                                       p->value[TRANSFORM] == HADAMARD ? transform_length(p) : 0};
 }
 
 static void enter(const struct pithi_block *b, size_t at, size_t count, float *x) {
@@ -278,7 +279,7 @@ static bool alike(const struct pithi_params *a, const struct pithi_params *b) {
 }
 
 static const struct pithi_domain domain = {
-    .alike = alike, .leave = leave, .enter = enter, .run = run};
+    .alike = alike, .leave = leave, .enter = enter, .length = transform_length};
 
 /* ---- Sets ------------------------------------------------------------------------------------*/
 
@@ -777,7 +778,7 @@ static const char *take_block(struct pithi_block *b, bool add) {
     if (!b->out || (b->own->sparse.same && !b->own->sparse.held)) return NULL;
     if (!add) memset(b->out, 0, b->count * pith_dtype_bytes(b->out_dtype));
     struct coefficients c = {{b->bytes + at, set.count, false, false}, 0};
-    if (run(b->params) == 1 || b->coefficients) {
+    if (transform_length(b->params) == 1 || b->coefficients) {
         for_set(b, &w, &set, listed, add ? add_chunk : take_chunk, &c.values);
         return NULL;
     }
@@ -868,7 +869,7 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
                                   .clears = p->value[CLEAR] == 0,
                                   .rows = p->value[SCOPE] != 0,
                                   .unit = p->value[UNIT],
-                                  .run = run(p),
+                                  .run = transform_length(p),
                                   .momentum = (float)pithi_decimal_floor(p->value[MOMENTUM])};
     return true;
 }

@@ -288,7 +288,7 @@ static pith_status open_walk(struct walk *k, const pith_stream *s, uint64_t slot
 static pith_status take_dense(const struct walk *k, const pith_view *view, bool output,
                               struct pithi_span *span, pith_error *error) {
     const pith_plan *const p = k->stream->plan;
-    if (pithi_run_length(&p->params) > 1)
+    if (pithi_transform_length(&p->params) > 1)
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "the set is one of coefficients of a view");
     PITHI_TRY(pithi_span_init(span, view, output, error));
     if (!pithi_is_float16_32(span->dtype))

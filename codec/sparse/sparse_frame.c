@@ -410,15 +410,16 @@ static pith_status read_changed(void *from, uint64_t first, uint64_t count, stru
     const struct pithi_coding *const c = from;
     const struct pithi_params *const p = &c->frame.params;
     const struct pithi_domain *const domain = p->codec->domain;
-    /* All runs that the elements are of, which are of the same block. */
-    const uint64_t run = c->coefficients ? 1 : pithi_run_length(p);
-    const uint64_t begin = first / run * run, stop = (first + count + run - 1) / run * run;
+    /* All elements that are transformed together with these, which are of the same block. */
+    const uint64_t length = c->coefficients ? 1 : pithi_transform_length(p);
+    const uint64_t begin = first / length * length;
+    const uint64_t stop = (first + count + length - 1) / length * length;
     const uint64_t end = stop < c->frame.count ? stop : c->frame.count;
     const struct pithi_block b = {
         .params = p, .kernels = &c->plan->kernels, .first = begin, .count = (size_t)(end - begin)};
     float *const x = (float *)(void *)w->values, *const wanted = x + (first - begin);
     PITHI_TRY(read_floats(c, begin, end - begin, w));
-    if (run > 1) domain->enter(&b, 0, b.count, x);
+    if (length > 1) domain->enter(&b, 0, b.count, x);
     for (uint64_t i = 0; c->momentum && i < count; i++) {
         const float kept = c->own.sparse.factor * c->momentum[first + i];
         wanted[i] = kept + wanted[i];
@@ -463,7 +464,7 @@ static pith_status encode(struct pithi_coding *c, uint64_t capacity, uint64_t *u
     s->factor = setting.momentum;
     if (c->momentum && c->source)
         return pithi_fail(&c->work->error, PITH_ERR_UNSUPPORTED, "a sum has no momentum");
-    if (c->momentum || (pithi_run_length(&c->frame.params) > 1 && !c->coefficients)) {
+    if (c->momentum || (pithi_transform_length(&c->frame.params) > 1 && !c->coefficients)) {
         s->sum = c->source;
         s->sum_from = c->source_from;
         c->source = read_changed;
