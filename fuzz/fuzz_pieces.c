@@ -84,7 +84,7 @@ static void check_put(const uint8_t *bytes, size_t n, int level, size_t cap) {
     if (length) {
         uint8_t *const back = guard_new(n);
         size_t left = 1;
-        const int reader = level == PITHI_ENTROPY_LEVEL_RANS ? level : PITHI_ENTROPY_LEVEL_NONE;
+        const int reader = level == PITHI_EFFORT_RANS ? level : PITHI_EFFORT_NONE;
         FUZZ_CHECK(take(to[0], length, reader, 0, n, back, &left) && left == 0);
         FUZZ_CHECK(memcmp(back, bytes, n) == 0);
         guard_free(back, n);
@@ -97,8 +97,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct fuzz_source s = {data, size};
     const bool damaged = fuzz_u8(&s) & 1;
     const int drawn = 1 + (int)fuzz_below(&s, 5);
-    const int level = drawn <= PITHI_ENTROPY_LEVEL_SEARCH ? drawn : PITHI_ENTROPY_LEVEL_RANS;
-    const int reader = level < 0 ? level : PITHI_ENTROPY_LEVEL_NONE;
+    const int level = drawn <= PITHI_EFFORT_SEARCH ? drawn : PITHI_EFFORT_RANS;
+    const int reader = level < 0 ? level : PITHI_EFFORT_NONE;
     const size_t n = 1 + fuzz_below(&s, MOST), short_of = fuzz_below(&s, 64);
     if (damaged)
         check_take(s.bytes, s.length, reader, n);

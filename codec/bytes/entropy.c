@@ -13,7 +13,7 @@
 /* ---- Settings --------------------------------------------------------------------------------*/
 
 /* Symbols of numbers are almost noise: short matches cost more than the literals that they
- * replace, and a large table is cleared for nothing. So the first attempt at any level is Huffman
+ * replace, and a large table is cleared for nothing. So the first attempt at any effort is Huffman
  * coding with a quick look for long matches. */
 static ZSTD_compressionParameters noise(size_t n) {
     ZSTD_compressionParameters p = ZSTD_getCParams(1, n, 0);
@@ -45,22 +45,22 @@ enum { HEAD = (sizeof(struct pithi_entropy) + 63) / 64 * 64 };
 
 static void *context_of(struct pithi_entropy *e) { return (uint8_t *)e + HEAD; }
 
-static size_t context_bytes(size_t n, int level) {
+static size_t context_bytes(size_t n, int effort) {
     const size_t quick = ZSTD_estimateCCtxSize_usingCParams(noise(n));
-    if (level < PITHI_ENTROPY_LEVEL_SEARCH) return quick;
-    return pithi_max(quick, ZSTD_estimateCCtxSize_usingCParams(ZSTD_getCParams(level, n, 0)));
+    if (effort < PITHI_EFFORT_SEARCH) return quick;
+    return pithi_max(quick, ZSTD_estimateCCtxSize_usingCParams(ZSTD_getCParams(effort, n, 0)));
 }
 
 /* Returns the memory that every string of at most max_bytes suffices with. zstd has one table of
  * settings for each class of sizes; within a class they grow with the size. */
-size_t pithi_entropy_bytes(size_t max_bytes, int level) {
+size_t pithi_entropy_bytes(size_t max_bytes, int effort) {
     static const size_t classes[] = {16u << 10, 128u << 10, 256u << 10};
-    if (level == PITHI_ENTROPY_LEVEL_RANS) return HEAD;
+    if (effort == PITHI_EFFORT_RANS) return HEAD;
     size_t most = ZSTD_estimateDCtxSize();
-    if (level == PITHI_ENTROPY_LEVEL_NONE) return HEAD + (size_t)pithi_pad64(most);
-    most = pithi_max(most, context_bytes(max_bytes, level));
+    if (effort == PITHI_EFFORT_NONE) return HEAD + (size_t)pithi_pad64(most);
+    most = pithi_max(most, context_bytes(max_bytes, effort));
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++)
-        if (classes[i] < max_bytes) most = pithi_max(most, context_bytes(classes[i], level));
+        if (classes[i] < max_bytes) most = pithi_max(most, context_bytes(classes[i], effort));
     return HEAD + (size_t)pithi_pad64(most);
 }
 
@@ -133,15 +133,15 @@ static size_t press(struct pithi_entropy *e, const ZSTD_compressionParameters *p
     return ZSTD_isError(length) ? 0 : length;
 }
 
-size_t pithi_entropy_pack(struct pithi_entropy *e, int level, const uint8_t *src, size_t n,
+size_t pithi_entropy_pack(struct pithi_entropy *e, int effort, const uint8_t *src, size_t n,
                           uint8_t *dst, size_t cap) {
     if (cap >= n) cap = n - (n > 0);
-    if (cap == 0 || level <= PITHI_ENTROPY_LEVEL_NONE) return 0;
-    const ZSTD_compressionParameters quick = level & PITHI_ENTROPY_BARE ? bare(n) : noise(n);
-    level &= ~PITHI_ENTROPY_BARE;
+    if (cap == 0 || effort <= PITHI_EFFORT_NONE) return 0;
+    const ZSTD_compressionParameters quick = effort & PITHI_ENTROPY_BARE ? bare(n) : noise(n);
+    effort &= ~PITHI_ENTROPY_BARE;
     const size_t length = press(e, &quick, src, n, dst, cap);
-    if (level < PITHI_ENTROPY_LEVEL_SEARCH) return length;
-    const ZSTD_compressionParameters slow = ZSTD_getCParams(level, n, 0);
+    if (effort < PITHI_EFFORT_SEARCH) return length;
+    const ZSTD_compressionParameters slow = ZSTD_getCParams(effort, n, 0);
     const size_t better = press(e, &slow, src, n, dst, length ? length - 1 : cap);
     if (better || !length) return better;
     return press(e, &quick, src, n, dst, cap);

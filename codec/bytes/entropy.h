@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A coded string is one zstd frame without its magic number, with its content size and without a
- * checksum or dictionary (doc/FORMAT.md, Coded string). Its bytes depend on the input, the level
+ * checksum or dictionary (doc/FORMAT.md, Coded string). Its bytes depend on the input, the effort
  * and the version of zstd only. */
 #ifndef PITHI_BYTES_ENTROPY_H
 #define PITHI_BYTES_ENTROPY_H
@@ -14,15 +14,15 @@
 /* Efforts. RANS takes memory for rANS strings only: such a context makes no coded string, and
  * refuses all. NONE takes memory for decoding only, and makes nothing shorter. Below SEARCH there
  * is Huffman coding with a quick look for long matches, right for noise; from SEARCH on zstd's own
- * settings of the level are tried as well. */
+ * settings of that effort are tried as well. */
 enum {
-    PITHI_ENTROPY_LEVEL_RANS = -1,
-    PITHI_ENTROPY_LEVEL_NONE = 0,
-    PITHI_ENTROPY_LEVEL_MIN = 1,
-    PITHI_ENTROPY_LEVEL_SEARCH = 4,
-    PITHI_ENTROPY_LEVEL_MAX = 22
+    PITHI_EFFORT_RANS = -1,
+    PITHI_EFFORT_NONE = 0,
+    PITHI_EFFORT_MIN = 1,
+    PITHI_EFFORT_SEARCH = 4,
+    PITHI_EFFORT_MAX = 22
 };
-/* A flag that is added to a level: the quick look then finds little but long runs, right where
+/* A flag that is added to an effort: the quick look then finds little but long runs, right where
  * neighbours say nothing. */
 enum { PITHI_ENTROPY_BARE = 256 };
 
@@ -32,18 +32,18 @@ struct pithi_entropy;
 struct pithi_rans;
 
 /* Returns the bytes, 64-byte aligned, that suffice for every string of at most max_bytes at this
- * level. */
-size_t pithi_entropy_bytes(size_t max_bytes, int level);
+ * effort. */
+size_t pithi_entropy_bytes(size_t max_bytes, int effort);
 /* Makes a context in memory of so many bytes, which belongs to it from now on. */
 struct pithi_entropy *pithi_entropy_open(void *memory, size_t bytes);
 /* Returns the memory of a worker for rANS strings, which lies beside the context. */
 struct pithi_rans *pithi_entropy_rans(struct pithi_entropy *e);
 /* Writes a coded string to dst and returns its length; 0 when it would not be shorter than n or not
  * fit cap (then dst is unspecified). */
-size_t pithi_entropy_pack(struct pithi_entropy *e, int level, const uint8_t *src, size_t n,
+size_t pithi_entropy_pack(struct pithi_entropy *e, int effort, const uint8_t *src, size_t n,
                           uint8_t *dst, size_t cap);
 /* Decodes src[0..len) to dst; true when it is exactly one coded string of exactly n bytes, n > 0.
- * Never writes past dst + n; any bytes are safe. The memory may be for any level. */
+ * Never writes past dst + n; any bytes are safe. The memory may be for any effort. */
 bool pithi_entropy_unpack(struct pithi_entropy *e, const uint8_t *src, size_t len, uint8_t *dst,
                           size_t n);
 

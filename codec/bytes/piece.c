@@ -224,7 +224,8 @@ static enum verdict verdict_of(struct pithi_pen *pen, const uint8_t *src, size_t
     /* Symbols that say little have many matches, and a part of the sample is enough. */
     const size_t parts = spread < SAMPLE / 4 ? 4 : spread < SAMPLE / 2 ? 2 : 1;
     if ((unsure || matches_may_pay(m, SAMPLE / parts, parts, spread)) &&
-        pithi_entropy_pack(pen->coder, pen->level, middle, SAMPLE, to, wanted < cap ? wanted : cap))
+        pithi_entropy_pack(pen->coder, pen->effort, middle, SAMPLE, to,
+                           wanted < cap ? wanted : cap))
         return REPEATS;
     if (repeats_far(m, src, n)) return REPEATS;
     const bool noise = part > worthwhile(SAMPLE);
@@ -236,10 +237,10 @@ static enum verdict verdict_of(struct pithi_pen *pen, const uint8_t *src, size_t
 static size_t code(struct pithi_pen *pen, const uint8_t *src, size_t n, uint8_t *to, size_t cap,
                    unsigned *kind) {
     *kind = CODED;
-    if (!pen->rans || pen->level == PITHI_ENTROPY_LEVEL_NONE)
-        return pithi_entropy_pack(pen->coder, pen->level, src, n, to, cap);
-    const bool only_rans = pen->level == PITHI_ENTROPY_LEVEL_RANS;
-    const bool search = (pen->level & ~PITHI_ENTROPY_BARE) >= PITHI_ENTROPY_LEVEL_SEARCH;
+    if (!pen->rans || pen->effort == PITHI_EFFORT_NONE)
+        return pithi_entropy_pack(pen->coder, pen->effort, src, n, to, cap);
+    const bool only_rans = pen->effort == PITHI_EFFORT_RANS;
+    const bool search = (pen->effort & ~PITHI_ENTROPY_BARE) >= PITHI_EFFORT_SEARCH;
     enum verdict verdict = only_rans ? FREQUENCIES : REPEATS;
     if (!only_rans && !search && n > SAMPLE) verdict = verdict_of(pen, src, n, to, cap);
     if (verdict == NOISE) return 0;
@@ -248,7 +249,7 @@ static size_t code(struct pithi_pen *pen, const uint8_t *src, size_t n, uint8_t 
     if (!only_rans && !search && n <= SAMPLE) verdict = verdict_of_short(rans, src, n, planned);
     if (planned > worthwhile(n) || planned > cap) planned = 0;
     if (verdict == REPEATS) {
-        const size_t coded = pithi_entropy_pack(pen->coder, pen->level, src, n, to,
+        const size_t coded = pithi_entropy_pack(pen->coder, pen->effort, src, n, to,
                                                 planned ? worthwhile(planned) : cap);
         if (coded || !planned) return coded;
     }

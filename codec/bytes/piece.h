@@ -18,9 +18,9 @@ struct pithi_entropy;
 struct pithi_pen {
     uint8_t *at;
     size_t capacity;
-    int level;
+    int effort;
     void *scratch;
-    struct pithi_entropy *coder;  /* for strings as long as pieces, at this level: at level RANS
+    struct pithi_entropy *coder;  /* for strings as long as pieces, at this effort: at effort RANS
                                   * no piece is a coded string */
     pithi_rans_encode_fn *rans;   /* NULL: no piece may be a rANS string */
     pithi_symbol_count_fn *count; /* NULL: the reference */

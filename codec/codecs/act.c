@@ -78,9 +78,9 @@ struct work {
 };
 
 /* Returns the effort of entropy coding, or none when the mode does without. */
-static int effort(const struct pithi_params *p) {
-    if (p->decode_only || p->value[MODE] == FAST) return PITHI_ENTROPY_LEVEL_NONE;
-    return p->value[ENTROPY] == RANS ? PITHI_ENTROPY_LEVEL_RANS : (int)p->value[EFFORT];
+static int effort_of(const struct pithi_params *p) {
+    if (p->decode_only || p->value[MODE] == FAST) return PITHI_EFFORT_NONE;
+    return p->value[ENTROPY] == RANS ? PITHI_EFFORT_RANS : (int)p->value[EFFORT];
 }
 
 static size_t pieces_bytes(const struct pithi_params *p) {
@@ -115,8 +115,8 @@ static size_t scratch_bytes(const struct pithi_params *p) {
 
 static size_t coder_bytes(const struct pithi_params *p) {
     /* A frame that is read may have strings of zstd, whatever the setting. */
-    const int level = p->value[ENTROPY] == RANS ? PITHI_ENTROPY_LEVEL_NONE : effort(p);
-    return pithi_entropy_bytes(p->most, level);
+    const int effort = p->value[ENTROPY] == RANS ? PITHI_EFFORT_NONE : effort_of(p);
+    return pithi_entropy_bytes(p->most, effort);
 }
 
 static struct work work_of(const struct pithi_block *b) {
@@ -180,8 +180,8 @@ static struct attempts choose(const struct pithi_block *b, const struct work *w,
     struct attempts t = {.packed = true};
     if (b->params->value[MODE] == FAST) return t;
     t.coded[plain] = t.coded[PITHI_NONZERO_MEDIAN] = true;
-    const int level = effort(b->params);
-    if (level == PITHI_ENTROPY_LEVEL_RANS || level >= PITHI_ENTROPY_LEVEL_SEARCH) return t;
+    const int effort = effort_of(b->params);
+    if (effort == PITHI_EFFORT_RANS || effort >= PITHI_EFFORT_SEARCH) return t;
     const size_t bytes = estimate(b, w, used, plain);
     const size_t median = estimate(b, w, used, PITHI_NONZERO_MEDIAN);
     if (!bytes) return t; /* few ones, and none in the sample */
@@ -225,9 +225,13 @@ static size_t code(struct pithi_block *b, size_t cap) {
     struct pithi_quant quant;
     unsigned head = 0;
     if (cap < HEAD_BYTES || !quant_of(b, &quant)) return 0;
-    struct pithi_pen pen = {
-        b->bytes + HEAD_BYTES,      cap - HEAD_BYTES,        effort(b->params), w.pieces, b->coder,
-        pithi_block_rans_encode(b), b->kernels->symbol_count};
+    struct pithi_pen pen = {b->bytes + HEAD_BYTES,
+                            cap - HEAD_BYTES,
+                            effort_of(b->params),
+                            w.pieces,
+                            b->coder,
+                            pithi_block_rans_encode(b),
+                            b->kernels->symbol_count};
     const struct pithi_tile_layout values =
         pithi_tile_layout_dense(b->value, element_of(b->params));
     b->exact = b->kernels->quantize(&quant, b->value, b->count, w.codes, w.miss);

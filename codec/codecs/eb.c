@@ -118,9 +118,9 @@ static void *place(struct places *p, size_t bytes) {
 }
 
 /* Returns the effort of entropy coding, or none when the mode does without. */
-static int effort(const struct pithi_params *p) {
-    if (p->decode_only || p->value[MODE] == FAST) return PITHI_ENTROPY_LEVEL_NONE;
-    return p->value[ENTROPY] == RANS ? PITHI_ENTROPY_LEVEL_RANS : (int)p->value[EFFORT];
+static int effort_of(const struct pithi_params *p) {
+    if (p->decode_only || p->value[MODE] == FAST) return PITHI_EFFORT_NONE;
+    return p->value[ENTROPY] == RANS ? PITHI_EFFORT_RANS : (int)p->value[EFFORT];
 }
 
 static size_t pieces_bytes(const struct pithi_params *p) {
@@ -188,8 +188,8 @@ static size_t scratch_bytes(const struct pithi_params *p) {
 
 static size_t coder_bytes(const struct pithi_params *p) {
     /* A frame that is read may have strings of zstd, whatever the setting. */
-    const int level = p->value[ENTROPY] == RANS ? PITHI_ENTROPY_LEVEL_NONE : effort(p);
-    return pithi_entropy_bytes(p->most, level);
+    const int effort = p->value[ENTROPY] == RANS ? PITHI_EFFORT_NONE : effort_of(p);
+    return pithi_entropy_bytes(p->most, effort);
 }
 
 static bool quant_of(const struct pithi_block *b, struct pithi_quant *q) {
@@ -325,11 +325,11 @@ static bool put_head(const struct pithi_block *b, const struct work *w, struct v
  * `misses` values are stored exactly, of which w->source.miss says which. */
 static size_t put(const struct pithi_block *b, const struct work *w, struct variant variant,
                   size_t misses, uint8_t *dst, size_t cap) {
-    const int level = effort(b->params);
-    const bool bare = variant.method == CODED && level != PITHI_ENTROPY_LEVEL_RANS;
+    const int effort = effort_of(b->params);
+    const bool bare = variant.method == CODED && effort != PITHI_EFFORT_RANS;
     struct pithi_pen pen = {dst,
                             cap,
-                            bare ? level | PITHI_ENTROPY_BARE : level,
+                            bare ? effort | PITHI_ENTROPY_BARE : effort,
                             w->pieces,
                             b->coder,
                             pithi_block_rans_encode(b),

@@ -134,9 +134,9 @@ static size_t pieces_bytes(const struct work *w) {
     return pithi_max(words, pithi_piece_scratch(w->rows));
 }
 
-static int effort(const struct pithi_params *p) {
-    if (p->decode_only || p->value[MODE] == FAST) return PITHI_ENTROPY_LEVEL_NONE;
-    return p->value[ENTROPY] == RANS ? PITHI_ENTROPY_LEVEL_RANS : (int)p->value[EFFORT];
+static int effort_of(const struct pithi_params *p) {
+    if (p->decode_only || p->value[MODE] == FAST) return PITHI_EFFORT_NONE;
+    return p->value[ENTROPY] == RANS ? PITHI_EFFORT_RANS : (int)p->value[EFFORT];
 }
 
 static struct work layout(const struct pithi_params *p, void *scratch, size_t *bytes) {
@@ -168,9 +168,9 @@ static size_t scratch_bytes(const struct pithi_params *p) {
 
 static size_t coder_bytes(const struct pithi_params *p) {
     /* A frame that is read may have strings of zstd, whatever the setting. */
-    const int level = p->value[ENTROPY] == RANS ? PITHI_ENTROPY_LEVEL_NONE : effort(p);
+    const int effort = p->value[ENTROPY] == RANS ? PITHI_EFFORT_NONE : effort_of(p);
     size_t bytes;
-    return pithi_entropy_bytes(layout(p, NULL, &bytes).elements, level);
+    return pithi_entropy_bytes(layout(p, NULL, &bytes).elements, effort);
 }
 
 static struct work work_of(const struct pithi_block *b) {
@@ -271,8 +271,8 @@ static bool put_rows(const struct pithi_block *b, const struct work *w, size_t d
     if (*coded) {
         enum { SHORT = 1024 }; /* where packing costs little time */
         const size_t length = (size_t)(pen->at - packed.at);
-        const int level = effort(b->params);
-        const bool quick = level >= PITHI_ENTROPY_LEVEL_MIN && level < PITHI_ENTROPY_LEVEL_SEARCH;
+        const int effort = effort_of(b->params);
+        const bool quick = effort >= PITHI_EFFORT_MIN && effort < PITHI_EFFORT_SEARCH;
         const bool sure = quick && length > SHORT;
         if (sure && pithi_strip_estimate(&tile, w->codes) > length + length / 32) return true;
         packed.capacity = length - 1;
@@ -290,9 +290,13 @@ static size_t code(struct pithi_block *b, size_t cap) {
     struct pithi_quant quant;
     struct pithi_rows rows;
     if (cap < PITHI_ROWS_HEAD || !quant_of(b, &quant)) return 0;
-    struct pithi_pen pen = {
-        b->bytes + PITHI_ROWS_HEAD, cap - PITHI_ROWS_HEAD,   effort(b->params), w.pieces, b->coder,
-        pithi_block_rans_encode(b), b->kernels->symbol_count};
+    struct pithi_pen pen = {b->bytes + PITHI_ROWS_HEAD,
+                            cap - PITHI_ROWS_HEAD,
+                            effort_of(b->params),
+                            w.pieces,
+                            b->coder,
+                            pithi_block_rans_encode(b),
+                            b->kernels->symbol_count};
     unsigned kind, centre;
     bool coded;
     const struct pithi_tile_layout values =

@@ -60,9 +60,8 @@ static const struct pithi_key keys[] = {
     [PITHI_KV_ENTROPY] = {"entropy", PITHI_KEY_WORD, PITHI_KV_NO_ENTROPY, PITHI_KV_NO_ENTROPY,
                           PITHI_KV_RANS, 0, 10, "none|zstd|rans",
                           "entropy coding of scales and codes, for files", false},
-    [PITHI_KV_EFFORT] = {"effort", PITHI_KEY_NUMBER, 1, PITHI_ENTROPY_LEVEL_MIN,
-                         PITHI_ENTROPY_LEVEL_MAX, 0, PITHI_WIRE_NONE, "1..22",
-                         "zstd level of entropy=zstd", false},
+    [PITHI_KV_EFFORT] = {"effort", PITHI_KEY_NUMBER, 1, PITHI_EFFORT_MIN, PITHI_EFFORT_MAX, 0,
+                         PITHI_WIRE_NONE, "1..22", "effort of entropy=zstd", false},
     [PITHI_KV_BLOCK] = {"block", PITHI_KEY_POW2, 1u << 20, 16, BLOCK_MOST, 0, PITHI_WIRE_BLOCK,
                         "16..16777216, a power of two",
                         "with entropy=zstd or rans: elements per block, in pages", false},
@@ -268,11 +267,11 @@ static size_t scratch_bytes(const struct pithi_params *p) {
 static size_t coder_bytes(const struct pithi_params *p) {
     struct pithi_kv k;
     kv_of(&k, p, NULL);
-    const int level = k.rans           ? PITHI_ENTROPY_LEVEL_RANS
-                      : p->decode_only ? PITHI_ENTROPY_LEVEL_NONE
-                                       : (int)p->value[PITHI_KV_EFFORT];
+    const int effort = k.rans           ? PITHI_EFFORT_RANS
+                       : p->decode_only ? PITHI_EFFORT_NONE
+                                        : (int)p->value[PITHI_KV_EFFORT];
     if (!p->value[PITHI_KV_ENTROPY]) return 0;
-    return pithi_entropy_bytes(pithi_kv_symbols(&k, (uint32_t)(p->most / row_of(p))), level);
+    return pithi_entropy_bytes(pithi_kv_symbols(&k, (uint32_t)(p->most / row_of(p))), effort);
 }
 
 /* ---- Bound -----------------------------------------------------------------------------------*/
@@ -384,7 +383,7 @@ static void encode_coded(struct pithi_block *b, const struct pithi_kv *k) {
     const int effort = (int)p->value[PITHI_KV_EFFORT] | PITHI_ENTROPY_BARE;
     struct pithi_pen pen = {.at = b->bytes,
                             .capacity = b->length - 1,
-                            .level = k->rans ? PITHI_ENTROPY_LEVEL_RANS : effort,
+                            .effort = k->rans ? PITHI_EFFORT_RANS : effort,
                             .scratch = c.pieces,
                             .coder = b->coder,
                             .rans = k->rans ? b->kernels->rans_encode : NULL,

@@ -24,8 +24,8 @@ enum { AT_ENTROPY = 2, AT_DIM = 4 };
 enum { AUTO, RANS }; /* values of ENTROPY */
 
 static const struct pithi_key keys[] = {
-    [EFFORT] = {"effort", PITHI_KEY_NUMBER, 3, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0,
-                0, "1..22", "effort of zstd", true},
+    [EFFORT] = {"effort", PITHI_KEY_NUMBER, 3, PITHI_EFFORT_MIN, PITHI_EFFORT_MAX, 0, 0, "1..22",
+                "effort of zstd", true},
     [BLOCK] = {"block", PITHI_KEY_POW2, 131072, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0, PITHI_WIRE_BLOCK,
                "16..16777216, a power of two", "elements per block", false},
     [BASE_HASH] = {"base_hash", PITHI_KEY_WORD, 0, 0, 1, 0, 1, "on|off",
@@ -123,11 +123,11 @@ static struct work work_of(const struct pithi_params *p, uint8_t *scratch) {
 
 /* Returns the effort of entropy coding. Integers and bytes repeat where floats do not, so that
  * their default effort looks for matches. */
-static int effort(const struct pithi_params *p) {
-    const int level = (int)p->value[EFFORT];
-    if (p->value[ENTROPY] == RANS) return PITHI_ENTROPY_LEVEL_RANS;
-    const bool search = level == PITHI_ENTROPY_LEVEL_SEARCH - 1 && !pithi_is_ordered(p->dtype);
-    return search ? PITHI_ENTROPY_LEVEL_SEARCH : level;
+static int effort_of(const struct pithi_params *p) {
+    const int effort = (int)p->value[EFFORT];
+    if (p->value[ENTROPY] == RANS) return PITHI_EFFORT_RANS;
+    const bool search = effort == PITHI_EFFORT_SEARCH - 1 && !pithi_is_ordered(p->dtype);
+    return search ? PITHI_EFFORT_SEARCH : effort;
 }
 
 static size_t scratch_bytes(const struct pithi_params *p) {
@@ -138,7 +138,7 @@ static size_t scratch_bytes(const struct pithi_params *p) {
 static size_t coder_bytes(const struct pithi_params *p) {
     /* A frame that is read may have strings of zstd, whatever the setting. */
     const bool reads = p->decode_only || p->value[ENTROPY] == RANS;
-    return pithi_entropy_bytes(p->most, reads ? PITHI_ENTROPY_LEVEL_NONE : effort(p));
+    return pithi_entropy_bytes(p->most, reads ? PITHI_EFFORT_NONE : effort_of(p));
 }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
@@ -178,12 +178,12 @@ static bool put_tops(struct pithi_pen *pen, const struct work *w, const struct c
     if (!pithi_pen_put(pen, head, sizeof head)) return false;
     if (c->shifted) {
         const size_t rows = pithi_top_shift_rows(shift->width, shift->first, count);
-        const int level = pen->level;
-        pen->level = PITHI_ENTROPY_LEVEL_RANS; /* offsets hardly repeat, and zstd takes its time */
+        const int effort = pen->effort;
+        pen->effort = PITHI_EFFORT_RANS; /* offsets hardly repeat, and zstd takes its time */
         if (!pithi_piece_put(pen, w->most, shift->rows, rows) ||
             !pithi_piece_put(pen, w->most, shift->columns, shift->width))
             return false;
-        pen->level = level;
+        pen->effort = effort;
     }
     if (!pithi_piece_put(pen, w->most, c->symbols, count)) return false;
     for (unsigned k = 0; k < planes; k++)
@@ -290,7 +290,7 @@ static size_t code(const struct pithi_block *b, bool update, uint8_t *dst, size_
     const size_t width = width_of(b->params);
     struct pithi_pen pen = {dst,
                             cap,
-                            effort(b->params),
+                            effort_of(b->params),
                             w.pieces,
                             b->coder,
                             pithi_block_rans_encode(b),

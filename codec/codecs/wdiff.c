@@ -35,8 +35,8 @@ static const struct pithi_key keys[] = {
                    false},
     [BLOCK] = {"block", PITHI_KEY_POW2, 16384, 16, 1u << PITHI_BLOCK_LOG2_MAX, 0, PITHI_WIRE_BLOCK,
                "16..16777216, a power of two, at least group", "elements per block", false},
-    [EFFORT] = {"effort", PITHI_KEY_NUMBER, 3, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0,
-                PITHI_WIRE_NONE, "1..22", "zstd level of entropy=zstd", false},
+    [EFFORT] = {"effort", PITHI_KEY_NUMBER, 3, PITHI_EFFORT_MIN, PITHI_EFFORT_MAX, 0,
+                PITHI_WIRE_NONE, "1..22", "effort of entropy=zstd", false},
     [CODEBOOK] = {"codebook", PITHI_KEY_WORD, 0, 0, 1, 0, 6, "uniform|trellis",
                   "what codes mean: steps, or levels along paths through a trellis", false},
 };
@@ -108,10 +108,10 @@ static size_t scratch_bytes(const struct pithi_params *p) {
 
 static size_t coder_bytes(const struct pithi_params *p) {
     if (!p->value[ENTROPY]) return 0;
-    const int level = p->value[ENTROPY] == RANS ? PITHI_ENTROPY_LEVEL_RANS
-                      : p->decode_only          ? PITHI_ENTROPY_LEVEL_NONE
-                                                : (int)p->value[EFFORT];
-    return pithi_entropy_bytes(symbol_bytes(p, p->most), level);
+    const int effort = p->value[ENTROPY] == RANS ? PITHI_EFFORT_RANS
+                       : p->decode_only          ? PITHI_EFFORT_NONE
+                                                 : (int)p->value[EFFORT];
+    return pithi_entropy_bytes(symbol_bytes(p, p->most), effort);
 }
 
 /* ---- Groups, in chunks that stay in the first-level cache for the hash that follows ----------*/
@@ -233,7 +233,7 @@ static size_t put_rans(struct pithi_block *b, const struct coding *c) {
     const struct pithi_code_strings s = strings_of(b, c);
     struct pithi_pen pen = {b->bytes + c->scales,
                             c->codes - 1,
-                            PITHI_ENTROPY_LEVEL_RANS,
+                            PITHI_EFFORT_RANS,
                             NULL,
                             b->coder,
                             pithi_block_rans_encode(b),

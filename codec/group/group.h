@@ -1,4 +1,4 @@
-/* group.h - the group quantizer of wdiff, grad and kv.
+/* group.h - the group quantizer: values that share a scale.
  * SPDX-License-Identifier: Apache-2.0
  *
  * doc/FORMAT.md, section Group quantizer and appendices A.2 to A.4, states the arithmetic, and

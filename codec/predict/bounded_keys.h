@@ -39,10 +39,10 @@ enum {
         "zeros", PITHI_KEY_WORD, 0, 0, 1, 0, PITHI_BOUNDED_AT_ZEROS, "any|signed", \
             "signed: keep -0", true                                                \
     }
-#define PITHI_BOUNDED_EFFORT                                                                \
-    {                                                                                       \
-        "effort", PITHI_KEY_NUMBER, 1, PITHI_ENTROPY_LEVEL_MIN, PITHI_ENTROPY_LEVEL_MAX, 0, \
-            PITHI_BOUNDED_AT_EFFORT, "1..22", "effort of zstd", true                        \
+#define PITHI_BOUNDED_EFFORT                                                  \
+    {                                                                         \
+        "effort", PITHI_KEY_NUMBER, 1, PITHI_EFFORT_MIN, PITHI_EFFORT_MAX, 0, \
+            PITHI_BOUNDED_AT_EFFORT, "1..22", "effort of zstd", true          \
     }
 #define PITHI_BOUNDED_BLOCK                                                                    \
     {                                                                                          \

@@ -381,7 +381,7 @@ static size_t put_shorter_bits(const struct pithi_pen *pen, size_t max_count, co
 /* Whether all forms are tried, being soon tried, or as the effort demands. */
 static bool small(const struct pithi_pen *pen, size_t count) {
     enum { SMALL = 4096 };
-    return count <= SMALL || pen->level >= PITHI_ENTROPY_LEVEL_SEARCH;
+    return count <= SMALL || pen->effort >= PITHI_EFFORT_SEARCH;
 }
 
 /* Whether an eighth of the words of a map that are neither all 0 nor all 1 are those of the plane
@@ -428,7 +428,7 @@ static bool beats_piece(const struct pithi_pen *pen, const uint8_t *map,
 /* Whether a sample says what a map takes; small ones are planned, and tried bit by bit. */
 static bool sampled(const struct pithi_pen *pen, size_t count) {
     enum { SMALL = 2048 };
-    return map_bytes(count) > SMALL && pen->level < PITHI_ENTROPY_LEVEL_SEARCH;
+    return map_bytes(count) > SMALL && pen->effort < PITHI_EFFORT_SEARCH;
 }
 
 /* Writes the map in lanes, if it takes fewer than `limit` bytes, and returns them; else returns 0,
@@ -504,9 +504,8 @@ bool pithi_zeros_put(struct pithi_pen *pen, const struct pithi_kernels *lanes, s
                      const uint8_t *map, const uint32_t extent[PITHI_TILE_NDIM]) {
     const size_t count = elements(extent), ones = pithi_zeros_count(map, count);
     if (ones == count) return pithi_pen_put(pen, (const uint8_t[]){FORM_ONES}, 1);
-    const size_t length = pen->level == PITHI_ENTROPY_LEVEL_NONE
-                              ? put_piece(pen, max_count, map, count)
-                          : pen->level == PITHI_ENTROPY_LEVEL_RANS
+    const size_t length = pen->effort == PITHI_EFFORT_NONE ? put_piece(pen, max_count, map, count)
+                          : pen->effort == PITHI_EFFORT_RANS
                               ? put_without_zstd(pen, lanes, max_count, map, extent)
                               : put_coded(pen, lanes, max_count, map, extent, ones);
     pen->at += length;

@@ -90,7 +90,7 @@ static void block_close(struct one_block *o) {
 
 /* Whether a reader without zstd decodes the block to what a reader with it makes of it. */
 static bool decodes_without_zstd(struct one_block *o, size_t raw) {
-    const size_t bytes = pithi_entropy_bytes(COUNT, PITHI_ENTROPY_LEVEL_RANS);
+    const size_t bytes = pithi_entropy_bytes(COUNT, PITHI_EFFORT_RANS);
     struct pithi_block reader = o->block;
     uint8_t *const with = allocate(raw), *const without = allocate(raw);
     o->block.out = with;

@@ -68,7 +68,7 @@ static struct memory memory_for(int level, bool lanes) {
     return m;
 }
 
-static struct memory memory_of(bool lanes) { return memory_for(PITHI_ENTROPY_LEVEL_SEARCH, lanes); }
+static struct memory memory_of(bool lanes) { return memory_for(PITHI_EFFORT_SEARCH, lanes); }
 
 static void release(const struct memory *m) {
     free(m->scratch);
@@ -123,8 +123,7 @@ static void maps_come_back(void **unused) {
         const struct memory m = memory_of(lanes);
         for (size_t e = 0; e < EXTENTS; e++)
             for (int kind = 0; kind < MAP_KINDS; kind++)
-                for (int level = 0; level <= PITHI_ENTROPY_LEVEL_SEARCH;
-                     level += 4 - 3 * (level == 0))
+                for (int level = 0; level <= PITHI_EFFORT_SEARCH; level += 4 - 3 * (level == 0))
                     map_round_trip(kind, extents[e], level, &m);
         release(&m);
     }
@@ -134,10 +133,10 @@ static void maps_come_back(void **unused) {
 static void maps_come_back_without_zstd(void **unused) {
     (void)unused;
     for (int lanes = 0; lanes < 2; lanes++) {
-        const struct memory m = memory_for(PITHI_ENTROPY_LEVEL_RANS, lanes);
+        const struct memory m = memory_for(PITHI_EFFORT_RANS, lanes);
         for (size_t e = 0; e < EXTENTS; e++)
             for (int kind = 0; kind < MAP_KINDS; kind++)
-                map_round_trip(kind, extents[e], PITHI_ENTROPY_LEVEL_RANS, &m);
+                map_round_trip(kind, extents[e], PITHI_EFFORT_RANS, &m);
         release(&m);
     }
 }
@@ -164,7 +163,7 @@ static double share_of(int kind, const uint32_t *extent) {
     const struct memory m = memory_of(false);
     uint8_t map[MOST / 8 + 1], bytes[MOST];
     make_map(kind, extent, map);
-    const size_t length = put(map, extent, PITHI_ENTROPY_LEVEL_MIN, &m, bytes, sizeof bytes);
+    const size_t length = put(map, extent, PITHI_EFFORT_MIN, &m, bytes, sizeof bytes);
     release(&m);
     return (double)length / ((double)elements(extent) / 8);
 }

@@ -119,7 +119,7 @@ static void bytes_by_hand(void **state) {
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         const struct by_hand *const c = &cases[k];
         void *const scratch = take_scratch_of(c->count);
-        struct pithi_entropy *const coder = coder_of(c->count, PITHI_ENTROPY_LEVEL_NONE);
+        struct pithi_entropy *const coder = coder_of(c->count, PITHI_EFFORT_NONE);
         uint8_t *const bytes = copy_of(c->bytes, c->length);
         uint32_t *const words = allocate(32 * sizeof *words);
         struct pithi_reader r = {bytes, c->length, scratch, coder, pithi_rans_decode_c};
@@ -213,8 +213,8 @@ static void words_come_back(void **state) {
             uint32_t *const words = allocate(counts[i] * sizeof *words);
             fill(words, counts[i], &mixtures[k]);
             context("mixture %zu, %zu words", k, counts[i]);
-            there_and_back(words, counts[i], PITHI_ENTROPY_LEVEL_MIN, counts[i] < 300);
-            there_and_back(words, counts[i], PITHI_ENTROPY_LEVEL_MIN | PITHI_ENTROPY_BARE, false);
+            there_and_back(words, counts[i], PITHI_EFFORT_MIN, counts[i] < 300);
+            there_and_back(words, counts[i], PITHI_EFFORT_MIN | PITHI_ENTROPY_BARE, false);
             if (counts[i] < 2000) there_and_back(words, counts[i], 6, false);
             free(words);
         }
@@ -263,13 +263,12 @@ static void more_than_three_in_five_are_sparse(void **state) {
     enum { COUNT = 14 };
     (void)state;
     void *const scratch = scratch_of(COUNT);
-    struct pithi_entropy *const coder = coder_of(COUNT, PITHI_ENTROPY_LEVEL_NONE);
+    struct pithi_entropy *const coder = coder_of(COUNT, PITHI_EFFORT_NONE);
     for (size_t zeros = 0; zeros <= COUNT; zeros++) {
         uint32_t words[COUNT] = {0};
         uint8_t bytes[100] = {0};
-        struct pithi_pen pen = {bytes,   sizeof bytes, PITHI_ENTROPY_LEVEL_NONE,
-                                scratch, coder,        pithi_rans_encode_c,
-                                NULL};
+        struct pithi_pen pen = {
+            bytes, sizeof bytes, PITHI_EFFORT_NONE, scratch, coder, pithi_rans_encode_c, NULL};
         for (size_t i = zeros; i < COUNT; i++) words[i] = 1;
         CHECK(pithi_symbols_put(&pen, COUNT, &scalar, words, COUNT));
         context("%zu zeros, %u low bits, form %u", zeros, bytes[0], bytes[1]);
@@ -317,15 +316,14 @@ static void low_bits_are_the_fewest_that_cost_least(void **state) {
     static uint8_t bytes[5 * COUNT];
     (void)state;
     void *const scratch = scratch_of(COUNT);
-    struct pithi_entropy *const coder = coder_of(COUNT, PITHI_ENTROPY_LEVEL_NONE);
+    struct pithi_entropy *const coder = coder_of(COUNT, PITHI_EFFORT_NONE);
     for (unsigned narrow = 1; narrow < 16; narrow++)
         for (unsigned eighths = 1; eighths < 8; eighths++) {
             const struct two_kinds w = {eighths, narrow};
             for (size_t i = 0; i < COUNT; i++)
                 words[i] = random_word() >> (i % 8 < eighths ? 12 : 32 - narrow);
-            struct pithi_pen pen = {bytes,   sizeof bytes, PITHI_ENTROPY_LEVEL_NONE,
-                                    scratch, coder,        pithi_rans_encode_c,
-                                    NULL};
+            struct pithi_pen pen = {
+                bytes, sizeof bytes, PITHI_EFFORT_NONE, scratch, coder, pithi_rans_encode_c, NULL};
             CHECK(pithi_symbols_put(&pen, COUNT, &scalar, words, COUNT));
             context("%u in 8 are wide, others %u bits: %u low bits, expected %u", eighths, narrow,
                     bytes[0], fewest_low_bits(&w));
