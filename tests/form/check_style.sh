@@ -67,7 +67,7 @@ expect_none 'the library includes what stands on top of it' < <(
     includes codec | grep -E '"(\.\./)*(gpu|cli|adapters|tests|bench|fuzz)/')
 # Families plug into the framework by hooks (codec.h, frame_hooks.h). What they add to its table of
 # kernels, its structs and the tables of devices is in three headers.
-framework() { # FILE:text without comments, of all of the framework but these and the registry
+read_framework() { # FILE:text without comments, of all of the framework but these and the registry
     local file
     for file in codec/*.[ch]; do
         case $file in
@@ -76,12 +76,25 @@ framework() { # FILE:text without comments, of all of the framework but these an
         esac
     done
 }
+text=$(read_framework)
+framework() { printf '%s\n' "$text"; }
 families=$(find codec -mindepth 1 -maxdepth 1 -type d ! -name common -printf '%f|' | sed 's/|$//')
 codecs=$(sed -nE 's/^PITH_CODEC\([0-9]+, (\w+)\)$/\1/p' codec/registry.def | paste -sd '|')
 expect_none 'the framework includes a header of a family' < <(
     framework | grep -E "# *include +\"($families)/")
 expect_none 'the framework names a codec' < <(
     framework | grep -E "pithi_codec_($codecs)\\b|\"($codecs)\"")
+# Codecs have keys, frames and blocks in common; these are words of single families. Sentences for
+# the caller may have them (all strings are taken out), and the file that binds kernels.
+words='heads|outliers|tokens|bounded|sparse|codebook|rotation|trellis|lorenzo|interp'
+expect_none 'the framework has a word of a family' < <(
+    framework | grep -v '^codec/kernels\.c:' | sed -E 's/"([^"\\]|\\.)*"//g; s/\w*check_heads//g' |
+        grep -E "\b(\w*_)?($words)(_\w*)?\b|\bpithi_(kv|group|sets?|selection)_")
+expect_none 'the framework asks for a flag of a family' < <(
+    framework | grep -E 'PITH_(SAME|HELD)_SET' | grep -v '\.flags = ')
+# A key has the meaning of its codec, which alone knows what it was called before.
+expect_none 'the framework has the name of a key' < <(
+    framework | grep -E '"(effort|level|scale|scale_dtype|identity|base_hash|key|key_every)"')
 expect_none 'a codec includes another codec' < <(
     includes codec/codecs | grep -E '"codecs/')
 expect_none 'a kernel includes more than kernels.h, cpu.h, common/ and its own folder' < <(
