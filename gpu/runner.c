@@ -7,6 +7,7 @@
  * launch, and later teams find what earlier ones left. */
 #include "runner.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,8 +41,8 @@ static uint64_t next_random(uint64_t *seed) {
     return x ^ x >> 31;
 }
 
-static void shuffle(uint32_t *order, uint64_t *seed) {
-    for (uint32_t i = PITHI_TEAM - 1; i; i--) {
+static void shuffle(uint32_t *order, uint32_t threads, uint64_t *seed) {
+    for (uint32_t i = threads - 1; i; i--) {
         const uint32_t k = (uint32_t)((next_random(seed) >> 32) * (i + 1) >> 32), held = order[i];
         order[i] = order[k];
         order[k] = held;
@@ -49,14 +50,16 @@ static void shuffle(uint32_t *order, uint64_t *seed) {
 }
 
 void pithi_team_switch(struct pithi_team *team) {
-    if (team->mode == PITHI_ORDER_SHUFFLED) shuffle(team->order, &team->seed);
+    if (team->mode >= PITHI_ORDER_SHUFFLED) shuffle(team->order, team->threads, &team->seed);
 }
 
-static void start_team(struct pithi_team *team) {
+static void start_team(struct pithi_team *team, uint32_t first, uint32_t threads,
+                       struct pithi_meeting *meeting) {
+    *team = (struct pithi_team){.first = first, .threads = threads, .meeting = meeting};
     team->mode = the_order;
-    team->seed = the_seed;
-    for (uint32_t i = 0; i < PITHI_TEAM; i++)
-        team->order[i] = the_order == PITHI_ORDER_REVERSE ? PITHI_TEAM - 1 - i : i;
+    team->seed = the_seed + first;
+    for (uint32_t i = 0; i < threads; i++)
+        team->order[i] = first + (the_order == PITHI_ORDER_REVERSE ? threads - 1 - i : i);
     pithi_team_switch(team);
 }
 
@@ -65,6 +68,76 @@ static uint64_t team_number(uint64_t i, uint64_t teams) {
     if (the_order == PITHI_ORDER_FORWARD) return i;
     if (the_order == PITHI_ORDER_REVERSE) return teams - 1 - i;
     return (i + the_seed % teams) % teams;
+}
+
+/* ---- Warps at once ---------------------------------------------------------------------------*/
+
+enum { WARPS = PITHI_TEAM / PITHI_WARP };
+
+/* Where the warps of a team meet: how many wait, behind which phase, and how often all have met. */
+struct pithi_meeting {
+    pthread_mutex_t lock;
+    pthread_cond_t all;
+    uint32_t waiting, ended;
+    uint64_t met;
+    const char *phase;
+};
+
+static void apart(const char *one, const char *other) {
+    fprintf(stderr, "runner: warps of a team come to different barriers: %s, %s\n", one, other);
+    abort();
+}
+
+void pithi_team_meet(struct pithi_team *team, const char *phase) {
+    struct pithi_meeting *const m = team->meeting;
+    if (!m) return;
+    pthread_mutex_lock(&m->lock);
+    if (m->ended) apart(phase, "the end");
+    if (m->waiting && strcmp(m->phase, phase) != 0) apart(phase, m->phase);
+    m->phase = phase;
+    if (++m->waiting == WARPS) {
+        m->waiting = 0;
+        m->met++;
+        pthread_cond_broadcast(&m->all);
+    } else {
+        for (const uint64_t met = m->met; m->met == met;) pthread_cond_wait(&m->all, &m->lock);
+    }
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* What a warp runs. */
+struct warp {
+    pithi_runner_body *fn;
+    const struct pithi_gpu_call *call;
+    struct pithi_gpu_shared *s;
+    struct pithi_gpu_thread *t;
+    uint64_t number;
+    struct pithi_team team;
+    pthread_t thread;
+};
+
+static void *run_warp(void *warp) {
+    struct warp *const w = warp;
+    struct pithi_meeting *const m = w->team.meeting;
+    w->fn(w->call, w->s, w->t, &w->team, w->number);
+    pthread_mutex_lock(&m->lock);
+    if (m->waiting) apart("the end", m->phase);
+    m->ended++;
+    pthread_mutex_unlock(&m->lock);
+    return NULL;
+}
+
+static void run_warps(pithi_runner_body *fn, const struct pithi_gpu_call *call,
+                      struct pithi_gpu_shared *s, struct pithi_gpu_thread *t, uint64_t number) {
+    struct warp warp[WARPS];
+    struct pithi_meeting meeting = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                                    .all = PTHREAD_COND_INITIALIZER};
+    for (uint32_t i = 0; i < WARPS; i++) {
+        warp[i] = (struct warp){.fn = fn, .call = call, .s = s, .t = t, .number = number};
+        start_team(&warp[i].team, i * PITHI_WARP, PITHI_WARP, &meeting);
+        if (pthread_create(&warp[i].thread, NULL, run_warp, &warp[i])) abort();
+    }
+    for (uint32_t i = 0; i < WARPS; i++) pthread_join(warp[i].thread, NULL);
 }
 
 /* ---- Launch ----------------------------------------------------------------------------------*/
@@ -79,8 +152,12 @@ static __attribute__((noinline)) void run_team(pithi_runner_body *fn,
     struct pithi_team team;
     if (!s) abort();
     memset(s, 0xA5, bytes);
-    start_team(&team);
-    fn(call, s, t, &team, number);
+    if (the_order == PITHI_ORDER_AT_ONCE) {
+        run_warps(fn, call, s, t, number);
+    } else {
+        start_team(&team, 0, PITHI_TEAM, NULL);
+        fn(call, s, t, &team, number);
+    }
     free(s);
 }
 

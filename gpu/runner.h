@@ -5,8 +5,16 @@
 
 #include <stdint.h>
 
-/* The orders in which threads of a phase, and teams of a launch, are taken. */
-enum { PITHI_ORDER_FORWARD, PITHI_ORDER_REVERSE, PITHI_ORDER_SHUFFLED, PITHI_ORDERS };
+/* The orders in which threads of a phase, and teams of a launch, are taken. Or the warps of a team
+ * run at once, each a thread of the host, and meet behind a phase: slow, but ThreadSanitizer sees
+ * then what a barrier is missing for. */
+enum {
+    PITHI_ORDER_FORWARD,
+    PITHI_ORDER_REVERSE,
+    PITHI_ORDER_SHUFFLED,
+    PITHI_ORDERS,
+    PITHI_ORDER_AT_ONCE = PITHI_ORDERS
+};
 void pithi_runner_order(int order, uint64_t seed);
 /* Counts launches since the program began. */
 uint64_t pithi_runner_launches(void);

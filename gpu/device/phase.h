@@ -11,6 +11,7 @@
  * PITHI_RUN(phase, ...)   every thread, then a barrier; further arguments are the same for all
  * PITHI_STEP(phase, ...)  every thread, no barrier: the phase takes s as const, or a barrier
  *                         comes before another thread reads what it wrote
+ * PITHI_MEET()            a barrier alone: all threads have looked at what the next phase writes
  * PITHI_WARP_*            exchanges among the 32 threads of a warp, of registers
  * PITHI_WARP_PICK(from, to, index, n, width)  to[i] := from of the thread of so many neighbours
  *                         whose number the low bits of index[i] are
@@ -55,6 +56,7 @@ struct pithi_team {
         __syncthreads();             \
     } while (0)
 #define PITHI_STEP(phase, ...) phase(a, s, t, __VA_ARGS__)
+#define PITHI_MEET() __syncthreads()
 
 /* The loop has a constant count and tests every step, so that the compiler leaves out the steps
  * that a known width does not take. */
@@ -141,97 +143,119 @@ PITHI_DEVICE void pithi_put_aligned16(void *p, uint16_t x) { *(uint16_t *)p = x;
 
 #else
 
-/* The order in which the host runner takes threads, which it changes from phase to phase. */
+/* The threads that the host runner takes one after the other, all of the team's or those of a warp,
+ * and their order, which it changes from phase to phase. meeting: where the warps of a team meet
+ * that run at once; else NULL. */
 struct pithi_team {
-    uint32_t order[PITHI_TEAM];
+    uint32_t order[PITHI_TEAM], first, threads;
     int mode;
     uint64_t seed;
+    struct pithi_meeting *meeting;
 };
 void pithi_team_switch(struct pithi_team *team);
+/* The barrier behind a phase; ends the program when warps of the team come to different ones. */
+void pithi_team_meet(struct pithi_team *team, const char *phase);
 /* Ends the program when p is not a multiple of `bytes`: a device would fault. */
 void pithi_team_aligned(const void *p, size_t bytes);
 
 #define PITHI_DEVICE static inline
 
-#define PITHI_EACH(statement)                          \
-    do {                                               \
-        for (uint32_t i_ = 0; i_ < PITHI_TEAM; i_++) { \
-            const uint32_t lane_ = team->order[i_];    \
-            (void)lane_;                               \
-            statement;                                 \
-        }                                              \
-        pithi_team_switch(team);                       \
+#define PITHI_EACH(statement)                             \
+    do {                                                  \
+        for (uint32_t i_ = 0; i_ < team->threads; i_++) { \
+            const uint32_t lane_ = team->order[i_];       \
+            (void)lane_;                                  \
+            statement;                                    \
+        }                                                 \
+        pithi_team_switch(team);                          \
     } while (0)
-#define PITHI_RUN(phase, ...) PITHI_EACH(phase(a, s, &t[lane_], __VA_ARGS__))
+#define PITHI_RUN(phase, ...)                            \
+    do {                                                 \
+        PITHI_EACH(phase(a, s, &t[lane_], __VA_ARGS__)); \
+        pithi_team_meet(team, #phase);                   \
+    } while (0)
 #define PITHI_STEP(phase, ...) PITHI_EACH(phase(a, s, &t[lane_], __VA_ARGS__))
+#define PITHI_MEET() pithi_team_meet(team, "PITHI_MEET")
 
+/* By the threads that `team` has: t[i] of each step-th one, i = l_. */
+#define PITHI_LANES_EACH(step) \
+    for (uint32_t l_ = team->first; l_ < team->first + team->threads; l_ += (step))
 #define PITHI_WARP_SYNC() ((void)0)
 #define PITHI_WARP_MAX(member, width)                                                   \
     do {                                                                                \
-        for (uint32_t i_ = 0; i_ < PITHI_TEAM; i_ += (width)) {                         \
+        PITHI_LANES_EACH(width) {                                                       \
             for (uint32_t k_ = 1; k_ < (width); k_++)                                   \
-                if (t[i_ + k_].member > t[i_].member) t[i_].member = t[i_ + k_].member; \
-            for (uint32_t k_ = 1; k_ < (width); k_++) t[i_ + k_].member = t[i_].member; \
+                if (t[l_ + k_].member > t[l_].member) t[l_].member = t[l_ + k_].member; \
+            for (uint32_t k_ = 1; k_ < (width); k_++) t[l_ + k_].member = t[l_].member; \
         }                                                                               \
     } while (0)
 #define PITHI_WARP_ADD(member)                                                              \
     do {                                                                                    \
-        for (uint32_t i_ = 0; i_ < PITHI_TEAM; i_ += PITHI_WARP) {                          \
-            for (uint32_t k_ = 1; k_ < PITHI_WARP; k_++) t[i_].member += t[i_ + k_].member; \
-            for (uint32_t k_ = 1; k_ < PITHI_WARP; k_++) t[i_ + k_].member = t[i_].member;  \
+        PITHI_LANES_EACH(PITHI_WARP) {                                                      \
+            for (uint32_t k_ = 1; k_ < PITHI_WARP; k_++) t[l_].member += t[l_ + k_].member; \
+            for (uint32_t k_ = 1; k_ < PITHI_WARP; k_++) t[l_ + k_].member = t[l_].member;  \
         }                                                                                   \
     } while (0)
-#define PITHI_WARP_SUM(member)                                     \
-    do {                                                           \
-        for (uint32_t i_ = 0; i_ < PITHI_TEAM; i_++)               \
-            if (i_ % PITHI_WARP) t[i_].member += t[i_ - 1].member; \
+#define PITHI_WARP_SUM(member)                                                     \
+    do {                                                                           \
+        PITHI_LANES_EACH(1) if (l_ % PITHI_WARP) t[l_].member += t[l_ - 1].member; \
     } while (0)
-#define PITHI_WARP_RUNS(member)                                                                  \
-    do {                                                                                         \
-        for (uint32_t i_ = 0; i_ < PITHI_TEAM; i_++)                                             \
-            if (i_ % PITHI_WARP) t[i_].member = pithi_runs_join(t[i_ - 1].member, t[i_].member); \
+#define PITHI_WARP_RUNS(member)                                                              \
+    do {                                                                                     \
+        PITHI_LANES_EACH(1)                                                                  \
+        if (l_ % PITHI_WARP) t[l_].member = pithi_runs_join(t[l_ - 1].member, t[l_].member); \
     } while (0)
-#define PITHI_WARP_SWAP(from, to, n, mask)                                                \
-    do {                                                                                  \
-        for (uint32_t l_ = 0; l_ < PITHI_TEAM; l_++)                                      \
-            for (uint32_t i_ = 0; i_ < (n); i_++) t[l_].to[i_] = t[l_ ^ (mask)].from[i_]; \
+#define PITHI_WARP_SWAP(from, to, n, mask)                                            \
+    do {                                                                              \
+        PITHI_LANES_EACH(1)                                                           \
+        for (uint32_t i_ = 0; i_ < (n); i_++) t[l_].to[i_] = t[l_ ^ (mask)].from[i_]; \
     } while (0)
 #define PITHI_WARP_VOTE(from, to)                                                \
     do {                                                                         \
-        for (uint32_t l_ = 0; l_ < PITHI_TEAM; l_ += PITHI_WARP) {               \
+        PITHI_LANES_EACH(PITHI_WARP) {                                           \
             uint32_t votes_ = 0;                                                 \
             for (uint32_t k_ = 0; k_ < PITHI_WARP; k_++)                         \
                 votes_ |= (uint32_t)(t[l_ + k_].from != 0) << k_;                \
             for (uint32_t k_ = 0; k_ < PITHI_WARP; k_++) t[l_ + k_].to = votes_; \
         }                                                                        \
     } while (0)
-#define PITHI_WARP_PICK(from, to, index, n, width)                                         \
-    do {                                                                                   \
-        for (uint32_t l_ = 0; l_ < PITHI_TEAM; l_++)                                       \
-            for (uint32_t i_ = 0; i_ < (n); i_++)                                          \
-                t[l_].to[i_] = t[l_ / (width) * (width) + t[l_].index[i_] % (width)].from; \
+#define PITHI_WARP_PICK(from, to, index, n, width)                                     \
+    do {                                                                               \
+        PITHI_LANES_EACH(1)                                                            \
+        for (uint32_t i_ = 0; i_ < (n); i_++)                                          \
+            t[l_].to[i_] = t[l_ / (width) * (width) + t[l_].index[i_] % (width)].from; \
     } while (0)
 
+/* Warps that run at once are threads of the host. */
+PITHI_DEVICE uint32_t pithi_atomic_swap32(uint32_t *p, uint32_t old, uint32_t x) {
+    __atomic_compare_exchange_n(p, &old, x, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    return old;
+}
 PITHI_DEVICE void pithi_atomic_max32(uint32_t *p, uint32_t x) {
-    if (x > *p) *p = x;
+    uint32_t before = __atomic_load_n(p, __ATOMIC_RELAXED);
+    while (x > before &&
+           !__atomic_compare_exchange_n(p, &before, x, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
 }
 PITHI_DEVICE void pithi_atomic_min32(uint32_t *p, uint32_t x) {
-    if (x < *p) *p = x;
+    uint32_t before = __atomic_load_n(p, __ATOMIC_RELAXED);
+    while (x < before &&
+           !__atomic_compare_exchange_n(p, &before, x, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
 }
-PITHI_DEVICE void pithi_atomic_or32(uint32_t *p, uint32_t x) { *p |= x; }
+PITHI_DEVICE void pithi_atomic_or32(uint32_t *p, uint32_t x) {
+    __atomic_fetch_or(p, x, __ATOMIC_RELAXED);
+}
 PITHI_DEVICE uint32_t pithi_atomic_add32(uint32_t *p, uint32_t x) {
-    const uint32_t before = *p;
-    *p += x;
-    return before;
+    return __atomic_fetch_add(p, x, __ATOMIC_RELAXED);
 }
-PITHI_DEVICE uint32_t pithi_atomic_swap32(uint32_t *p, uint32_t old, uint32_t x) {
-    const uint32_t before = *p;
-    if (before == old) *p = x;
-    return before;
+PITHI_DEVICE void pithi_atomic_add64(uint64_t *p, uint64_t x) {
+    __atomic_fetch_add(p, x, __ATOMIC_RELAXED);
 }
-PITHI_DEVICE void pithi_atomic_add64(uint64_t *p, uint64_t x) { *p += x; }
 PITHI_DEVICE void pithi_fence(void) {}
-PITHI_DEVICE uint64_t pithi_fresh64(const uint64_t *p) { return *p; }
+PITHI_DEVICE uint64_t pithi_fresh64(const uint64_t *p) {
+    return __atomic_load_n(p, __ATOMIC_RELAXED);
+}
 
 PITHI_DEVICE void pithi_prefetch(const void *p) { (void)p; }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# check_tsan.sh [BUILD]: plans, works and streams of many threads under ThreadSanitizer, in a build
-# folder of their own (build-tsan), which is made when it is missing.
+# check_tsan.sh [BUILD]: plans, works and streams of many threads, and the warps of a kernel's team,
+# under ThreadSanitizer, in a build folder of their own (build-tsan), which is made when it is
+# missing.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -19,6 +20,8 @@ ${CC:-cc} -fsanitize=thread -x c - -o "$place/empty" <<<'int main(void) { return
 [ -f "$build/build.ninja" ] || meson setup "$build" --buildtype=debugoptimized -Db_sanitize=thread \
     -Db_lundef=false -Dopenmp=disabled -Dcli=disabled -Dmpi=disabled -Dlapack=disabled \
     -Dcuda=disabled -Dbench=false -Dtests=true -Dfuzz=none
-ninja -C "$build" ${JOBS:+-j "$JOBS"} tests/test_threads
-TSAN_OPTIONS=halt_on_error=1 "${run[@]}" "$build/tests/test_threads"
+ninja -C "$build" ${JOBS:+-j "$JOBS"} tests/test_threads tests/gpu/gpu_host_warps
+export TSAN_OPTIONS=halt_on_error=1
+"${run[@]}" "$build/tests/test_threads"
+PITH_TEST_STEP=193 "${run[@]}" "$build/tests/gpu/gpu_host_warps" tests
 echo 'no data race was found'
