@@ -63,7 +63,7 @@ PITHI_DEVICE void pithi_act_read_map(const struct pithi_gpu_call *a, struct pith
     const uint32_t form = s->rans.embed.zeros.depth;
     if (form == PITHI_ZEROS_PIECE) pithi_embed_levels(a, s, t, team);
     const bool sound = !s->rans.fault;
-    PITHI_RUN(pithi_reader_clear, 0); /* all have looked */
+    PITHI_MEET(); /* all have looked */
     if (!sound) return;
     if (form == PITHI_ZEROS_LANES)
         pithi_lanes_read(a, s, t, team, block);
@@ -84,7 +84,7 @@ PITHI_BODY(pithi_act_read) {
     pithi_act_read_map(a, s, t, team, block);
     const bool words = !s->rans.fault && s->rans.embed.rows.distinct &&
                        s->rans.embed.zeros.form & PITHI_ZEROS_CODED;
-    PITHI_RUN(pithi_reader_clear, 0); /* all have looked */
+    PITHI_MEET(); /* all have looked */
     if (words) pithi_embed_read_parts(a, s, t, team, block);
     PITHI_STEP(pithi_embed_read_close, block);
 }

@@ -429,7 +429,7 @@ PITHI_DEVICE void pithi_reader_strings(const struct pithi_gpu_call *a, struct pi
 
 /* A warp a block, or a head or a part of one. */
 PITHI_BODY(pithi_rans_decode) {
-    const uint64_t first = (uint32_t)number % (uint32_t)a->chunks * PITHI_RANS_READERS;
+    const uint64_t first = number % a->chunks * PITHI_RANS_READERS;
     PITHI_RUN(pithi_reader_locate, number);
     if (s->from.status != PITH_OK) return;
     PITHI_RUN(pithi_reader_clear, 0);

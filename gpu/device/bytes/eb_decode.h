@@ -52,7 +52,7 @@ PITHI_BODY(pithi_eb_read) {
     PITHI_RUN(pithi_eb_words_open, block);
     if (!b->legible) return;
     const bool sound = !s->rans.fault;
-    PITHI_RUN(pithi_reader_clear, 0); /* all have looked */
+    PITHI_MEET(); /* all have looked */
     if (sound) pithi_embed_read_parts(a, s, t, team, block);
     PITHI_STEP(pithi_eb_known, block);
     PITHI_STEP(pithi_embed_read_close, block);

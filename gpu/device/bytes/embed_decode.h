@@ -249,12 +249,12 @@ PITHI_DEVICE void pithi_embed_read_parts(const struct pithi_gpu_call *a, struct 
     const struct pithi_embed_block *const c = &s->rans.embed.coded;
     for (uint32_t part = PITHI_EMBED_SYMBOLS; part < PITHI_EMBED_PARTS; part++) {
         if (!(part == PITHI_EMBED_OTHERS ? c->others : c->symbols)) continue;
-        PITHI_RUN(pithi_reader_clear, 0); /* all have looked */
+        PITHI_MEET(); /* all have looked */
         PITHI_RUN(pithi_embed_part_begin, block, part);
         pithi_embed_levels(a, s, t, team);
         if (s->rans.fault) return;
     }
-    PITHI_RUN(pithi_reader_clear, 0);
+    PITHI_MEET();
     PITHI_RUN(pithi_embed_words_end, block);
 }
 
@@ -281,7 +281,7 @@ PITHI_BODY(pithi_embed_read) {
     const uint64_t block = s->rans.embed.block.number;
     if (s->rans.embed.rows.kind == PITHI_ROWMAP_CODED) pithi_embed_read_map(a, s, t, team, block);
     const bool sound = !s->rans.fault;
-    PITHI_RUN(pithi_reader_clear, 0); /* all have looked */
+    PITHI_MEET(); /* all have looked */
     if (sound) pithi_embed_read_words(a, s, t, team, block);
     PITHI_STEP(pithi_embed_read_close, block);
 }

@@ -573,7 +573,7 @@ PITHI_DEVICE void pithi_writer_strings(const struct pithi_gpu_call *a, struct pi
 
 /* A warp a block. */
 PITHI_BODY(pithi_rans_encode) {
-    const uint64_t first = (uint32_t)number % (uint32_t)a->chunks * PITHI_RANS_WRITERS;
+    const uint64_t first = number % a->chunks * PITHI_RANS_WRITERS;
     PITHI_RUN(pithi_writer_locate, number);
     PITHI_RUN(pithi_writer_open, first);
     pithi_writer_measure(a, s, t, team);
@@ -654,6 +654,7 @@ PITHI_BODY(pithi_rans_place) {
     uint64_t strips = 0;
     PITHI_RUN(pithi_coded_locate, number);
     if (s->to.status != PITH_OK) return;
+    PITHI_MEET(); /* all have looked: a slot may have no block */
     for (uint64_t first = 0; first < s->to.slot->blocks; first += PITHI_TEAM, strips++) {
         PITHI_STEP(pithi_coded_length, first);
         PITHI_WARP_SUM(rans.total);

@@ -176,7 +176,7 @@ PITHI_DEVICE void pithi_lossless_read_parts(const struct pithi_gpu_call *a,
     const uint32_t rows = pithi_lossless_rows_part(&s->rans.words);
     for (uint32_t i = bits ? 0 : 1; i < offsets + s->rans.words.block.parts; i++) {
         const uint32_t part = i < offsets ? rows + i : i - offsets;
-        PITHI_RUN(pithi_reader_clear, 0); /* all have looked */
+        PITHI_MEET(); /* all have looked */
         PITHI_RUN(pithi_lossless_read_part, block, part);
         if (s->rans.fault) return;
         if (s->rans.waits) continue;
@@ -225,11 +225,11 @@ PITHI_BODY(pithi_lossless_read) {
     PITHI_RUN(pithi_lossless_read_begin, block);
     pithi_planes_check(a, s, t, team, block);
     const bool sound = !s->rans.fault, plain = s->rans.plain;
-    PITHI_RUN(pithi_reader_clear, 0); /* all have looked */
+    PITHI_MEET(); /* all have looked */
     if (sound && plain) PITHI_STEP(pithi_lossless_read_copy, block);
     if (sound && !plain) {
         pithi_lossless_read_parts(a, s, t, team, block);
-        PITHI_RUN(pithi_reader_clear, 0);
+        PITHI_MEET();
         PITHI_RUN(pithi_lossless_read_tail, block);
     }
     PITHI_STEP(pithi_lossless_read_close, block);

@@ -312,6 +312,7 @@ PITHI_BODY(pithi_lossless_measure) {
     PITHI_RUN(pithi_lossless_again, number);
     if (s->to.status != PITH_OK) return;
     for (uint32_t i = a->coding.tried; i-- > 0;) {
+        PITHI_MEET(); /* all have looked whether the form before was tried */
         PITHI_RUN(pithi_lossless_measure_open, block, a->coding.form + i);
         if (!s->rans.words.live) continue;
         const uint64_t form = s->rans.words.number;

@@ -273,7 +273,9 @@ PITHI_DEVICE void pithi_lossless_offsets(const struct pithi_gpu_call *a, struct 
         pithi_lossless_tops_all(a, s, t, team);
         if (s->rans.words.block.bits) pithi_lossless_try_offsets(a, s, t, team, form);
     }
-    if (!s->rans.words.block.shifted) PITHI_RUN(pithi_offsets_close, form);
+    if (s->rans.words.block.shifted) return;
+    PITHI_MEET(); /* all have looked at the block */
+    PITHI_RUN(pithi_offsets_close, form);
 }
 
 #endif

@@ -286,12 +286,12 @@ PITHI_BODY(pithi_rans_planes) {
     PITHI_RUN(pithi_planes_begin, block);
     pithi_planes_check(a, s, t, team, block);
     const bool sound = !s->rans.fault, plain = s->rans.plain;
-    PITHI_RUN(pithi_reader_clear, 0); /* all have looked */
+    PITHI_MEET(); /* all have looked */
     if (sound && plain) PITHI_STEP(pithi_planes_copy, block);
     if (sound && !plain) {
         pithi_planes_read(a, s, t, team, block);
         const bool read = !s->rans.fault;
-        PITHI_RUN(pithi_reader_clear, 0);
+        PITHI_MEET();
         if (read) PITHI_RUN(pithi_planes_heads, block);
     }
     PITHI_STEP(pithi_planes_close, block);

@@ -284,9 +284,6 @@ PITHI_LOCAL(pithi_trellis_update, uint64_t segment, uint64_t tile) {
     }
 }
 
-/* A barrier: scales are there, and nobody looks at what sums were formed of. */
-PITHI_PHASE(pithi_trellis_wait, uint64_t tile) { (void)a, (void)s, (void)t, (void)tile; }
-
 /* ---- Segments --------------------------------------------------------------------------------*/
 
 /* What is done with the values of a tile, by passes over a segment: of groups that lie in a tile,
@@ -338,7 +335,7 @@ PITHI_DEVICE void pithi_trellis_leave(const struct pithi_gpu_call *a, struct pit
         const bool more = longer && ((tile - segment) & (group - 1));
         const bool last = !longer || next >= end || !((next - segment) & (group - 1));
         pithi_trellis_fit(a, s, t, team, segment, tile, more, last);
-        PITHI_RUN(pithi_trellis_wait, tile);
+        PITHI_MEET(); /* scales are there, and nobody looks at what sums were formed of */
     }
     if (keeps && (!longer || pass == PITHI_TRELLIS_KEEP))
         PITHI_RUN(pithi_trellis_update, segment, tile);

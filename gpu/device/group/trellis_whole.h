@@ -384,13 +384,13 @@ PITHI_DEVICE void pithi_trellis_encode_whole(const struct pithi_gpu_call *a,
         pithi_trellis_whole_fill(a, s, t, team, tile);
         pithi_trellis_whole_enter(a, s, t, team, segment, tile);
     }
-    PITHI_RUN(pithi_trellis_wait, segment);
+    PITHI_MEET(); /* scales are there, and nobody looks at what sums were formed of */
     PITHI_RUN(pithi_trellis_whole_paths, segment);
     PITHI_ROLLED for (uint64_t tile = segment; tile < end; tile += PITHI_TILE) {
         pithi_trellis_whole_fill(a, s, t, team, tile);
         pithi_trellis_whole_leave(a, s, t, team, segment, tile);
     }
-    PITHI_RUN(pithi_trellis_wait, segment);
+    PITHI_MEET(); /* scales are there, and nobody looks at what sums were formed of */
     PITHI_RUN(pithi_trellis_whole_finish, segment);
 }
 

@@ -286,9 +286,6 @@ PITHI_DEVICE void pithi_page_decode_key(const struct pithi_gpu_call *a, struct p
     for (; tile < s->from.end; tile += step) PITHI_STEP(pithi_decode_key, tile);
 }
 
-/* A barrier: all threads have written the base. */
-PITHI_PHASE(pithi_page_wait, uint64_t number) { (void)a, (void)s, (void)t, (void)number; }
-
 PITHI_LOCAL(pithi_page_reread, uint64_t number) {
     (void)number;
     t->read.hash = pithi_page_rehash(&a->from.plan, &s->paged.page, &s->from, t->tid);
@@ -303,7 +300,7 @@ PITHI_BODY(pithi_paged_decode) {
         pithi_page_decode(a, s, t, team);
     if (pithi_decode_counts(a)) {
         if (s->paged.page.live && s->paged.page.apart && !s->from.kind) {
-            PITHI_RUN(pithi_page_wait, number);
+            PITHI_MEET(); /* all have written the base */
             PITHI_STEP(pithi_page_reread, number);
         }
         PITHI_GATHER(number);

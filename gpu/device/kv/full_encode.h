@@ -270,9 +270,6 @@ PITHI_LOCAL(pithi_full_columns_codes, uint32_t band, uint32_t chunk, bool rough)
         pithi_put_aligned32(at + u * (g->heads * g->string * g->rows), word[u]);
 }
 
-/* A barrier: what follows may use the team's memory for something else. */
-PITHI_PHASE(pithi_full_leave, uint32_t tile) { (void)a, (void)s, (void)t, (void)tile; }
-
 PITHI_DEVICE uint32_t pithi_full_columns_encode(const struct pithi_gpu_call *a,
                                                 struct pithi_gpu_shared *s,
                                                 struct pithi_gpu_thread *t, struct pithi_team *team,
@@ -292,7 +289,7 @@ PITHI_DEVICE uint32_t pithi_full_columns_encode(const struct pithi_gpu_call *a,
         band = next_band;
         chunk = next - next_band * chunks;
     }
-    PITHI_RUN(pithi_full_leave, tile);
+    PITHI_MEET(); /* what follows may use the team's memory for something else */
     return tile;
 }
 

@@ -210,7 +210,7 @@ PITHI_DEVICE void pithi_strips_encode(const struct pithi_gpu_call *a, struct pit
         PITHI_RUN(pithi_strip_finish, strip);
         PITHI_STEP(pithi_strip_put_codes, strip, next, next < end);
     }
-    PITHI_RUN(pithi_full_leave, 0);
+    PITHI_MEET(); /* what follows may use the team's memory for something else */
 }
 
 /* ---- Decode ----------------------------------------------------------------------------------*/

@@ -45,7 +45,7 @@ PITHI_DEVICE bool pithi_one_code(const struct pithi_gpu_call *a, struct pithi_gp
                                  uint64_t number) {
     PITHI_RUN(pithi_parts_join, false);
     const bool all = pithi_parts_constant(s), look = !all && s->strip.misses;
-    PITHI_RUN(pithi_part_done, number);
+    PITHI_MEET(); /* all have looked */
     if (!look) return all;
     PITHI_RUN(pithi_kept_clear, 0);
     PITHI_RUN(pithi_kept_look, 0);

@@ -514,9 +514,6 @@ PITHI_BODY(pithi_bounded_plan) {
     if (s->strip.block.live) pithi_parts_plan(a, s, t, team);
 }
 
-/* A barrier, behind which no thread looks at what the parts came to: it is about to be cleared. */
-PITHI_PHASE(pithi_part_done, uint64_t number) { (void)a, (void)s, (void)t, (void)number; }
-
 /* A team a part. Where a block is one part, and words are not coded, the team goes on with what
  * else are launches. */
 PITHI_BODY(pithi_bounded_code) {
@@ -531,10 +528,10 @@ PITHI_BODY(pithi_bounded_code) {
     if (s->strip.block.parts > 1 || a->to.plan.device.coded) return;
     PITHI_RUN(pithi_part_clear, number);
     pithi_part_sample(a, s, t, team);
-    PITHI_RUN(pithi_part_done, number);
+    PITHI_MEET(); /* what the parts came to is about to be cleared */
     PITHI_RUN(pithi_part_clear, number);
     pithi_part_widths(a, s, t, team, number);
-    PITHI_RUN(pithi_part_done, number);
+    PITHI_MEET(); /* what the parts came to is about to be cleared */
     PITHI_RUN(pithi_part_clear, number);
     pithi_parts_plan(a, s, t, team);
 }
@@ -623,6 +620,7 @@ PITHI_DEVICE void pithi_place_blocks(const struct pithi_gpu_call *a, struct pith
             PITHI_RUN(pithi_place_block, first);
         }
     }
+    PITHI_MEET(); /* all have looked at the status: a slot may have no block */
     PITHI_RUN(pithi_place_judge, strips);
     if (s->to.status != PITH_OK) return;
     PITHI_RUN(pithi_place_index, s->to.slot->blocks);

@@ -726,18 +726,14 @@ PITHI_PHASE(pithi_topk_sum_close, uint64_t number) {
     }
 }
 
-/* A barrier: behind it no thread looks at this frame any more: the block of an empty set has no
- * phase. */
-PITHI_PHASE(pithi_topk_summed, uint32_t k) { (void)a, (void)s, (void)t, (void)k; }
-
 PITHI_BODY(pithi_sparse_reduce) {
     PITHI_RUN(pithi_topk_sum_open, number, true);
     if (s->bad != UINT32_MAX) return;
     for (uint32_t k = 0; k < a->per_item; k++) {
         PITHI_RUN(pithi_topk_summand, number, k);
-        if (!s->strip.block.live) continue;
+        if (!s->strip.block.live) break; /* nor is it of the other frames */
         pithi_topk_values(a, s, t, team);
-        PITHI_RUN(pithi_topk_summed, k);
+        PITHI_MEET(); /* all are done with this frame: the block of an empty set has no phase */
     }
     PITHI_GATHER_HASHED(false, false, number);
     PITHI_RUN(pithi_topk_close, s->from.first ? a->per_item : 0);

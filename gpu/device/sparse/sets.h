@@ -60,7 +60,7 @@ PITHI_BODY(pithi_sparse_hold) {
     PITHI_RUN(pithi_hold_open, number);
     for (uint32_t k = 0; k < a->per_item; k++) {
         PITHI_RUN(pithi_hold_frame, number, k);
-        if (!s->strip.block.live) continue;
+        if (!s->strip.block.live) break; /* nor is it of the other frames */
         PITHI_RUN(pithi_hold_begin, k);
         pithi_set_walk(a, s, t, team, PITHI_VISIT_MARK);
         PITHI_RUN(pithi_hold_join, k);
