@@ -87,7 +87,7 @@ static pith_status check_output(const pith_cuda_plan *c, const pith_cuda_items *
 
 static pith_status check_limit(const pith_cuda_plan *c, pith_error *error) {
     const uint64_t most = c->env.max_output_bytes;
-    if (!most || c->plan.most <= most / pithi_width(c->plan.dtype)) return PITH_OK;
+    if (!most || c->plan.most <= most / pithi_dtype_bytes(c->plan.dtype)) return PITH_OK;
     const struct pithi_words words = {.number = {c->plan.most, most}};
     return pithi_fail_with(error, PITH_ERR_LIMIT, 0,
                            "a slot of # elements is larger than max_output_bytes, #", &words);

@@ -49,7 +49,8 @@ pith_status pith_cuda_available(int device, pith_error *error) {
 
 uint64_t pithi_cuda_stream_bytes(const struct pithi_device_plan *t) {
     uint64_t bytes = pithi_stream_memory_at(t);
-    if (pithi_cuda_has_base(t) && !t->external) bytes += t->count * pithi_width(t->base_dtype);
+    if (pithi_cuda_has_base(t) && !t->external)
+        bytes += t->count * pithi_dtype_bytes(t->base_dtype);
     if (t->device.kind == PITHI_KIND_SETS)
         return pithi_stream_maps_at(t) + pithi_stream_maps_bytes(t);
     if (t->device.decay) bytes += 2 * sizeof(float) * t->count;

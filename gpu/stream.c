@@ -210,7 +210,7 @@ struct exchange {
 };
 
 static uint64_t element_bytes(const struct pithi_device_plan *t) {
-    return pithi_cuda_has_base(t) ? pithi_width(t->base_dtype) : t->device.decay ? 4 : 0;
+    return pithi_cuda_has_base(t) ? pithi_dtype_bytes(t->base_dtype) : t->device.decay ? 4 : 0;
 }
 /* Returns the bytes of a base or residual, and of the momentum behind it. */
 static uint64_t memory_bytes(const struct pithi_device_plan *t) {

@@ -6,6 +6,7 @@
 
 #include <assert.h>
 
+#include "common/dtype.h"
 #include "device/bytes/call.h"
 #include "device/kv/call.h"
 #include "device/predict/call.h"
@@ -22,23 +23,6 @@ enum { PITHI_TILE_GROUPS = PITHI_TILE / 16 };
 enum { PITHI_LANES = 16, PITHI_TRIES = 8 };
 /* The longest header that every team of a launch checks by itself. */
 enum { PITHI_SHORT_HEADER = 192 };
-
-PITHI_INLINE uint32_t pithi_width(uint32_t dtype) {
-    switch (dtype) {
-    case PITH_NONE: return 0;
-    case PITH_F32:
-    case PITH_U32:
-    case PITH_I32: return 4;
-    case PITH_F64:
-    case PITH_U64:
-    case PITH_I64: return 8;
-    case PITH_BF16:
-    case PITH_F16:
-    case PITH_U16:
-    case PITH_I16: return 2;
-    default: return 1;
-    }
-}
 
 /* What a stream keeps of a slot. side: the copy of the residual that counts; undone: the other copy
  * is not the residual before the last encode, or there was none. */

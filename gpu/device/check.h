@@ -56,7 +56,7 @@ PITHI_BODY(pithi_check) {
     if (p->checksums && !pithi_item_coded(p, &s->from))
         pithi_blocks(a, s, t, team, p, &s->from, &a->work[s->from.index]);
     if (!a->hash_base) return;
-    PITHI_STEP(pithi_check_hash, pithi_width(p->base_dtype));
+    PITHI_STEP(pithi_check_hash, pithi_dtype_bytes(p->base_dtype));
     PITHI_GATHER_HASHED(true, false, number);
     PITHI_RUN(pithi_check_close, number);
 }

@@ -33,7 +33,7 @@ PITHI_LOCAL(pithi_exact_hash, uint64_t width) {
 }
 
 PITHI_BODY(pithi_encode_exact) {
-    const uint64_t width = pithi_width(a->to.plan.dtype);
+    const uint64_t width = pithi_dtype_bytes(a->to.plan.dtype);
     if (!pithi_encode_begin(a, s, t, team, number)) return;
     PITHI_RUN(pithi_exact_keep, width);
     PITHI_RUN(pithi_exact_put, width);
@@ -60,7 +60,7 @@ PITHI_PHASE(pithi_exact_renew, uint64_t width) {
 }
 
 PITHI_BODY(pithi_decode_exact) {
-    const uint32_t width = pithi_width(a->from.plan.dtype);
+    const uint32_t width = pithi_dtype_bytes(a->from.plan.dtype);
     if (!pithi_decode_begin(a, s, t, team, number)) return;
     if (s->from.tensor) PITHI_RUN(pithi_raw_get, width);
     PITHI_RUN(pithi_exact_renew, width);

@@ -46,7 +46,7 @@ PITHI_DEVICE struct pithi_exempt_spot pithi_exempt_spot(const struct pithi_devic
     spot.is = true;
     spot.dtype = r[*i].dtype;
     spot.at = it->slot->exempt_values - it->slot->exempt_from + r[*i].at +
-              (whole - r[*i].first) * pithi_width(spot.dtype);
+              (whole - r[*i].first) * pithi_dtype_bytes(spot.dtype);
     return spot;
 }
 
@@ -62,7 +62,7 @@ PITHI_DEVICE void pithi_exempt_take(const struct pithi_device_plan *p,
         if (k >= n) continue;
         const struct pithi_exempt_spot spot = pithi_exempt_spot(p, it, e + k, &i);
         if (!spot.is) continue;
-        const uint32_t width = pithi_width(spot.dtype);
+        const uint32_t width = pithi_dtype_bytes(spot.dtype);
         if (from && spot.dtype == dtype)
             memcpy(it->payload + spot.at, from + k * width, width);
         else
@@ -78,7 +78,7 @@ PITHI_DEVICE void pithi_exempt_put(const struct pithi_device_plan *p,
                                    const struct pithi_gpu_item *it, uint64_t e, uint32_t k,
                                    uint64_t *i, uint8_t *to, uint32_t dtype) {
     const struct pithi_exempt_spot spot = pithi_exempt_spot(p, it, e + k, i);
-    const uint32_t width = pithi_width(dtype);
+    const uint32_t width = pithi_dtype_bytes(dtype);
     if (!spot.is) return;
     if (spot.dtype == dtype)
         memcpy(to, it->payload + spot.at, width);

@@ -89,11 +89,12 @@ PITHI_DEVICE void pithi_item_locate(const struct pithi_gpu_call *a,
     it->form = &it->slot->form[it->kind];
     it->frame = items->frame || items->frames ? pithi_item_frame(items, it->index) : NULL;
     it->payload = it->frame ? it->frame + it->form->header_bytes : NULL;
-    it->tensor = pithi_item_tensor(items, it->index, it->slot->first, pithi_width(items->dtype));
+    it->tensor =
+        pithi_item_tensor(items, it->index, it->slot->first, pithi_dtype_bytes(items->dtype));
     it->slot_state = known && !a->add ? pithi_stream_slots(stream) + number : NULL;
     it->base = NULL;
     if (p->base_dtype != PITH_NONE && !a->add)
-        it->base = pithi_stream_memory(stream) + it->slot->first * pithi_width(p->base_dtype);
+        it->base = pithi_stream_memory(stream) + it->slot->first * pithi_dtype_bytes(p->base_dtype);
     if (items->tensors && !it->tensor && it->slot->count && (!it->base || side == &a->to))
         it->status = PITH_ERR_ARG;
     pithi_item_span(a, chunk, it);
@@ -313,7 +314,7 @@ PITHI_DEVICE uint64_t pithi_item_length(const struct pithi_gpu_items *items, uin
 PITHI_DEVICE uint64_t pithi_item_base_hash(const struct pithi_device_plan *p,
                                            const struct pithi_gpu_item *it, uint64_t hash) {
     if (!p->device.base_hash) return 0;
-    return pithi_nh_finish(hash, it->slot->count * pithi_width(p->base_dtype), p->base_dtype);
+    return pithi_nh_finish(hash, it->slot->count * pithi_dtype_bytes(p->base_dtype), p->base_dtype);
 }
 
 /* Whether the hash is the one that the frame has of its base. */

@@ -27,7 +27,8 @@ PITHI_DEVICE uint32_t pithi_key_round(const struct pithi_device_plan *p, uint32_
 PITHI_LOCAL(pithi_key_put, uint64_t tile) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_item *const it = &s->to;
-    const uint32_t width = pithi_width(p->dtype), base_width = pithi_width(p->base_dtype);
+    const uint32_t width = pithi_dtype_bytes(p->dtype),
+                   base_width = pithi_dtype_bytes(p->base_dtype);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         pithi_unit_get(it->tensor + e * width, width, pithi_unit_left(e, it->end), t->base[u]);

@@ -57,7 +57,7 @@ PITHI_PHASE(pithi_raw_put, uint32_t width) {
 
 PITHI_BODY(pithi_encode_raw) {
     if (!pithi_encode_begin(a, s, t, team, number)) return;
-    PITHI_RUN(pithi_raw_put, pithi_width(a->to.plan.dtype));
+    PITHI_RUN(pithi_raw_put, pithi_dtype_bytes(a->to.plan.dtype));
     pithi_encode_end(a, s, t, team, PITHI_OF_TENSOR);
     PITHI_RUN(pithi_encode_close, number);
 }
@@ -73,7 +73,7 @@ PITHI_PHASE(pithi_raw_get, uint32_t width) {
 
 PITHI_BODY(pithi_decode_raw) {
     if (!pithi_decode_begin(a, s, t, team, number)) return;
-    PITHI_RUN(pithi_raw_get, pithi_width(a->from.plan.dtype));
+    PITHI_RUN(pithi_raw_get, pithi_dtype_bytes(a->from.plan.dtype));
     PITHI_RUN(pithi_decode_close, number);
 }
 

@@ -85,14 +85,14 @@ PITHI_DEVICE void pithi_stream_take(const struct pithi_gpu_call *a, const struct
                                     uint64_t e, uint32_t n) {
     const uint32_t from = a->to.items.dtype, to = a->to.plan.base_dtype;
     uint32_t x[PITHI_UNIT];
-    pithi_unit_get(it->tensor + e * pithi_width(from), pithi_width(from), n, x);
+    pithi_unit_get(it->tensor + e * pithi_dtype_bytes(from), pithi_dtype_bytes(from), n, x);
     pithi_unit_recast(from, to, x);
-    pithi_unit_put(it->base + e * pithi_width(to), pithi_width(to), n, x);
+    pithi_unit_put(it->base + e * pithi_dtype_bytes(to), pithi_dtype_bytes(to), n, x);
 }
 
 PITHI_LOCAL(pithi_stream_read, uint64_t tile) {
     const struct pithi_gpu_item *const it = &s->to;
-    const uint32_t dtype = a->to.plan.base_dtype, width = pithi_width(dtype);
+    const uint32_t dtype = a->to.plan.base_dtype, width = pithi_dtype_bytes(dtype);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         const uint32_t n = pithi_unit_left(e, it->slot->count);
@@ -126,7 +126,7 @@ PITHI_LOCAL(pithi_stream_hash, uint64_t width) {
 PITHI_DEVICE void pithi_stream_span(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                     struct pithi_gpu_thread *t, struct pithi_team *team,
                                     uint64_t number) {
-    const uint64_t width = pithi_width(a->to.plan.base_dtype);
+    const uint64_t width = pithi_dtype_bytes(a->to.plan.base_dtype);
     if (pithi_stream_odd(width)) {
         PITHI_RUN(pithi_stream_copy_base, width);
         PITHI_STEP(pithi_stream_hash, width);

@@ -183,7 +183,7 @@ PITHI_DEVICE uint64_t pithi_unit_hash(uint32_t width, uint64_t e, uint32_t n,
 /* Returns the hash that pithi_unit_hash makes, of values whose bits have a word each. */
 PITHI_DEVICE uint64_t pithi_unit_hash_bits(uint32_t dtype, uint64_t e, uint32_t n,
                                            const uint32_t bits[8]) {
-    const uint32_t width = pithi_width(dtype);
+    const uint32_t width = pithi_dtype_bytes(dtype);
     uint32_t raw[PITHI_UNIT];
     pithi_unit_join(width, bits, raw);
     return pithi_unit_hash(width, e, n, raw);

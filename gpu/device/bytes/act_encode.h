@@ -127,7 +127,7 @@ PITHI_BODY(pithi_act_cut) {
 /* The most bytes of a block that is not plain. */
 PITHI_DEVICE uint64_t pithi_act_most(const struct pithi_gpu_call *a,
                                      const struct pithi_gpu_shared *s) {
-    return (uint64_t)s->rans.embed.block.count * pithi_width(a->to.plan.dtype) - 1;
+    return (uint64_t)s->rans.embed.block.count * pithi_dtype_bytes(a->to.plan.dtype) - 1;
 }
 /* The map as a piece, and what it must take less than in lanes. plain: the block is. */
 PITHI_PHASE(pithi_act_weigh_map, uint64_t number) {
@@ -141,7 +141,7 @@ PITHI_PHASE(pithi_act_weigh_map, uint64_t number) {
     const uint64_t most = pithi_act_most(a, s);
     const uint64_t at = PITHI_ZEROS_HEAD + PITHI_EXACT_COUNT +
                         pithi_exact_which_bytes(&e->block, entry->misses) +
-                        (uint64_t)entry->misses * pithi_width(a->to.plan.dtype);
+                        (uint64_t)entry->misses * pithi_dtype_bytes(a->to.plan.dtype);
     s->rans.plain = at >= most;
     e->coded.map_at = (uint32_t)at;
     e->coded.open = 0;
@@ -182,7 +182,7 @@ PITHI_PHASE(pithi_act_weigh, uint64_t number) {
     (void)number;
     if (t->tid) return;
     struct pithi_gpu_entry *const entry = pithi_entry(e->block.workspace, e->block.number);
-    const uint32_t raw = e->block.count * pithi_width(a->to.plan.dtype);
+    const uint32_t raw = e->block.count * pithi_dtype_bytes(a->to.plan.dtype);
     entry->map = l->length ? l->length : l->piece;
     entry->kind = (uint8_t)(l->length                         ? PITHI_ZEROS_LANES
                             : e->zeros.used == e->block.count ? PITHI_ZEROS_ONES

@@ -28,7 +28,7 @@ PITHI_PHASE(pithi_eb_words_open, uint64_t block) {
     (void)block;
     if (t->tid) return;
     pithi_quant_init(&b->quant, a->from.plan.dtype, &pithi_mark(a, s->from.index)->bound, false);
-    b->legible = pithi_block_parse(b, pithi_width(a->from.plan.dtype), true) == PITHI_SOUND &&
+    b->legible = pithi_block_parse(b, pithi_dtype_bytes(a->from.plan.dtype), true) == PITHI_SOUND &&
                  b->method == PITHI_EB_CODED;
     if (!b->legible) return;
     s->rans.at = b->body;

@@ -13,7 +13,7 @@ PITHI_PHASE(pithi_eb_weigh, uint64_t number) {
     if (!pithi_embed_made(a, s, number) || !pithi_embed_words(e)) return;
     struct pithi_gpu_entry *const entry = pithi_entry(e->block.workspace, e->block.number);
     struct pithi_embed_block *const coded = pithi_embed_record(a, s->to.index, e->block.number);
-    const uint32_t width = pithi_width(a->to.plan.dtype), raw = e->block.count * width;
+    const uint32_t width = pithi_dtype_bytes(a->to.plan.dtype), raw = e->block.count * width;
     const uint64_t at = pithi_eb_body_at(&e->block, entry->misses, width), most = (uint64_t)raw - 1;
     const uint64_t length = pithi_embed_words_length(a, s, PITHI_EMBED_SYMBOLS, coded, at, most);
     coded->words_at = (uint32_t)at;

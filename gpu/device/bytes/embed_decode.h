@@ -34,13 +34,13 @@ PITHI_DEVICE bool pithi_embed_parse(const struct pithi_gpu_call *a, struct pithi
     struct pithi_embed_shared *const e = &s->rans.embed;
     struct pithi_gpu_rows *const r = &e->rows;
     if (pithi_coded_zeros(&a->from.plan)) {
-        const uint32_t width = pithi_width(a->from.plan.dtype);
+        const uint32_t width = pithi_dtype_bytes(a->from.plan.dtype);
         if (pithi_zeros_parse(&e->block, &e->zeros, width) != PITHI_SOUND) return false;
         s->rans.at = e->block.body;
         s->rans.left = e->block.body_bytes;
         return true;
     }
-    if (!pithi_rows_parse_head(&e->block, r, pithi_width(a->from.plan.dtype))) return false;
+    if (!pithi_rows_parse_head(&e->block, r, pithi_dtype_bytes(a->from.plan.dtype))) return false;
     const uint32_t kind = e->block.bytes[0] & PITHI_ROWS_MAP;
     s->rans.at = e->block.body;
     s->rans.left = e->block.body_bytes;
@@ -302,7 +302,7 @@ PITHI_PHASE(pithi_embed_join_open, uint64_t number) {
         e->rows.distinct = pithi_entry(e->block.workspace, e->block.number)->distinct;
         return;
     }
-    pithi_rows_parse_head(&e->block, &e->rows, pithi_width(a->from.plan.dtype));
+    pithi_rows_parse_head(&e->block, &e->rows, pithi_dtype_bytes(a->from.plan.dtype));
     e->rows.kind = e->block.bytes[0] & PITHI_ROWS_MAP;
     e->rows.coded = pithi_entry(e->block.workspace, e->block.number)->map;
     pithi_rows_place(&e->rows, e->block.bytes + e->coded.map_at);

@@ -376,7 +376,7 @@ PITHI_DEVICE uint64_t pithi_embed_length(const struct pithi_gpu_call *a,
     const struct pithi_embed_shared *const e = &s->rans.embed;
     const struct pithi_gpu_block *const b = &e->block;
     const struct pithi_gpu_rows *const r = &e->rows;
-    const uint32_t width = pithi_width(a->to.plan.dtype);
+    const uint32_t width = pithi_dtype_bytes(a->to.plan.dtype);
     const uint64_t most = (uint64_t)b->count * width - 1, frame = s->to.index;
     uint64_t at = PITHI_ROWS_HEAD + PITHI_EXACT_COUNT + pithi_exact_which_bytes(b, entry->misses) +
                   (uint64_t)entry->misses * width;
@@ -415,7 +415,7 @@ PITHI_PHASE(pithi_embed_weigh, uint64_t number) {
     const uint64_t length = pithi_embed_length(a, s, entry, coded);
     entry->length = length < PITHI_EMBED_FULL
                         ? (uint32_t)length
-                        : e->block.count * pithi_width(a->to.plan.dtype) | PITHI_INDEX_PLAIN;
+                        : e->block.count * pithi_dtype_bytes(a->to.plan.dtype) | PITHI_INDEX_PLAIN;
 }
 
 /* A team a block, of which one thread has little to do. */

@@ -48,7 +48,7 @@ PITHI_DEVICE void pithi_lossless_find(const struct pithi_gpu_call *a,
                                       struct pithi_lossless_shared *w) {
     w->first = block << p->block_log2;
     w->count = pithi_lossless_count(p, it, block);
-    w->width = pithi_width(p->dtype);
+    w->width = pithi_dtype_bytes(p->dtype);
     w->kind = pithi_word_kind_of(p->dtype);
     w->values = pithi_staging_payload(a, it) + it->form->data + w->first * w->width;
     w->before = NULL;

@@ -295,7 +295,8 @@ PITHI_INLINE uint32_t pithi_coding_bounded_parts(const struct pithi_device_plan 
 /* The most bytes of a block at a fixed rate; of codecs with a bound those of their parts. */
 PITHI_INLINE uint64_t pithi_coding_block(const struct pithi_device_plan *t) {
     if (t->device.kind == PITHI_KIND_PAGES) return t->device.pages.most_bytes;
-    if (t->device.kind == PITHI_KIND_RAW) return pithi_coding_run(t) * pithi_width(t->dtype);
+    if (t->device.kind == PITHI_KIND_RAW)
+        return pithi_coding_run(t) * pithi_dtype_bytes(t->dtype);
     if (pithi_coding_bounded(t)) return pithi_coding_run(t) * pithi_coding_bounded_parts(t);
     return pithi_group_block_bytes(&t->device.groups.set, pithi_coding_run(t));
 }
@@ -315,7 +316,7 @@ enum { PITHI_PIECE_SPARSE_MIN = 64 };
 /* Matrices have offsets of rows and columns behind the others. */
 PITHI_INLINE uint32_t pithi_lossless_parts(const struct pithi_device_plan *t) {
     return pithi_coding_bounded(t) ? pithi_coding_bounded_parts(t)
-                                   : pithi_width(t->dtype) + (t->device.row ? 3u : 1u);
+                                   : pithi_dtype_bytes(t->dtype) + (t->device.row ? 3u : 1u);
 }
 /* Strings of a part of n bytes: one, and one for each time that it can be cut into a map and what
  * is not 0. */
@@ -358,8 +359,9 @@ PITHI_INLINE uint64_t pithi_lossless_symbols_bytes(const struct pithi_device_pla
 }
 PITHI_INLINE uint64_t pithi_lossless_room_bytes(const struct pithi_device_plan *t, uint64_t strings,
                                                 uint64_t run) {
-    const uint64_t width = pithi_coding_bounded(t) ? pithi_coding_bounded_parts(t)
-                                                   : pithi_width(t->dtype) + (t->device.row != 0);
+    const uint64_t width = pithi_coding_bounded(t)
+                               ? pithi_coding_bounded_parts(t)
+                               : pithi_dtype_bytes(t->dtype) + (t->device.row != 0);
     return pithi_coding_pad(run * width) + strings * pithi_coding_string_bytes(1);
 }
 

@@ -67,7 +67,8 @@ PITHI_DEVICE uint32_t pithi_lossless_count(const struct pithi_device_plan *p,
 PITHI_DEVICE uint32_t pithi_coded_most(const struct pithi_device_plan *p,
                                        const struct pithi_gpu_item *it, uint64_t number) {
     if (pithi_coded_paged(p)) return pithi_coded_page(p, it, number).length;
-    if (pithi_coded_exact(p)) return pithi_lossless_count(p, it, number) * pithi_width(p->dtype);
+    if (pithi_coded_exact(p))
+        return pithi_lossless_count(p, it, number) * pithi_dtype_bytes(p->dtype);
     const struct pithi_coded_block b = pithi_coded_block(p, it, number);
     return b.scales + (uint32_t)pithi_pad16(b.codes);
 }

@@ -71,7 +71,7 @@ PITHI_DEVICE void pithi_decode_recast(const struct pithi_gpu_call *a, uint32_t b
 PITHI_DEVICE void pithi_decode_update(const struct pithi_gpu_call *a,
                                       const struct pithi_gpu_item *it, struct pithi_gpu_thread *t,
                                       uint32_t u, uint64_t e, uint32_t n) {
-    const uint32_t dtype = a->from.plan.base_dtype, width = pithi_width(dtype);
+    const uint32_t dtype = a->from.plan.base_dtype, width = pithi_dtype_bytes(dtype);
     uint32_t base[PITHI_UNIT], raw[PITHI_UNIT], bits[PITHI_UNIT];
     pithi_unit_read(dtype, t->base[u], base);
     pithi_unit_update(dtype, base, t->x[u], n, &t->read.saturated, raw);
@@ -91,7 +91,7 @@ PITHI_DEVICE void pithi_decode_update(const struct pithi_gpu_call *a,
 
 /* t->base := the base as it lies there. */
 PITHI_LOCAL(pithi_decode_base, uint64_t tile) {
-    const uint32_t width = pithi_width(a->from.plan.base_dtype);
+    const uint32_t width = pithi_dtype_bytes(a->from.plan.base_dtype);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         pithi_unit_fetch(pithi_tile_place(t, s->from.base + e * width, 16), width,
@@ -102,7 +102,7 @@ PITHI_LOCAL(pithi_decode_base, uint64_t tile) {
 /* t->base := the tensor as it lies there, which is to be added to. */
 PITHI_LOCAL(pithi_decode_held, uint64_t tile) {
     const struct pithi_gpu_item *const it = &s->from;
-    const uint32_t width = pithi_width(a->from.items.dtype);
+    const uint32_t width = pithi_dtype_bytes(a->from.items.dtype);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         pithi_unit_fetch(pithi_tile_place(t, it->tensor + e * width, 16), width,
@@ -129,8 +129,8 @@ PITHI_DEVICE void pithi_decode_exempt(const struct pithi_gpu_call *a,
     uint64_t i = pithi_range_after(p, it, it->slot->first + e);
     for (uint32_t k = 0; k < PITHI_UNIT; k++)
         if (it->tensor && e + k >= a->first && e + k < it->end)
-            pithi_exempt_put(p, it, e, k, &i, it->tensor + (e + k - shift) * pithi_width(dtype),
-                             dtype);
+            pithi_exempt_put(p, it, e, k, &i,
+                             it->tensor + (e + k - shift) * pithi_dtype_bytes(dtype), dtype);
 }
 
 PITHI_LOCAL(pithi_decode_values, uint64_t tile, bool sums) {
@@ -158,7 +158,7 @@ PITHI_LOCAL(pithi_decode_values, uint64_t tile, bool sums) {
 PITHI_LOCAL(pithi_decode_key, uint64_t tile) {
     const struct pithi_device_plan *const p = &a->from.plan;
     const struct pithi_gpu_item *const it = &s->from;
-    const uint32_t width = pithi_width(p->base_dtype);
+    const uint32_t width = pithi_dtype_bytes(p->base_dtype);
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         pithi_unit_get(it->payload + it->form->data + e * width, width, pithi_unit_left(e, it->end),

@@ -42,7 +42,8 @@ PITHI_PHASE(pithi_encode_open, uint64_t number) {
 /* t->x := value - base; t->base keeps the base. All of it is fetched before any is looked at. */
 PITHI_LOCAL(pithi_encode_load, uint64_t tile) {
     const struct pithi_device_plan *const p = &a->to.plan;
-    const uint32_t width = pithi_width(p->dtype), base_width = pithi_width(p->base_dtype);
+    const uint32_t width = pithi_dtype_bytes(p->dtype),
+                   base_width = pithi_dtype_bytes(p->base_dtype);
     uint32_t value[PITHI_UNITS][PITHI_UNIT], base[PITHI_UNITS][PITHI_UNIT];
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
@@ -157,7 +158,7 @@ PITHI_DEVICE void pithi_encode_decoded(const float codes[8], float scale, float 
 PITHI_DEVICE void pithi_encode_rebase(const struct pithi_device_plan *p,
                                       const struct pithi_gpu_item *it, struct pithi_gpu_thread *t,
                                       uint32_t u, uint64_t e, uint32_t n, const float x[8]) {
-    const uint32_t dtype = p->base_dtype, width = pithi_width(dtype);
+    const uint32_t dtype = p->base_dtype, width = pithi_dtype_bytes(dtype);
     uint32_t raw[PITHI_UNIT];
     pithi_unit_update(dtype, t->base[u], x, n, &t->made.saturated, raw);
     pithi_unit_put_raw(pithi_tile_place(t, it->base + e * width, 16), width, n, raw);
@@ -330,8 +331,9 @@ PITHI_PHASE(pithi_encode_exempt, int of) {
         const uint64_t stop = r[i].first + r[i].count < end ? r[i].first + r[i].count : end;
         uint64_t e = (r[i].first > first ? r[i].first : first) + t->tid;
         for (; e < stop; e += PITHI_TEAM) {
-            const uint8_t *const from =
-                of == PITHI_OF_TENSOR ? it->tensor + (e - first) * pithi_width(p->dtype) : NULL;
+            const uint8_t *const from = of == PITHI_OF_TENSOR
+                                            ? it->tensor + (e - first) * pithi_dtype_bytes(p->dtype)
+                                            : NULL;
             uint32_t v[PITHI_UNIT] = {0};
             if (from)
                 v[0] = pithi_load(from, p->dtype, 0);

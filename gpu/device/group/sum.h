@@ -186,7 +186,7 @@ PITHI_LOCAL(pithi_sum_raw, uint64_t tile) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         const uint32_t n = pithi_unit_left(e, it->slot->count);
         const struct pithi_gpu_spot spot = pithi_spot(p, it->form, it->slot->count, n ? e : 0);
-        const uint64_t at = spot.at + (uint64_t)spot.inside * pithi_width(p->dtype);
+        const uint64_t at = spot.at + (uint64_t)spot.inside * pithi_dtype_bytes(p->dtype);
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] = 0;
         for (uint32_t f = 0; n && f < a->per_item; f++) {
             uint32_t v[PITHI_UNIT];

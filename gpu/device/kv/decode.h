@@ -34,7 +34,7 @@ PITHI_DEVICE void pithi_piece_put(const struct pithi_gpu_call *a, const struct p
 /* Outlier number i of the page, in a dtype. */
 PITHI_DEVICE uint32_t pithi_exact_bits(const struct pithi_device_plan *p,
                                        const struct pithi_gpu_page *g, uint32_t i, uint32_t dtype) {
-    const uint8_t *const at = g->exact + (uint64_t)i * pithi_width(p->dtype);
+    const uint8_t *const at = g->exact + (uint64_t)i * pithi_dtype_bytes(p->dtype);
     const uint32_t bits = p->dtype == PITH_F32 ? pithi_get32(at) : pithi_get16(at);
     return dtype == p->dtype ? bits : pithi_unit_round(dtype, pithi_unit_widen(p->dtype, bits));
 }
@@ -97,7 +97,7 @@ PITHI_DEVICE void pithi_piece_store(const struct pithi_gpu_call *a, const struct
     if (a->add) {
         if (a->from.plan.device.pages.outliers)
             pithi_piece_exact(&a->from.plan, g, piece, PITH_F32, v);
-        pithi_unit_load(g->values + (g->at + piece->at) * pithi_width(dtype), dtype, piece->n,
+        pithi_unit_load(g->values + (g->at + piece->at) * pithi_dtype_bytes(dtype), dtype, piece->n,
                         held);
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) v[k] =
             pithi_bits(pithi_float(held[k]) + pithi_float(pithi_unit_round(PITH_F32, v[k])));
@@ -327,7 +327,7 @@ PITHI_BODY(pithi_paged_check) {
     PITHI_RUN(pithi_page_read, number);
     if (!s->paged.page.live || s->paged.page.lo >= s->paged.page.hi) return;
     if (a->from.plan.checksums) PITHI_STEP(pithi_page_sum, false);
-    if (a->hash_base) PITHI_STEP(pithi_page_check_hash, pithi_width(a->from.plan.base_dtype));
+    if (a->hash_base) PITHI_STEP(pithi_page_check_hash, pithi_dtype_bytes(a->from.plan.base_dtype));
     PITHI_GATHER(number);
     if (a->from.plan.checksums)
         PITHI_RUN(pithi_page_seal, &s->from, s->made.hash, &a->work[s->from.index]);

@@ -22,7 +22,7 @@ enum pithi_kept { PITHI_KEPT_NONE, PITHI_KEPT_ANY, PITHI_KEPT_STRIPS };
 PITHI_DEVICE void pithi_piece_fetch(const struct pithi_device_plan *p,
                                     const struct pithi_gpu_page *g,
                                     const struct pithi_gpu_piece *piece, uint32_t raw[8]) {
-    const uint32_t width = pithi_width(p->dtype);
+    const uint32_t width = pithi_dtype_bytes(p->dtype);
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) raw[k] = 0;
     if (!piece->n) return;
     pithi_unit_fetch(g->values + (g->at + piece->at) * width, width, piece->n, raw);

@@ -115,7 +115,7 @@ PITHI_DEVICE void pithi_outlier_put(const struct pithi_gpu_call *a,
                                     uint32_t number, uint32_t place) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;
-    const uint32_t width = pithi_width(p->dtype);
+    const uint32_t width = pithi_dtype_bytes(p->dtype);
     const uint8_t *const from =
         g->values + (g->at + pithi_sought_at(p, g, tile, t->kv.sought.index, place)) * width;
     const uint32_t u = pithi_bits(s->paged.values[t->kv.sought.at + place]);

@@ -30,7 +30,7 @@ PITHI_DEVICE void pithi_page_measure(const struct pithi_device_plan *p, struct p
     g->scale_bytes = (uint64_t)g->groups * pithi_entry_bytes(set);
     g->code_bytes = (uint64_t)g->tokens * g->heads * string;
     g->place_bytes = (uint64_t)g->groups * g->outliers;
-    g->exact_bytes = g->place_bytes * pithi_width(p->dtype);
+    g->exact_bytes = g->place_bytes * pithi_dtype_bytes(p->dtype);
     g->codes = g->bytes + pithi_pad16(g->scale_bytes);
     g->places = g->codes + pithi_pad16(g->code_bytes);
     g->exact = g->places + pithi_pad16(g->place_bytes);
@@ -199,7 +199,7 @@ PITHI_DEVICE void pithi_page_find(const struct pithi_gpu_call *a, const struct p
     g->bytes =
         it->payload + it->form->data + run * it->form->run_bytes + page * it->form->block_bytes;
     g->values = it->tensor == it->base ? NULL : it->tensor;
-    g->base = it->base ? it->base + g->first * pithi_width(side->plan.base_dtype) : NULL;
+    g->base = it->base ? it->base + g->first * pithi_dtype_bytes(side->plan.base_dtype) : NULL;
     g->at = (int64_t)(g->first - shift);
     g->token_stride = (int64_t)t->shape[3];
     g->head_stride = g->dim;
@@ -211,7 +211,7 @@ PITHI_DEVICE void pithi_page_find(const struct pithi_gpu_call *a, const struct p
     pithi_page_share(&side->plan, g);
     pithi_full_find(&side->plan, pithi_side_dtype(a, side), g);
     g->apart = pithi_page_apart(&side->plan, it);
-    if (it->kind) g->length = (uint64_t)count * pithi_width(side->plan.base_dtype);
+    if (it->kind) g->length = (uint64_t)count * pithi_dtype_bytes(side->plan.base_dtype);
     g->whole = g->length;
     it->begin = g->first + (g->lo & ~(PITHI_UNIT - 1u));
     it->end = g->first + g->hi;
@@ -411,7 +411,7 @@ PITHI_LOCAL(pithi_page_shrink, uint32_t tile) {
 PITHI_DEVICE void pithi_piece_base(const struct pithi_device_plan *p,
                                    const struct pithi_gpu_page *g,
                                    const struct pithi_gpu_piece *piece, uint32_t base[8]) {
-    pithi_unit_load(g->base + (uint64_t)piece->e * pithi_width(p->base_dtype), p->base_dtype,
+    pithi_unit_load(g->base + (uint64_t)piece->e * pithi_dtype_bytes(p->base_dtype), p->base_dtype,
                     piece->n, base);
 }
 
@@ -422,7 +422,7 @@ PITHI_DEVICE void pithi_piece_update(const struct pithi_device_plan *p,
                                      const struct pithi_gpu_piece *piece, const uint32_t base[8],
                                      const float x[8], bool update, struct pithi_gpu_results *count,
                                      uint32_t bits[8]) {
-    const uint32_t width = pithi_width(p->base_dtype);
+    const uint32_t width = pithi_dtype_bytes(p->base_dtype);
     uint32_t raw[PITHI_UNIT];
     pithi_unit_update(p->base_dtype, base, x, piece->n, &count->saturated, raw);
     pithi_unit_spread(width, raw, bits);
@@ -436,7 +436,7 @@ PITHI_DEVICE void pithi_piece_update(const struct pithi_device_plan *p,
 PITHI_DEVICE uint64_t pithi_page_rehash(const struct pithi_device_plan *p,
                                         const struct pithi_gpu_page *g,
                                         const struct pithi_gpu_item *it, uint32_t tid) {
-    const uint64_t width = pithi_width(p->base_dtype), first = g->first * width;
+    const uint64_t width = pithi_dtype_bytes(p->base_dtype), first = g->first * width;
     return pithi_hash_part(it->base, first, first + g->hi * width, tid, PITHI_TEAM);
 }
 

@@ -97,7 +97,7 @@ PITHI_PHASE(pithi_index_read, uint64_t first) {
     const uint32_t entry = pithi_get32(it->payload + 4 * i);
     const struct pithi_tile tile = pithi_tile_at(&it->slot->tiling, i);
     t->predict.total = entry & ~PITHI_INDEX_PLAIN;
-    if (t->predict.total > tile.count * pithi_width(a->from.plan.dtype))
+    if (t->predict.total > tile.count * pithi_dtype_bytes(a->from.plan.dtype))
         pithi_atomic_max32(&s->strip.fault, 1);
     pithi_entry(s->strip.block.workspace, i)->length = entry;
     pithi_entry(s->strip.block.workspace, i)->map = 0;
@@ -222,7 +222,7 @@ PITHI_PHASE(pithi_block_locate, uint64_t number) {
     struct pithi_gpu_block *const b = &s->strip.block;
     const bool coded = a->from.plan.device.coded;
     if (t->tid || !pithi_block_find(a, s, number)) return;
-    s->strip.fault = pithi_block_parse(b, pithi_width(a->from.plan.dtype), coded);
+    s->strip.fault = pithi_block_parse(b, pithi_dtype_bytes(a->from.plan.dtype), coded);
     b->legible = s->strip.fault != PITHI_DAMAGED && !b->plain;
     b->joined = coded && b->legible && b->method == PITHI_EB_CODED &&
                 pithi_entry(b->workspace, b->number)->kind;

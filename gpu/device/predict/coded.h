@@ -21,7 +21,7 @@ PITHI_PHASE(pithi_kept_clear, uint32_t unused) {
 PITHI_PHASE(pithi_kept_look, uint32_t unused) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const uint8_t *const map = pithi_misses_of(&a->to, b), *const codes = pithi_codes_of(&a->to, b);
-    const uint32_t dtype = a->to.plan.dtype, width = pithi_width(dtype);
+    const uint32_t dtype = a->to.plan.dtype, width = pithi_dtype_bytes(dtype);
     (void)unused;
     for (uint32_t i = t->tid; i < b->count; i += PITHI_TEAM) {
         if (map[i / 8] >> i % 8 & 1) {
@@ -89,7 +89,7 @@ PITHI_PHASE(pithi_kinds_weigh, uint32_t most) {
 PITHI_PHASE(pithi_coded_close, bool constant) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
-    const uint32_t width = pithi_width(a->to.plan.dtype), misses = s->strip.misses;
+    const uint32_t width = pithi_dtype_bytes(a->to.plan.dtype), misses = s->strip.misses;
     const uint64_t raw = (uint64_t)b->count * width;
     const uint64_t length = pithi_eb_body_at(b, misses, width) + PITHI_EB_CODE;
     if (t->tid) return;

@@ -17,7 +17,7 @@ PITHI_DEVICE void pithi_value_put(const struct pithi_gpu_call *a, const struct p
     const uint32_t dtype = a->from.plan.dtype, out = a->from.items.dtype;
     const uint64_t shift = a->from.items.tensors ? a->first : 0;
     if (at < b->lo || at >= b->hi) return;
-    uint8_t *const to = it->tensor + (at - shift) * pithi_width(out);
+    uint8_t *const to = it->tensor + (at - shift) * pithi_dtype_bytes(out);
     uint32_t own = bits;
     if (a->add) {
         const uint32_t x = pithi_unit_round(PITH_F32, pithi_unit_widen(dtype, bits));
@@ -26,7 +26,7 @@ PITHI_DEVICE void pithi_value_put(const struct pithi_gpu_call *a, const struct p
     } else if (out != dtype) {
         own = pithi_unit_round(out, pithi_unit_widen(dtype, bits));
     }
-    pithi_own_put(to, pithi_width(out), own);
+    pithi_own_put(to, pithi_dtype_bytes(out), own);
 }
 
 /* Element i of the tile, which lies at `at`: to the tensor, or to where sums are prepared. */
@@ -102,7 +102,7 @@ PITHI_PHASE(pithi_strip_make, uint32_t strip, bool sums) {
     }
     if (g >= b->groups) return;
     struct pithi_gpu_place p = pithi_place_of(tiling, &b->tile, first);
-    const uint32_t width = pithi_width(a->from.plan.dtype);
+    const uint32_t width = pithi_dtype_bytes(a->from.plan.dtype);
     if (b->order < 2 && b->whole && !a->add && a->from.items.dtype == a->from.plan.dtype &&
         pithi_group_count(b, g) == PITHI_GROUP && p.x[3] + PITHI_GROUP <= b->tile.extent[3]) {
         if (p.x[3] == 0) before = 0;
@@ -159,7 +159,7 @@ PITHI_PHASE(pithi_codes_read, uint64_t number) {
 PITHI_DEVICE void pithi_exact_make(const struct pithi_gpu_call *a, const struct pithi_gpu_shared *s,
                                    uint64_t k, uint32_t i) {
     const struct pithi_gpu_block *const b = &s->strip.block;
-    const uint32_t width = pithi_width(a->from.plan.dtype);
+    const uint32_t width = pithi_dtype_bytes(a->from.plan.dtype);
     pithi_value_make(a, &s->from, b, i, pithi_place_of(&s->from.slot->tiling, &b->tile, i).at,
                      pithi_own_get(b->values + k * width, width));
 }
@@ -278,7 +278,7 @@ PITHI_BODY(pithi_bounded_decode) {
     PITHI_RUN(pithi_block_locate, number);
     if (!pithi_block_wanted(a, s, t, team, number, true)) return;
     if (b->plain) {
-        PITHI_RUN(pithi_plain_read, pithi_width(a->from.plan.dtype));
+        PITHI_RUN(pithi_plain_read, pithi_dtype_bytes(a->from.plan.dtype));
         return;
     }
     if (pithi_block_words(b))

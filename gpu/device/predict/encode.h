@@ -32,7 +32,7 @@ PITHI_LOCAL(pithi_range_take, uint64_t tile) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         const uint32_t n = pithi_unit_left(e, s->to.end);
         uint32_t v[PITHI_UNIT];
-        pithi_unit_load(s->to.tensor + e * pithi_width(dtype), dtype, n, v);
+        pithi_unit_load(s->to.tensor + e * pithi_dtype_bytes(dtype), dtype, n, v);
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) {
             if (k >= n || pithi_nonfinite(v[k])) continue;
             const uint32_t mark = pithi_mark_of(v[k]);
@@ -128,7 +128,7 @@ PITHI_DEVICE uint32_t pithi_code_group(const struct pithi_gpu_call *a,
                                        const struct pithi_gpu_item *it,
                                        const struct pithi_gpu_block *b, uint32_t g,
                                        struct pithi_gpu_thread *t) {
-    const uint32_t width = pithi_width(a->to.plan.dtype), n = pithi_group_count(b, g);
+    const uint32_t width = pithi_dtype_bytes(a->to.plan.dtype), n = pithi_group_count(b, g);
     uint8_t *const codes = pithi_codes_of(&a->to, b) + 4 * (uint64_t)g * PITHI_GROUP;
     struct pithi_gpu_place p = pithi_place_of(&it->slot->tiling, &b->tile, g * PITHI_GROUP);
     const bool run =
@@ -482,7 +482,7 @@ PITHI_PHASE(pithi_code_close, bool constant) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     if (t->tid) return;
     struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
-    const uint32_t width = pithi_width(a->to.plan.dtype), misses = s->strip.misses;
+    const uint32_t width = pithi_dtype_bytes(a->to.plan.dtype), misses = s->strip.misses;
     const uint64_t raw = (uint64_t)b->count * width;
     uint64_t length = pithi_eb_body_at(b, misses, width);
     if (constant)
@@ -653,7 +653,7 @@ PITHI_DEVICE bool pithi_write_find(const struct pithi_gpu_call *a, struct pithi_
     b->bitmap = b->misses > (b->count + 7) / 8 / 4;
     b->which = b->bytes + head + PITHI_EXACT_COUNT;
     b->values = b->which + pithi_exact_which_bytes(b, b->misses);
-    b->body = b->values + (uint64_t)b->misses * pithi_width(a->to.plan.dtype);
+    b->body = b->values + (uint64_t)b->misses * pithi_dtype_bytes(a->to.plan.dtype);
     for (uint32_t k = 0; k < PITHI_PACK_WIDTHS; k++) s->strip.table[k] = entry->table[k];
     if (!b->plain && b->part == 0) pithi_put32(b->bytes + head, b->misses);
     return !b->plain && b->part == 0;
@@ -693,7 +693,7 @@ PITHI_PHASE(pithi_misses_count, uint32_t strip) {
 
 PITHI_PHASE(pithi_misses_write, uint32_t strip) {
     const struct pithi_gpu_block *const b = &s->strip.block;
-    const uint32_t g = strip * PITHI_TEAM + t->tid, width = pithi_width(a->to.plan.dtype);
+    const uint32_t g = strip * PITHI_TEAM + t->tid, width = pithi_dtype_bytes(a->to.plan.dtype);
     uint64_t rank = pithi_scan_carry(s, t->tid, strip);
     if (g >= b->groups) return;
     const uint32_t bits = pithi_map_bits(b, pithi_misses_of(&a->to, b), g);
@@ -776,7 +776,7 @@ PITHI_DEVICE void pithi_write_values(const struct pithi_gpu_call *a, struct pith
                                      struct pithi_gpu_thread *t, struct pithi_team *team) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     const struct pithi_gpu_share strips = pithi_share_strips(b, b->groups);
-    if (b->plain) PITHI_RUN(pithi_write_plain, pithi_width(a->to.plan.dtype));
+    if (b->plain) PITHI_RUN(pithi_write_plain, pithi_dtype_bytes(a->to.plan.dtype));
     if (b->plain || !b->misses) return;
     PITHI_RUN(pithi_carry_misses, strips.from);
     for (uint32_t strip = strips.from; strip < strips.to; strip++) {

@@ -130,7 +130,7 @@ PITHI_PHASE(pithi_rows_locate, uint64_t number) {
     pithi_rows_open(&a->from, b, r);
     r->coded = pithi_entry(b->workspace, b->number)->map;
     s->strip.fault =
-        pithi_rows_parse(b, r, pithi_width(a->from.plan.dtype), a->from.plan.device.coded);
+        pithi_rows_parse(b, r, pithi_dtype_bytes(a->from.plan.dtype), a->from.plan.device.coded);
     b->legible = s->strip.fault != PITHI_DAMAGED && !b->plain;
     r->mapped = r->mapped && b->legible;
 }

@@ -47,7 +47,7 @@ PITHI_BODY(pithi_rows_decode) {
     PITHI_RUN(pithi_rows_locate, number);
     if (!pithi_block_wanted(a, s, t, team, number, true)) return;
     if (s->strip.block.plain) {
-        PITHI_RUN(pithi_plain_read, pithi_width(a->from.plan.dtype));
+        PITHI_RUN(pithi_plain_read, pithi_dtype_bytes(a->from.plan.dtype));
         return;
     }
     PITHI_RUN(pithi_rows_read, number);

@@ -322,7 +322,7 @@ PITHI_PHASE(pithi_rows_close, uint32_t unused) {
     (void)unused;
     if (t->tid) return;
     struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
-    const uint32_t width = pithi_width(a->to.plan.dtype), misses = s->strip.misses;
+    const uint32_t width = pithi_dtype_bytes(a->to.plan.dtype), misses = s->strip.misses;
     const uint64_t raw = (uint64_t)b->count * width;
     const uint64_t packed = PITHI_PACK_WIDTHS + pithi_names_bytes(b) + pithi_plan_table(s, entry);
     uint64_t length = PITHI_ROWS_HEAD + PITHI_EXACT_COUNT + pithi_exact_which_bytes(b, misses) +

@@ -81,7 +81,7 @@ PITHI_PHASE(pithi_zeros_locate, uint64_t number) {
     struct pithi_gpu_block *const b = &s->strip.block;
     if (t->tid || !pithi_block_find(a, s, number)) return;
     pithi_zeros_open(&a->from, b, &s->strip.zeros);
-    s->strip.fault = pithi_zeros_parse(b, &s->strip.zeros, pithi_width(a->from.plan.dtype));
+    s->strip.fault = pithi_zeros_parse(b, &s->strip.zeros, pithi_dtype_bytes(a->from.plan.dtype));
     b->legible = s->strip.fault == PITHI_SOUND && !b->plain;
 }
 
@@ -388,7 +388,7 @@ PITHI_BODY(pithi_zeros_decode) {
     PITHI_RUN(pithi_zeros_find, number);
     if (!pithi_block_wanted(a, s, t, team, number, true)) return;
     if (b->plain) {
-        PITHI_RUN(pithi_plain_read, pithi_width(a->from.plan.dtype));
+        PITHI_RUN(pithi_plain_read, pithi_dtype_bytes(a->from.plan.dtype));
         return;
     }
     if (b->named) {

@@ -209,7 +209,7 @@ PITHI_PHASE(pithi_zeros_close, uint64_t number) {
     struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
     (void)number;
     if (t->tid) return;
-    const uint32_t width = pithi_width(a->to.plan.dtype), misses = s->strip.misses;
+    const uint32_t width = pithi_dtype_bytes(a->to.plan.dtype), misses = s->strip.misses;
     const uint64_t raw = (uint64_t)b->count * width;
     uint64_t length = PITHI_ZEROS_HEAD + PITHI_EXACT_COUNT + pithi_exact_which_bytes(b, misses) +
                       (uint64_t)misses * width + z->bytes;

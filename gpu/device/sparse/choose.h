@@ -50,7 +50,7 @@ PITHI_DEVICE void pithi_choose_given(const struct pithi_gpu_call *a,
                                      const struct pithi_gpu_item *it, uint64_t e, uint32_t n,
                                      uint32_t x[8], uint32_t before[8]) {
     const uint32_t dtype = a->to.items.dtype;
-    pithi_unit_load(it->tensor + e * pithi_width(dtype), dtype, n, x);
+    pithi_unit_load(it->tensor + e * pithi_dtype_bytes(dtype), dtype, n, x);
     if (a->to.plan.device.sets.momentum == 0) return;
     pithi_unit_load((const uint8_t *)(pithi_momentum(a, it, 0) + e), PITH_F32, n, before);
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] =
@@ -84,7 +84,7 @@ PITHI_DEVICE void pithi_choose_load(const struct pithi_gpu_call *a, const struct
 /* Returns the value that one element is chosen by, as pithi_choose_load has those of a unit. */
 PITHI_DEVICE uint32_t pithi_choose_value(const struct pithi_gpu_call *a,
                                          const struct pithi_gpu_item *it, uint64_t e) {
-    const uint32_t dtype = a->to.items.dtype, width = pithi_width(dtype);
+    const uint32_t dtype = a->to.items.dtype, width = pithi_dtype_bytes(dtype);
     uint32_t x = pithi_unit_widen(dtype, pithi_own_get(it->tensor + e * width, width));
     if (!a->to.plan.device.decay) return x;
     if (a->to.plan.device.sets.momentum != 0)

@@ -242,7 +242,8 @@ PITHI_DEVICE void pithi_topk_block(const struct pithi_gpu_call *a, struct pithi_
     else
         b->legible = b->legible && c->form != PITHI_INDEX_HELD;
     c->out = it->tensor; /* none where sets are held */
-    if (c->out && a->from.items.tensors) c->out -= a->first * pithi_width(a->from.items.dtype);
+    if (c->out && a->from.items.tensors)
+        c->out -= a->first * pithi_dtype_bytes(a->from.items.dtype);
     c->dtype = a->from.items.dtype;
     c->add = a->add && run == 1; /* coefficients are not what is added to */
 }
@@ -253,7 +254,7 @@ PITHI_DEVICE void pithi_topk_block(const struct pithi_gpu_call *a, struct pithi_
 PITHI_DEVICE uint32_t pithi_set_value(const struct pithi_device_plan *p,
                                       const struct pithi_gpu_set *c, uint64_t i,
                                       uint64_t *saturated) {
-    const uint32_t dtype = p->device.sets.values, width = pithi_width(dtype);
+    const uint32_t dtype = p->device.sets.values, width = pithi_dtype_bytes(dtype);
     if (dtype == PITH_NONE) return 0x3F800000u;
     if (dtype != PITH_I8)
         return pithi_unit_widen(dtype, pithi_own_get(c->values + i * width, width));
@@ -279,8 +280,8 @@ PITHI_DEVICE void pithi_set_put(const struct pithi_gpu_call *a, const struct pit
     }
     if (e < s->strip.block.lo || e >= s->strip.block.hi) return;
     uint32_t x = pithi_set_value(&a->from.plan, c, i, &t->read.saturated);
-    uint8_t *const to = c->out + e * pithi_width(c->dtype);
-    const uint32_t width = pithi_width(c->dtype);
+    uint8_t *const to = c->out + e * pithi_dtype_bytes(c->dtype);
+    const uint32_t width = pithi_dtype_bytes(c->dtype);
     if (c->add)
         x = pithi_bits(pithi_float(pithi_unit_widen(c->dtype, pithi_own_get(to, width))) +
                        pithi_float(x));
@@ -635,7 +636,7 @@ PITHI_PHASE(pithi_topk_zero, uint64_t number) {
     const struct pithi_gpu_share share = pithi_topk_share(a, s, number);
     const uint64_t from = c->first + share.from, to = c->first + share.to;
     const uint64_t end = to < b->hi ? to : b->hi, begin = from > b->lo ? from : b->lo;
-    const uint32_t none[PITHI_UNIT] = {0, 0, 0, 0, 0, 0, 0, 0}, width = pithi_width(c->dtype);
+    const uint32_t none[PITHI_UNIT] = {0, 0, 0, 0, 0, 0, 0, 0}, width = pithi_dtype_bytes(c->dtype);
     for (uint64_t e = begin + (uint64_t)t->tid * PITHI_UNIT; e < end; e += PITHI_ROW)
         pithi_unit_put_raw(c->out + e * width, width, pithi_unit_left(e, end), none);
 }
@@ -714,7 +715,7 @@ PITHI_PHASE(pithi_topk_summand, uint64_t number, uint32_t k) {
 /* The tensor := scale * the sums, of the team's part. */
 PITHI_PHASE(pithi_topk_sum_close, uint64_t number) {
     const struct pithi_gpu_set *const c = &s->strip.set;
-    const uint32_t dtype = a->from.items.dtype, width = pithi_width(dtype);
+    const uint32_t dtype = a->from.items.dtype, width = pithi_dtype_bytes(dtype);
     const struct pithi_gpu_share share = pithi_topk_share(a, s, number);
     for (uint64_t e = share.from + t->tid * PITHI_UNIT; e < share.to; e += PITHI_ROW) {
         const uint32_t n = pithi_unit_left(e, share.to);

@@ -529,7 +529,7 @@ PITHI_DEVICE void pithi_set_sent(const struct pithi_gpu_call *a, const struct pi
 
 PITHI_PHASE(pithi_values_write, uint32_t dtype) {
     const struct pithi_gpu_set *const c = &s->strip.set;
-    const uint32_t width = pithi_width(dtype), one = 0x3F800000u;
+    const uint32_t width = pithi_dtype_bytes(dtype), one = 0x3F800000u;
     for (uint64_t i = t->tid; i < c->count; i += PITHI_TEAM) {
         const uint64_t e = pithi_set_element(c, i);
         const uint32_t x = pithi_choose_value(a, &s->to, e);

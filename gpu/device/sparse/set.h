@@ -21,7 +21,7 @@ enum {
 /* Bytes of the values of so many elements. */
 PITHI_DEVICE uint64_t pithi_values_bytes(const struct pithi_device_plan *p, uint64_t count) {
     const uint32_t dtype = p->device.sets.values;
-    if (dtype != PITH_I8) return count * pithi_width(dtype);
+    if (dtype != PITH_I8) return count * pithi_dtype_bytes(dtype);
     return (count + p->device.groups.set.group - 1) / p->device.groups.set.group * 4 + count;
 }
 

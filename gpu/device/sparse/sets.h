@@ -239,7 +239,7 @@ PITHI_PHASE(pithi_values_open, uint64_t number, bool adds) {
     if (t->tid) return;
     pithi_item_locate(a, &a->to, number, it);
     const struct pithi_gpu_mark *const m = pithi_mark(a, it->index);
-    const uint64_t bytes = m->counted * pithi_width(a->sparse.dtype);
+    const uint64_t bytes = m->counted * pithi_dtype_bytes(a->sparse.dtype);
     it->status = m->status;
     it->status = pithi_values_fit(a, it, bytes, adds);
     pithi_held_block(a, s, number);
@@ -254,8 +254,8 @@ PITHI_PHASE(pithi_values_open, uint64_t number, bool adds) {
  * a tensor it is the residual's. */
 PITHI_DEVICE void pithi_held_visit(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
                                    uint64_t e, uint64_t i, bool adds) {
-    const uint32_t dtype = a->to.items.dtype, width = pithi_width(dtype);
-    const uint32_t values = a->sparse.dtype, step = pithi_width(values);
+    const uint32_t dtype = a->to.items.dtype, width = pithi_dtype_bytes(dtype);
+    const uint32_t values = a->sparse.dtype, step = pithi_dtype_bytes(values);
     uint8_t *const value = it->frame + i * step;
     if (!adds) {
         const uint32_t x =

@@ -12,7 +12,7 @@
 
 PITHI_DEVICE void pithi_transform_put(const struct pithi_gpu_call *a,
                                       const struct pithi_gpu_transform *r, uint64_t e, float x) {
-    const uint32_t width = pithi_width(r->to_dtype);
+    const uint32_t width = pithi_dtype_bytes(r->to_dtype);
     uint8_t *const to = r->to + e * width;
     if (e < r->lo || e >= r->hi) return;
     if (r->inverse && a->scale != 1.0f) x *= a->scale;
@@ -29,7 +29,7 @@ PITHI_PHASE(pithi_cosine_fetch, uint64_t tile) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         const uint32_t n = pithi_unit_left(e, r->count);
         uint32_t x[PITHI_UNIT];
-        pithi_unit_load(r->from + e * pithi_width(r->from_dtype), r->from_dtype, n, x);
+        pithi_unit_load(r->from + e * pithi_dtype_bytes(r->from_dtype), r->from_dtype, n, x);
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) s->strip.values[e - tile + k] =
             pithi_float(x[k]);
     }
@@ -85,7 +85,7 @@ PITHI_LOCAL(pithi_walsh_fetch, uint64_t tile) {
     PITHI_UNROLL for (uint32_t u = 0; u < PITHI_UNITS; u++) {
         const uint64_t e = pithi_unit_at(t, tile, u);
         uint32_t x[PITHI_UNIT];
-        pithi_unit_load(r->from + e * pithi_width(r->from_dtype), r->from_dtype,
+        pithi_unit_load(r->from + e * pithi_dtype_bytes(r->from_dtype), r->from_dtype,
                         pithi_unit_left(e, r->count), x);
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) t->x[u][k] = pithi_float(x[k]);
         if (r->inverse) pithi_unit_shrink(t, PITHI_WALSH, r->count, e, t->x[u]);
@@ -154,7 +154,7 @@ PITHI_PHASE(pithi_leave_open, uint64_t number) {
     r->from_dtype = PITH_F32;
     r->to = it->tensor;
     r->to_dtype = a->from.items.dtype;
-    if (a->from.items.tensors) r->to -= a->first * pithi_width(r->to_dtype);
+    if (a->from.items.tensors) r->to -= a->first * pithi_dtype_bytes(r->to_dtype);
     r->count = end;
     r->lo = a->first < end ? a->first : end;
     r->hi = a->count < end - r->lo ? r->lo + a->count : end;
