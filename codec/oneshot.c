@@ -259,7 +259,7 @@ static pith_status open_for_frame(struct once *o, const void *frame, size_t leng
     *o = (struct once){0};
     pithi_clear(error);
     if (!frame) return pithi_fail(error, PITH_ERR_ARG, "frame is NULL");
-    PITHI_TRY(pithi_take(&e, sizeof e, env, error));
+    PITHI_TRY(pithi_take(&e, sizeof e, env, "the environment", error));
     PITHI_TRY(pithi_frame_read(frame, length, &f, error));
     PITHI_TRY(pithi_check_limit(&e, &f, error));
     if (f.payload_bytes > length - f.header_bytes)
@@ -337,7 +337,7 @@ static pith_status take_layout(const pith_view *view, const pith_view *base,
                                const pith_layout *layout, pith_layout *made, pith_error *error) {
     pith_layout l;
     if (!view) return pithi_fail(error, PITH_ERR_ARG, "view is NULL");
-    PITHI_TRY(pithi_take(&l, sizeof l, layout, error));
+    PITHI_TRY(pithi_take(&l, sizeof l, layout, "the layout", error));
     if (l.flags & (PITH_LAYOUT_EXTERNAL_BASE | PITH_LAYOUT_CHECK_BASE | PITH_LAYOUT_TRUST_BASE))
         return pithi_fail(error, PITH_ERR_ARG, "a one-shot call has no stream to bind a base to");
     if (view->ndim > PITH_MAX_NDIM) return pithi_fail(error, PITH_ERR_SHAPE, "too many dimensions");

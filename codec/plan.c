@@ -349,7 +349,7 @@ static pith_status create(const pith_plan **out, struct pithi_params *params,
     pith_plan p = {.params = *params};
     pith_layout l;
     if (!layout) return pithi_fail(error, PITH_ERR_ARG, "layout is NULL");
-    PITHI_TRY(pithi_take(&l, sizeof l, layout, error));
+    PITHI_TRY(pithi_take(&l, sizeof l, layout, "the layout", error));
     PITHI_TRY(take_layout(&p, &l, error));
     const struct pithi_exempt_source source = exempt ? *exempt : layout_exempt(&l);
     PITHI_TRY(check_exempt(&p, &source, error));

@@ -15,8 +15,6 @@
 #include "stream_format.h"
 #include "work.h"
 
-static const uint8_t magic[8] = PITHI_STREAM_FORMAT_MAGIC;
-
 /* Returns the bytes that a stream remembers for elements: the base, or one copy of the residual and
  * of the momentum. */
 static uint64_t remembered_bytes(const pith_plan *p) {
@@ -230,24 +228,14 @@ static void update_base_hash(pith_stream *s, uint64_t step) {
 static void clear(pith_stream *s) {
     const pith_plan *const p = s->plan;
     const pith_stream_options *const o = &s->options;
-    const uint32_t ranks = o->ranks ? o->ranks : 1;
-    s->random = (struct pithi_random){.seed = o->seed, .rng_stream = o->rng_stream};
-    s->random.shift = (uint16_t)((uint64_t)o->rank * 65536 / ranks);
+    s->random = (struct pithi_random){
+        .seed = o->seed, .rng_stream = o->rng_stream, .shift = pithi_options_shift(o)};
     if (s->base) memset(s->base, 0, (size_t)remembered_bytes(p));
     for (int i = 0; i < 2 && s->residual[i]; i++)
         memset(s->residual[i], 0, (size_t)remembered_bytes(p)); /* and the momentum behind it */
     for (uint64_t i = 0; i < p->slots; i++)
         s->slot[i] = (struct pithi_slot_state){.step = o->step, .undone = true};
     if (pithi_has_base(p) && (s->base || !p->count)) update_base_hash(s, o->step);
-}
-
-static pith_status take_options(pith_stream_options *to, const pith_stream_options *from,
-                                pith_error *error) {
-    PITHI_TRY(pithi_take(to, sizeof *to, from, error));
-    const uint32_t ranks = to->ranks ? to->ranks : 1;
-    if (to->rank < ranks && ranks <= 65536) return PITH_OK;
-    return pithi_fail_with(error, PITH_ERR_ARG, 0, "rank # of #, of at most 65536 ranks",
-                           &(struct pithi_words){.number = {to->rank, ranks}});
 }
 
 pith_status pith_stream_init(const pith_plan *p, void *memory, size_t bytes,
@@ -257,7 +245,7 @@ pith_status pith_stream_init(const pith_plan *p, void *memory, size_t bytes,
     pithi_clear(error);
     if (!p || !stream) return pithi_fail(error, PITH_ERR_ARG, "an argument is NULL");
     *stream = NULL;
-    PITHI_TRY(take_options(&o, options, error));
+    PITHI_TRY(pithi_options_take(&o, options, error));
     const uint64_t needed = pithi_stream_bytes(p);
     if (!memory) return pithi_fail(error, PITH_ERR_ARG, "memory is NULL");
     if (bytes < needed)
@@ -325,11 +313,11 @@ pith_status pith_stream_set_random(pith_work *w, pith_stream *s,
     PITHI_TRY(pithi_stream_begin(w, s));
     if (!options)
         return pithi_stream_end(w, s, pithi_fail(&w->error, PITH_ERR_ARG, "options is NULL"));
-    const pith_status status = take_options(&o, options, &w->error);
+    const pith_status status = pithi_options_take(&o, options, &w->error);
     if (status != PITH_OK) return pithi_stream_end(w, s, status);
     s->random.seed = o.seed;
     s->random.rng_stream = o.rng_stream;
-    s->random.shift = (uint16_t)((uint64_t)o.rank * 65536 / (o.ranks ? o.ranks : 1));
+    s->random.shift = pithi_options_shift(&o);
     return pithi_stream_end(w, s, PITH_OK);
 }
 
@@ -641,18 +629,16 @@ static void load_residual(pith_stream *s, const uint8_t *from) {
 static void save_head(const pith_stream *s, uint8_t *at) {
     pith_stats stats = {.size = sizeof stats};
     pith_stream_stats(s, &stats);
-    memset(at, 0, PITHI_STREAM_FORMAT_HEAD);
-    memcpy(at, magic, sizeof magic);
-    pithi_put64(at + PITHI_STREAM_FORMAT_FINGERPRINT, s->plan->stream_fingerprint);
-    pithi_put64(at + PITHI_STREAM_FORMAT_SLOTS, s->plan->slots);
-    pithi_put64(at + PITHI_STREAM_FORMAT_SEED, s->random.seed);
-    pithi_put32(at + PITHI_STREAM_FORMAT_STREAM, s->random.rng_stream);
-    pithi_put32(at + PITHI_STREAM_FORMAT_SHIFT, s->random.shift);
-    at += PITHI_STREAM_FORMAT_STATS;
-    pithi_put64(at, stats.frames);
-    pithi_put64(at + 8, stats.key_frames);
-    pithi_put64(at + 16, stats.saturated);
-    pithi_put64(at + 24, stats.poisoned);
+    const struct pithi_stream_head head = {.fingerprint = s->plan->stream_fingerprint,
+                                           .slots = s->plan->slots,
+                                           .seed = s->random.seed,
+                                           .rng_stream = s->random.rng_stream,
+                                           .shift = s->random.shift,
+                                           .frames = stats.frames,
+                                           .key_frames = stats.key_frames,
+                                           .saturated = stats.saturated,
+                                           .poisoned = stats.poisoned};
+    pithi_stream_head_put(at, &head);
 }
 
 static pith_status save(const pith_stream *s, uint8_t *dst, size_t cap, size_t *written,
@@ -671,7 +657,8 @@ static pith_status save(const pith_stream *s, uint8_t *dst, size_t cap, size_t *
     uint8_t *more = at + p->slots * PITHI_STREAM_FORMAT_SLOT;
     for (uint64_t i = 0; i < p->slots; i++, at += PITHI_STREAM_FORMAT_SLOT) {
         pithi_put64(at, s->slot[i].step);
-        pithi_put64(at + 8, hooks ? hooks->save(&s->slot[i], more) : s->slot[i].base_hash);
+        pithi_put64(at + PITHI_STREAM_FORMAT_WORD,
+                    hooks ? hooks->save(&s->slot[i], more) : s->slot[i].base_hash);
         more += hooks ? hooks->saved_bytes : 0;
     }
     at = more;
@@ -697,7 +684,7 @@ static bool legal_slots(const pith_plan *p, const uint8_t *slot) {
     const struct pithi_frame_hooks *const hooks = hooks_of(p);
     const uint8_t *more = slot + p->slots * PITHI_STREAM_FORMAT_SLOT;
     for (uint64_t i = 0; i < p->slots; i++, slot += PITHI_STREAM_FORMAT_SLOT) {
-        if (!hooks->legal(pithi_get64(slot + 8), more)) return false;
+        if (!hooks->legal(pithi_get64(slot + PITHI_STREAM_FORMAT_WORD), more)) return false;
         more += hooks->saved_bytes;
     }
     return true;
@@ -714,7 +701,8 @@ static bool all_finite(const uint8_t *floats, uint64_t count) {
 static pith_status check_saved(const pith_plan *p, const uint8_t *src, size_t bytes,
                                pith_error *error) {
     const uint64_t total = pithi_stream_save_bytes(p);
-    if (bytes < sizeof magic || memcmp(src, magic, sizeof magic) != 0)
+    if (bytes < sizeof pithi_stream_magic ||
+        memcmp(src, pithi_stream_magic, sizeof pithi_stream_magic) != 0)
         return pithi_fail(error, PITH_ERR_MAGIC, "not a saved stream");
     if (bytes >= PITHI_STREAM_FORMAT_HEAD &&
         pithi_get64(src + PITHI_STREAM_FORMAT_FINGERPRINT) != p->stream_fingerprint)
@@ -734,7 +722,7 @@ static pith_status check_saved(const pith_plan *p, const uint8_t *src, size_t by
     for (uint64_t i = 0; i < p->slots; i++, slot += PITHI_STREAM_FORMAT_SLOT)
         if (!hooks_of(p) &&
             slot_base_hash(p, src + PITHI_STREAM_FORMAT_HEAD + p->slots * PITHI_STREAM_FORMAT_SLOT,
-                           i) != pithi_get64(slot + 8))
+                           i) != pithi_get64(slot + PITHI_STREAM_FORMAT_WORD))
             return pithi_fail(error, PITH_ERR_CHECKSUM, "a base is not what its hash says");
     if (hooks_of(p) && !legal_slots(p, src + PITHI_STREAM_FORMAT_HEAD))
         return pithi_fail(error, PITH_ERR_CORRUPT, "what no slot can have remembered");
@@ -749,7 +737,7 @@ static void load_slots(pith_stream *s, const uint8_t *at) {
     const uint8_t *more = at + s->plan->slots * PITHI_STREAM_FORMAT_SLOT;
     for (uint64_t i = 0; i < s->plan->slots; i++, at += PITHI_STREAM_FORMAT_SLOT) {
         struct pithi_slot_state *const slot = &s->slot[i];
-        const uint64_t word = pithi_get64(at + 8);
+        const uint64_t word = pithi_get64(at + PITHI_STREAM_FORMAT_WORD);
         *slot = (struct pithi_slot_state){.step = pithi_get64(at), .undone = true};
         if (!hooks) {
             slot->base_hash = word;
@@ -764,17 +752,15 @@ static pith_status load(pith_stream *s, const uint8_t *src, size_t bytes, pith_e
     const pith_plan *const p = s->plan;
     PITHI_TRY(pithi_stream_check_base(s, error));
     PITHI_TRY(check_saved(p, src, bytes, error));
-    const uint8_t *at = src + PITHI_STREAM_FORMAT_HEAD, *const stats =
-                                                            src + PITHI_STREAM_FORMAT_STATS;
-    s->random =
-        (struct pithi_random){.seed = pithi_get64(src + PITHI_STREAM_FORMAT_SEED),
-                              .rng_stream = pithi_get32(src + PITHI_STREAM_FORMAT_STREAM),
-                              .shift = (uint16_t)pithi_get32(src + PITHI_STREAM_FORMAT_SHIFT)};
+    const struct pithi_stream_head head = pithi_stream_head_get(src);
+    const uint8_t *at = src + PITHI_STREAM_FORMAT_HEAD;
+    s->random = (struct pithi_random){
+        .seed = head.seed, .rng_stream = head.rng_stream, .shift = (uint16_t)head.shift};
     load_slots(s, at);
-    s->slot[0].frames = pithi_get64(stats);
-    s->slot[0].key_frames = pithi_get64(stats + 8);
-    s->slot[0].saturated = pithi_get64(stats + 16);
-    s->slot[0].poisoned = pithi_get64(stats + 24);
+    s->slot[0].frames = head.frames;
+    s->slot[0].key_frames = head.key_frames;
+    s->slot[0].saturated = head.saturated;
+    s->slot[0].poisoned = head.poisoned;
     at += p->slots * PITHI_STREAM_FORMAT_SLOT;
     if (hooks_of(p)) at += p->slots * hooks_of(p)->saved_bytes;
     if (pithi_has_base(p) && p->count) memcpy(s->base, at, (size_t)remembered_bytes(p));

@@ -5,6 +5,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "caller.h"
 #include "common/endian.h"
 #include "device/sparse/stream.h"
 #include "plan.h"
@@ -60,33 +61,24 @@ static pith_status over_base(const pith_cuda_plan *c, enum pithi_gpu_kernel kern
 
 /* ---- Beginning and settings ------------------------------------------------------------------*/
 
-static pith_status take_options(const pith_stream_options *from, struct pithi_gpu_random *random,
-                                uint64_t *step, pith_error *error) {
+static pith_status take_options(const pith_stream_options *from, struct pithi_gpu_change *to,
+                                pith_error *error) {
     pith_stream_options o;
-    const pith_status status = pithi_cuda_take(&o, sizeof o, from, "fields of the options", error);
+    const pith_status status = pithi_options_take(&o, from, error);
     if (status != PITH_OK) return status;
-    if (!o.ranks && !o.rank) o.ranks = 1;
-    if (o.rank >= o.ranks || o.ranks > 65536) {
-        const struct pithi_words words = {.number = {o.rank, o.ranks}};
-        return pithi_fail_with(error, PITH_ERR_ARG, 0,
-                               "rank # of # ranks; it must be below them, and they at most 65536",
-                               &words);
-    }
-    *random = (struct pithi_gpu_random){.seed = o.seed,
-                                        .rng_stream = o.rng_stream,
-                                        .shift = (uint32_t)((uint64_t)o.rank * 65536 / o.ranks)};
-    *step = o.step;
+    to->random = (struct pithi_gpu_random){
+        .seed = o.seed, .rng_stream = o.rng_stream, .shift = pithi_options_shift(&o)};
+    to->step = o.step;
     return PITH_OK;
 }
 
 pith_status pith_cuda_stream_init(const pith_cuda_plan *c, void *memory, size_t bytes,
                                   const pith_stream_options *options, void *cuda_stream,
                                   pith_error *error) {
-    struct pithi_gpu_random random;
-    uint64_t step;
+    struct pithi_gpu_change change = {0};
     pithi_clear(error);
     pith_status status = pithi_cuda_check_stream(c, memory, "memory", error);
-    if (status == PITH_OK) status = take_options(options, &random, &step, error);
+    if (status == PITH_OK) status = take_options(options, &change, error);
     if (status != PITH_OK) return status;
     const uint64_t needed = pithi_cuda_stream_bytes(&c->plan);
     const struct pithi_words words = {.number = {needed, bytes}};
@@ -95,8 +87,7 @@ pith_status pith_cuda_stream_init(const pith_cuda_plan *c, void *memory, size_t 
                                "the stream needs # bytes of device memory, # were given", &words);
     status = pithi_cuda_clear(c, memory, needed, cuda_stream, error);
     struct pithi_gpu_call a = about(c, memory);
-    a.change.random = random;
-    a.change.step = step;
+    a.change = change;
     if (status == PITH_OK) status = per_slot(c, PITHI_GPU_stream_init, &a, cuda_stream, error);
     const bool bound = !c->plan.external || !c->plan.count;
     if (status == PITH_OK && pithi_cuda_has_base(&c->plan) && bound)
@@ -126,7 +117,7 @@ pith_status pith_cuda_stream_set_random(const pith_cuda_plan *c, pith_cuda_strea
     if (status != PITH_OK) return status;
     if (!options) return pithi_cuda_null("options", error);
     struct pithi_gpu_call a = about(c, stream);
-    status = take_options(options, &a.change.random, &a.change.step, error);
+    status = take_options(options, &a.change, error);
     return status == PITH_OK ? set(c, &a, PITHI_SET_RANDOM, cuda_stream, error) : status;
 }
 
@@ -196,8 +187,6 @@ pith_status pith_cuda_stream_verify(const pith_cuda_plan *c, const pith_cuda_str
 
 /* ---- Bytes on the host -----------------------------------------------------------------------*/
 
-static const uint8_t magic[8] = PITHI_STREAM_FORMAT_MAGIC;
-
 /* A conversion of a stream between its saved bytes and its bytes on the device. */
 struct exchange {
     const struct pithi_device_plan *plan;
@@ -248,13 +237,13 @@ static pith_status begin(const pith_cuda_plan *c, const pith_work *work, const p
     x->total = x->elements + memory_bytes(t) + PITHI_STREAM_FORMAT_TAIL;
     const pith_status status = pith_plan_sizes(pith_stream_plan(host), &sizes);
     if (status != PITH_OK || sizes.save_bytes != x->total) return other_plan(error);
-    x->saved = pithi_cuda_alloc(&c->env, (size_t)x->total);
+    x->saved = pithi_env_alloc(&c->env, (size_t)x->total);
     if (x->saved) return PITH_OK;
     return pithi_fail_at(error, PITH_ERR_MEMORY, "no memory for the saved stream", x->total);
 }
 
 static pith_status end(const pith_cuda_plan *c, const struct exchange *x, pith_status status) {
-    pithi_cuda_release(&c->env, x->saved, (size_t)x->total);
+    pithi_env_release(&c->env, x->saved, (size_t)x->total);
     return status;
 }
 
@@ -276,45 +265,51 @@ static pith_status save(pith_work *work, const pith_stream *host, const struct e
     return PITH_OK;
 }
 
-/* What a controller remembers of slot i: its steps in place of a base hash, and more behind all
- * slots. */
+/* What a controller remembers of slot i: its steps in the slot's word, and more behind all
+ * slots, here. */
 static uint8_t *control_at(const struct exchange *x, uint64_t i) {
     return x->saved + PITHI_STREAM_FORMAT_HEAD + x->plan->slots * PITHI_STREAM_FORMAT_SLOT +
            i * x->plan->saved_bytes;
 }
 
-static void take_control(const struct exchange *x, uint64_t i) {
+/* word: of the saved slot. */
+static void take_control(const struct exchange *x, uint64_t i, uint64_t word) {
     struct pithi_gpu_chosen *const to = pithi_stream_chosen(x->plan, x->bytes) + i;
-    to->control = pithi_control_load(slot_at(x, i)->base_hash, control_at(x, i));
+    to->control = pithi_control_load(word, control_at(x, i));
     to->before = to->control;
-    to->reported = (slot_at(x, i)->base_hash & PITHI_CONTROL_REPORTED) != 0;
-    slot_at(x, i)->base_hash = 0;
+    to->reported = (word & PITHI_CONTROL_REPORTED) != 0;
+}
+/* Returns the word of the saved slot. */
+static uint64_t put_control(const struct exchange *x, uint64_t i) {
+    const struct pithi_gpu_chosen *const from = pithi_stream_chosen(x->plan, x->bytes) + i;
+    const uint64_t word = pithi_control_save(&from->control, control_at(x, i));
+    return word | (from->reported ? PITHI_CONTROL_REPORTED : 0);
 }
 
 static pith_status fill_bytes(const struct exchange *x, pith_error *error) {
-    const uint8_t *const from = x->saved, *const stats = from + PITHI_STREAM_FORMAT_STATS;
+    const uint8_t *const from = x->saved;
+    const struct pithi_stream_head saved = pithi_stream_head_get(from);
     struct pithi_gpu_stream *const head = (struct pithi_gpu_stream *)(void *)x->bytes;
     *head = (struct pithi_gpu_stream){
-        .stream_fingerprint = x->plan->stream_fingerprint,
-        .random = {.seed = pithi_get64(from + PITHI_STREAM_FORMAT_SEED),
-                   .rng_stream = pithi_get32(from + PITHI_STREAM_FORMAT_STREAM),
-                   .shift = pithi_get32(from + PITHI_STREAM_FORMAT_SHIFT)},
-        .frames = pithi_get64(stats),
-        .key_frames = pithi_get64(stats + 8),
-        .saturated = pithi_get64(stats + 16),
-        .poisoned = pithi_get64(stats + 24),
+        .stream_fingerprint = saved.fingerprint,
+        .random = {.seed = saved.seed, .rng_stream = saved.rng_stream, .shift = saved.shift},
+        .frames = saved.frames,
+        .key_frames = saved.key_frames,
+        .saturated = saved.saturated,
+        .poisoned = saved.poisoned,
         .slots = sizeof *head,
         .memory = pithi_stream_memory_at(x->plan),
     };
     for (uint64_t i = 0; i < x->plan->slots; i++) {
         const uint8_t *const slot = from + PITHI_STREAM_FORMAT_HEAD + i * PITHI_STREAM_FORMAT_SLOT;
-        if (x->bounded && pithi_get64(slot + 8))
+        const uint64_t word = pithi_get64(slot + PITHI_STREAM_FORMAT_WORD);
+        if (x->bounded && word)
             return pithi_fail_with(error, PITH_ERR_UNSUPPORTED, i,
                                    "a bound was set for slot #, which devices do not know",
                                    &(struct pithi_words){.number = {i}});
         *slot_at(x, i) = (struct pithi_gpu_slot_state){
-            .step = pithi_get64(slot), .base_hash = pithi_get64(slot + 8), .undone = 1};
-        if (x->sparse) take_control(x, i);
+            .step = pithi_get64(slot), .base_hash = x->sparse ? 0 : word, .undone = 1};
+        if (x->sparse) take_control(x, i, word);
     }
     if (!x->plan->external)
         memcpy(x->bytes + head->memory, from + x->elements, (size_t)memory_bytes(x->plan));
@@ -349,20 +344,20 @@ static void copy_elements(const struct exchange *x) {
 
 static pith_status fill_saved(const struct exchange *x, pith_error *error) {
     const struct pithi_gpu_stream *const head = (const struct pithi_gpu_stream *)(void *)x->bytes;
-    uint8_t *const to = x->saved, *const stats = to + PITHI_STREAM_FORMAT_STATS;
+    uint8_t *const to = x->saved;
     if (head->stream_fingerprint != x->plan->stream_fingerprint)
         return pithi_fail(error, PITH_ERR_MISMATCH, "the bytes are of another plan's stream");
     memset(to, 0, (size_t)(x->plan->external ? PITHI_STREAM_FORMAT_HEAD : x->elements));
-    memcpy(to, magic, sizeof magic);
-    pithi_put64(to + PITHI_STREAM_FORMAT_FINGERPRINT, head->stream_fingerprint);
-    pithi_put64(to + PITHI_STREAM_FORMAT_SLOTS, x->plan->slots);
-    pithi_put64(to + PITHI_STREAM_FORMAT_SEED, head->random.seed);
-    pithi_put32(to + PITHI_STREAM_FORMAT_STREAM, head->random.rng_stream);
-    pithi_put32(to + PITHI_STREAM_FORMAT_SHIFT, head->random.shift);
-    pithi_put64(stats, head->frames);
-    pithi_put64(stats + 8, head->key_frames);
-    pithi_put64(stats + 16, head->saturated);
-    pithi_put64(stats + 24, head->poisoned);
+    const struct pithi_stream_head saved = {.fingerprint = head->stream_fingerprint,
+                                            .slots = x->plan->slots,
+                                            .seed = head->random.seed,
+                                            .rng_stream = head->random.rng_stream,
+                                            .shift = head->random.shift,
+                                            .frames = head->frames,
+                                            .key_frames = head->key_frames,
+                                            .saturated = head->saturated,
+                                            .poisoned = head->poisoned};
+    pithi_stream_head_put(to, &saved);
     for (uint64_t i = 0; i < x->plan->slots; i++) {
         uint8_t *const slot = to + PITHI_STREAM_FORMAT_HEAD + i * PITHI_STREAM_FORMAT_SLOT;
         if (slot_at(x, i)->invalid)
@@ -370,11 +365,8 @@ static pith_status fill_saved(const struct exchange *x, pith_error *error) {
                                    "the base of slot # was left half written by a failed call",
                                    &(struct pithi_words){.number = {i}});
         pithi_put64(slot, slot_at(x, i)->step);
-        pithi_put64(slot + 8, slot_at(x, i)->base_hash);
-        if (!x->sparse) continue;
-        const struct pithi_gpu_chosen *const c = pithi_stream_chosen(x->plan, x->bytes) + i;
-        const uint64_t reported = c->reported ? PITHI_CONTROL_REPORTED : 0;
-        pithi_put64(slot + 8, pithi_control_save(&c->control, control_at(x, i)) | reported);
+        pithi_put64(slot + PITHI_STREAM_FORMAT_WORD,
+                    x->sparse ? put_control(x, i) : slot_at(x, i)->base_hash);
     }
     copy_elements(x);
     const size_t hashed = (size_t)(x->total - PITHI_STREAM_FORMAT_TAIL);

@@ -97,7 +97,7 @@ static pith_status adapt(pith_stream *s, uint64_t slot, const pith_budget *budge
                          pith_error *error) {
     pith_budget b;
     if (!budget) return pithi_fail(error, PITH_ERR_ARG, "budget is NULL");
-    PITHI_TRY(pithi_take(&b, sizeof b, budget, error));
+    PITHI_TRY(pithi_take(&b, sizeof b, budget, "the budget", error));
     if (!legal(&b))
         return pithi_fail(error, PITH_ERR_ARG,
                           "a field of the budget is negative or not finite, or nonzero is above 1");

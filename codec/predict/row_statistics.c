@@ -152,7 +152,7 @@ pith_status pith_row_statistics_sample(pith_row_statistics *statistics, const ch
         return pithi_fail(error, PITH_ERR_ARG, "an argument is NULL");
     if (count == 0 || count > PITH_ROW_STATISTICS_MAX)
         return pithi_fail(error, PITH_ERR_ARG, "the number of specs is out of range");
-    PITHI_TRY(pithi_take(&known, sizeof known, statistics, error));
+    PITHI_TRY(pithi_take(&known, sizeof known, statistics, "the statistics", error));
     PITHI_TRY(pithi_env_take(&e, env, error));
     PITHI_TRY(take_batch(&b, params, specs, count, batch, &span, error));
     if (!b.count) return PITH_OK;
@@ -178,7 +178,7 @@ double pith_row_statistics_index(const pith_row_statistics *statistics, uint32_t
     double (*volatile const compute)(uint64_t, uint64_t) = index_of;
     pith_row_statistics known;
     if (k >= PITH_ROW_STATISTICS_MAX ||
-        pithi_take(&known, sizeof known, statistics, NULL) != PITH_OK)
+        pithi_take(&known, sizeof known, statistics, "the statistics", NULL) != PITH_OK)
         return (double)pithi_float(PITHI_F32_NAN);
     if (!known.distinct) return 0;
     const uint64_t before = pithi_fp_enter();

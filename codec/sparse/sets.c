@@ -28,7 +28,7 @@ static pith_status begin(pith_work *w, pith_stream *s, uint64_t slot) {
 static pith_status take_request(const pith_stream *s, uint64_t slot, const pith_sparse_request *r,
                                 struct pithi_sparse_request *to, pith_error *error) {
     pith_sparse_request own;
-    PITHI_TRY(pithi_take(&own, sizeof own, r, error));
+    PITHI_TRY(pithi_take(&own, sizeof own, r, "the request", error));
     const uint64_t n = pithi_slot_count(s->plan, slot);
     const uint32_t threshold = pithi_bits(own.threshold);
     if (own.first > n || own.count > n - own.first)

@@ -40,14 +40,12 @@ expect_none 'declared in the header, but not exported' < <(
 expect_none 'defined in the archive without the prefix pith_ or pithi_' < <(
     nm -g --defined-only "$static" 2>/dev/null | awk 'NF == 3 && $3 !~ /^pithi?_/ { print $3 }')
 
-# Everything else the library may call. caller.c (of libpith_cuda: plan.c) holds the default
-# allocator, parallel.c learns of forks, cuda.cu calls the CUDA runtime: nothing there may wait, or
-# allocate.
+# Everything else the library may call. caller.c holds the default allocator, parallel.c learns of
+# forks, cuda.cu calls the CUDA runtime: nothing there may wait, or allocate.
 allowed='^(pithi?_.*|ZSTD_.*|mem(cpy|move|set|cmp|chr)|bcmp|__mem(cpy|move|set)_chk'
 allowed+='|str(len|cmp|ncmp|chr|cspn|spn)|GOMP_.*|omp_.*|__kmpc_.*|__stack_chk_fail'
 allowed+='|_GLOBAL_OFFSET_TABLE_|__aarch64_.*|__cpu_(indicator_init|model|features2))$'
 allocator=caller
-[ $# -le 2 ] || allocator=plan
 # libpith_collective waits and has texts made, and only its transport on sockets has a world beyond.
 if [ "${3-}" = pith_collective.h ]; then
     allocator=memory
