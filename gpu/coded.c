@@ -7,6 +7,7 @@
 #include "coded.h"
 
 #include "device/bytes/memory.h"
+#include "launch.h"
 
 enum { PITHI_BESIDE = 256 };
 _Static_assert(sizeof(struct pithi_gpu_work) + sizeof(uint8_t *) <= PITHI_BESIDE, "they fit");
@@ -29,20 +30,6 @@ static pith_status open(const pith_cuda_plan *c, struct pithi_gpu_call *a,
     a->coding.frames = (uint8_t **)(void *)(beside + frames * sizeof(struct pithi_gpu_work));
     return PITH_OK;
 }
-
-/* Launches a kernel with so many teams for each of `items` items or frames; the call stays what it
- * is. */
-static pith_status launch(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
-                          const struct pithi_gpu_call *a, uint64_t teams, uint64_t items,
-                          void *cuda_stream, pith_error *error) {
-    struct pithi_gpu_call b = *a;
-    b.span = PITHI_TILE;
-    b.chunks = teams ? teams : 1;
-    b.memory = PITHI_MEMORY_STRINGS;
-    return pithi_cuda_launch(c, kernel, &b, items, cuda_stream, error);
-}
-
-static uint64_t shares(uint64_t n, uint64_t share) { return n / share + (n % share != 0); }
 
 /* The launches besides those that all have. parts: 0 where a block has one string; else how many of
  * a block may be left to be read by the launch of strings. */
@@ -71,66 +58,70 @@ static void stage(struct pithi_gpu_items *items, const struct pithi_gpu_coding *
     items->frames = coding->frames;
 }
 
+/* Begins launches on strings: `strings` is the call as they see it, which stays what it is for
+ * kernels of groups. */
+static struct pithi_cuda_launches begin(const pith_cuda_plan *c, const struct pithi_gpu_call *a,
+                                        struct pithi_gpu_call *strings, uint64_t items,
+                                        void *cuda_stream, pith_error *error) {
+    *strings = *a;
+    strings->memory = PITHI_MEMORY_STRINGS;
+    return (struct pithi_cuda_launches){c, strings, items, cuda_stream, error, PITH_OK};
+}
+
 /* Makes strings of what the staging buffers have; of exact values those of so many forms, from
  * `form` on. */
-static pith_status make_strings(const pith_cuda_plan *c, struct pithi_gpu_call *a, uint32_t form,
-                                uint32_t tried, uint64_t items, void *cuda_stream,
-                                pith_error *error) {
-    const uint64_t blocks = c->plan.most_blocks;
-    const struct translation by = translation_of(c);
-    const uint64_t strings = by.parts ? blocks * tried * a->coding.strings : blocks;
-    pith_status status = PITH_OK;
-    a->coding.form = form;
-    a->coding.tried = tried;
-    if (by.parts) status = launch(c, by.spread, a, blocks * tried, items, cuda_stream, error);
-    if (status == PITH_OK)
-        status = launch(c, PITHI_GPU_rans_encode, a, shares(strings, PITHI_RANS_WRITERS), items,
-                        cuda_stream, error);
-    if (status != PITH_OK || !by.parts) return status;
-    return launch(c, by.measure, a, blocks, items, cuda_stream, error);
+static void make_strings(struct pithi_cuda_launches *l, uint32_t form, uint32_t tried) {
+    const uint64_t blocks = l->cuda->plan.most_blocks;
+    const struct translation by = translation_of(l->cuda);
+    struct pithi_gpu_coding *const coding = &l->call->coding;
+    const uint64_t strings = by.parts ? blocks * tried * coding->strings : blocks;
+    coding->form = form;
+    coding->tried = tried;
+    if (by.parts) pithi_launch_teams(l, by.spread, blocks * tried);
+    pithi_launch_teams(l, PITHI_GPU_rans_encode, pithi_cuda_shares(strings, PITHI_RANS_WRITERS));
+    if (by.parts) pithi_launch_blocks(l, by.measure);
 }
 
 pith_status pithi_cuda_coded_encode(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel,
                                     struct pithi_gpu_call *a, const pith_cuda_items *items,
                                     void *cuda_stream, pith_error *error) {
-    const uint64_t n = items->count, blocks = c->plan.most_blocks;
-    pith_status status = open(c, a, items, error);
-    if (status == PITH_OK)
-        status = launch(c, PITHI_GPU_rans_aim, a, 1, shares(n, PITHI_TEAM), cuda_stream, error);
+    const uint64_t n = items->count;
+    const pith_status status = open(c, a, items, error);
     if (status != PITH_OK) return status;
-    struct pithi_gpu_call groups = *a;
+    struct pithi_gpu_call groups = *a, strings;
+    struct pithi_cuda_launches l =
+        begin(c, a, &strings, pithi_cuda_shares(n, PITHI_TEAM), cuda_stream, error);
+    pithi_launch_teams(&l, PITHI_GPU_rans_aim, 1);
+    if (l.status != PITH_OK) return l.status;
     stage(&groups.to.items, &a->coding);
     groups.to.plan.checksums = false; /* they are those of the strings */
     /* A base changes with the codes, so that room is needed before their lengths are known. */
     if (!pithi_cuda_has_base(&c->plan)) groups.to.items.capacity = UINT64_MAX;
-    status = pithi_cuda_launch(c, kernel, &groups, n, cuda_stream, error);
+    l.status = pithi_cuda_launch(c, kernel, &groups, n, cuda_stream, error);
+    l.items = n;
     const bool updates =
         c->plan.device.kind == PITHI_KIND_RAW && pithi_cuda_has_base(&c->plan) && !a->key;
-    if (status == PITH_OK && updates)
-        status = make_strings(c, a, PITHI_FORM_UPDATE, 1, n, cuda_stream, error);
-    if (status == PITH_OK)
-        status = make_strings(c, a, PITHI_FORM_VALUES, updates ? 2 : 1, n, cuda_stream, error);
-    if (status == PITH_OK) status = launch(c, PITHI_GPU_rans_place, a, 1, n, cuda_stream, error);
-    if (status != PITH_OK) return status;
-    return launch(c, translation_of(c).write, a, blocks, n, cuda_stream, error);
+    if (updates) make_strings(&l, PITHI_FORM_UPDATE, 1);
+    make_strings(&l, PITHI_FORM_VALUES, updates ? 2 : 1);
+    pithi_launch_teams(&l, PITHI_GPU_rans_place, 1);
+    pithi_launch_blocks(&l, translation_of(c).write);
+    return l.status;
 }
 
 pith_status pithi_cuda_coded_read(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                   const pith_cuda_items *items, void *cuda_stream,
                                   pith_error *error) {
-    const uint64_t frames = items->count * a->per_item, blocks = c->plan.most_blocks;
-    pith_status status = open(c, a, items, error);
-    if (status == PITH_OK)
-        status = launch(c, PITHI_GPU_rans_index, a, 1, frames, cuda_stream, error);
     const struct translation by = translation_of(c);
-    const uint64_t strings = by.parts ? blocks * by.parts : blocks;
-    if (status == PITH_OK && by.parts)
-        status = launch(c, by.read, a, blocks, frames, cuda_stream, error);
-    if (status == PITH_OK)
-        status = launch(c, PITHI_GPU_rans_decode, a, shares(strings, PITHI_RANS_READERS), frames,
-                        cuda_stream, error);
-    if (status == PITH_OK && by.parts)
-        status = launch(c, by.join, a, blocks, frames, cuda_stream, error);
+    const uint64_t strings = c->plan.most_blocks * (by.parts ? by.parts : 1);
+    const pith_status status = open(c, a, items, error);
+    if (status != PITH_OK) return status;
+    struct pithi_gpu_call read;
+    struct pithi_cuda_launches l =
+        begin(c, a, &read, items->count * a->per_item, cuda_stream, error);
+    pithi_launch_teams(&l, PITHI_GPU_rans_index, 1);
+    if (by.parts) pithi_launch_blocks(&l, by.read);
+    pithi_launch_teams(&l, PITHI_GPU_rans_decode, pithi_cuda_shares(strings, PITHI_RANS_READERS));
+    if (by.parts) pithi_launch_blocks(&l, by.join);
     stage(&a->from.items, &a->coding);
-    return status;
+    return l.status;
 }

@@ -2,8 +2,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "kv.h"
 
-enum { WAVES = 8 };
-
 /* Returns the most pages that so many neighbouring elements can be in, wherever they begin. */
 static uint64_t pages_of(const pith_cuda_plan *c, uint64_t elements) {
     const struct pithi_tiling *const t = &pithi_cuda_first_slot(c)->tiling;
@@ -44,7 +42,7 @@ static uint64_t page_tiles(const pith_cuda_plan *c) {
 uint32_t pithi_cuda_page_parts(const pith_cuda_plan *c, uint64_t pages) {
     uint64_t parts = page_tiles(c);
     if (c->plan.checksums || apart(c)) return 1;
-    while (parts > 1 && pages * parts > WAVES * c->processors) parts = (parts + 1) / 2;
+    while (parts > 1 && pages * parts > PITHI_CUDA_WAVES * c->processors) parts = (parts + 1) / 2;
     return parts ? (uint32_t)parts : 1;
 }
 

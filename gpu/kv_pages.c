@@ -50,10 +50,6 @@ static pith_status check_pages(const pith_cuda_plan *c, const pith_view *like, c
     return check_strides(like, output, error);
 }
 
-static bool has_paths(const pith_cuda_plan *c) {
-    return c && c->plan.device.groups.set.codebook == PITHI_CODEBOOK_TRELLIS;
-}
-
 static pith_status run_pages(const pith_cuda_plan *c, enum pithi_gpu_kernel kernel, bool output,
                              const pith_view *like, const pith_kv_pair *pairs, int32_t *status,
                              uint64_t count, void *cuda_stream, pith_error *error) {
@@ -91,14 +87,15 @@ pith_status pith_cuda_kv_encode_pages(const pith_cuda_plan *cuda, const pith_vie
     const enum pithi_gpu_kernel kernel = strips ? PITHI_GPU_pairs_encode_strips
                                          : kept ? PITHI_GPU_pairs_encode_kept
                                                 : PITHI_GPU_pairs_encode;
-    return run_pages(cuda, has_paths(cuda) ? PITHI_GPU_trellis_pairs_encode : kernel, false, like,
-                     pairs, status, count, cuda_stream, error);
+    const bool paths = pages && pithi_cuda_has_paths(cuda);
+    return run_pages(cuda, paths ? PITHI_GPU_trellis_pairs_encode : kernel, false, like, pairs,
+                     status, count, cuda_stream, error);
 }
 
 pith_status pith_cuda_kv_decode_pages(const pith_cuda_plan *cuda, const pith_view *like,
                                       const pith_kv_pair *pairs, uint64_t count, int32_t *status,
                                       void *cuda_stream, pith_error *error) {
-    return run_pages(cuda,
-                     has_paths(cuda) ? PITHI_GPU_trellis_pairs_decode : PITHI_GPU_pairs_decode,
-                     true, like, pairs, status, count, cuda_stream, error);
+    const bool paths = cuda && pithi_cuda_has_paths(cuda);
+    return run_pages(cuda, paths ? PITHI_GPU_trellis_pairs_decode : PITHI_GPU_pairs_decode, true,
+                     like, pairs, status, count, cuda_stream, error);
 }

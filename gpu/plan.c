@@ -2,15 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "plan.h"
 
-#include <stdlib.h>
-#include <string.h>
-
+#include "caller.h"
 #include "coded.h"
-#include "common/pad.h"
-#include "device/sparse/stream.h"
-#include "predict.h"
+#include "device/predict/workspace.h"
+#include "launch.h"
 
-/* ---- Errors and structs ----------------------------------------------------------------------*/
+/* ---- Errors ----------------------------------------------------------------------------------*/
 
 pith_status pithi_cuda_status(int number, pith_error *error) {
     if (number == 0) return PITH_OK;
@@ -21,22 +18,6 @@ pith_status pithi_cuda_status(int number, pith_error *error) {
 pith_status pithi_cuda_null(const char *name, pith_error *error) {
     const struct pithi_words words = {.name = {name}};
     return pithi_fail_with(error, PITH_ERR_ARG, 0, "$ is NULL", &words);
-}
-
-pith_status pithi_cuda_take(void *to, size_t size, const void *from, const char *name,
-                            pith_error *error) {
-    const struct pithi_words words = {.name = {name}};
-    size_t given;
-    memset(to, 0, size);
-    if (!from) return PITH_OK;
-    memcpy(&given, from, sizeof given);
-    if (given < sizeof given || given > 4096)
-        return pithi_fail_with(error, PITH_ERR_ARG, 0, "the size of $ is not set", &words);
-    for (size_t i = size; i < given; i++)
-        if (((const uint8_t *)from)[i])
-            return pithi_fail_with(error, PITH_ERR_UNSUPPORTED, i, "$ are of a newer pith", &words);
-    memcpy(to, from, given < size ? given : size);
-    return PITH_OK;
 }
 
 pith_status pith_cuda_available(int device, pith_error *error) {
@@ -68,7 +49,7 @@ uint64_t pithi_cuda_set_bytes(const struct pithi_device_plan *t) {
 static uint64_t workspace_bytes(const struct pithi_device_plan *t) {
     if (t->device.kind == PITHI_KIND_BOUNDED || t->device.kind == PITHI_KIND_ROWS ||
         t->device.kind == PITHI_KIND_ZEROS || t->device.kind == PITHI_KIND_SETS)
-        return pithi_cuda_bounded_bytes(t);
+        return pithi_cuda_blocks_bytes(t);
     if (t->device.coded) return pithi_cuda_coded_bytes(t);
     const bool checks =
         t->checksums || t->longest_header > PITHI_SHORT_HEADER || t->device.base_hash;
@@ -90,48 +71,24 @@ pith_status pith_cuda_plan_sizes(const pith_plan *plan, pith_cuda_sizes *out, pi
     pithi_clear(error);
     if (!plan) return pithi_cuda_null("plan", error);
     if (!out) return pithi_cuda_null("out", error);
-    const size_t given = out->size;
-    if (given < sizeof given || given > 4096)
-        return pithi_fail(error, PITH_ERR_ARG, "the size of the sizes is not set");
     const pith_status status = head_of(plan, &head, error);
     if (status != PITH_OK) return status;
-    const pith_cuda_sizes sizes = {.size = given,
-                                   .plan_bytes = head.bytes,
+    const pith_cuda_sizes sizes = {.plan_bytes = head.bytes,
                                    .stream_bytes = pithi_cuda_stream_bytes(&head),
                                    .workspace_bytes = workspace_bytes(&head),
                                    .alignment = PITHI_CUDA_ALIGNMENT,
                                    .sum_bytes = pithi_cuda_sum_bytes(&head),
                                    .set_bytes = pithi_cuda_set_bytes(&head)};
-    memcpy(out, &sizes, given < sizeof sizes ? given : sizeof sizes);
-    if (given > sizeof sizes) memset(out + 1, 0, given - sizeof sizes);
-    return PITH_OK;
+    if (pithi_give(out, &sizes, sizeof sizes) == PITH_OK) return PITH_OK;
+    return pithi_fail(error, PITH_ERR_ARG, "the size of the sizes is not set");
 }
 
 /* ---- Life ------------------------------------------------------------------------------------*/
 
-void *pithi_cuda_alloc(const pith_env *e, size_t bytes) {
-    return e->alloc ? e->alloc(e->alloc_user, bytes, 64) : malloc(bytes);
-}
-
-void pithi_cuda_release(const pith_env *e, void *p, size_t bytes) {
-    if (!p) return;
-    if (e->alloc)
-        e->release(e->alloc_user, p, bytes);
-    else
-        free(p);
-}
-
-static pith_status take_env(pith_env *to, const pith_env *from, pith_error *error) {
-    const pith_status status =
-        pithi_cuda_take(to, sizeof *to, from, "fields of the environment", error);
-    if (status != PITH_OK || !to->alloc == !to->release) return status;
-    return pithi_fail(error, PITH_ERR_ARG, "alloc and release come together");
-}
-
 static pith_status upload(pith_cuda_plan *c, const pith_plan *plan, void *memory, void *cuda_stream,
                           pith_error *error) {
     size_t bytes = (size_t)c->plan.bytes;
-    c->image = pithi_cuda_alloc(&c->env, bytes);
+    c->image = pithi_env_alloc(&c->env, bytes);
     if (!c->image)
         return pithi_fail_at(error, PITH_ERR_MEMORY, "no memory for the device plan", bytes);
     const pith_status made = pithi_device_plan_write(plan, c->image, bytes, &bytes, error);
@@ -152,7 +109,7 @@ pith_status pith_cuda_plan_create(const pith_cuda_plan **cuda, const pith_plan *
     *cuda = NULL;
     if (!plan) return pithi_cuda_null("plan", error);
     pith_status status = head_of(plan, &head, error);
-    if (status == PITH_OK) status = take_env(&e, env, error);
+    if (status == PITH_OK) status = pithi_env_take(&e, env, error);
     if (status != PITH_OK) return status;
     if (!memory) return pithi_cuda_null("memory", error);
     if ((uintptr_t)memory % PITHI_CUDA_ALIGNMENT)
@@ -163,7 +120,7 @@ pith_status pith_cuda_plan_create(const pith_cuda_plan **cuda, const pith_plan *
         return pithi_fail_with(error, PITH_ERR_SPACE, head.bytes,
                                "the plan needs # bytes of device memory, # were given", &words);
     }
-    pith_cuda_plan *const c = pithi_cuda_alloc(&e, sizeof *c);
+    pith_cuda_plan *const c = pithi_env_alloc(&e, sizeof *c);
     if (!c) return pithi_fail_at(error, PITH_ERR_MEMORY, "no memory for the plan", sizeof *c);
     *c = (pith_cuda_plan){.plan = head, .device_memory = memory, .device = device, .env = e};
     status = upload(c, plan, memory, cuda_stream, error);
@@ -177,6 +134,6 @@ pith_status pith_cuda_plan_create(const pith_cuda_plan **cuda, const pith_plan *
 void pith_cuda_plan_destroy(const pith_cuda_plan *c) {
     if (!c) return;
     const pith_env e = c->env;
-    pithi_cuda_release(&e, c->image, (size_t)c->plan.bytes);
-    pithi_cuda_release(&e, (void *)(uintptr_t)c, sizeof *c);
+    if (c->image) pithi_env_release(&e, c->image, (size_t)c->plan.bytes);
+    pithi_env_release(&e, (void *)(uintptr_t)c, sizeof *c);
 }

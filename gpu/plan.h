@@ -7,7 +7,9 @@
 #include "error.h"
 #include "pith/pith_cuda.h"
 
-enum { PITHI_CUDA_ALIGNMENT = 256 };
+/* Bytes; and the teams of a processor, as many times as it has room for, that are enough to keep it
+ * busy. */
+enum { PITHI_CUDA_ALIGNMENT = 256, PITHI_CUDA_WAVES = 8 };
 
 /* A device plan; nothing in it changes once it is made. */
 struct pith_cuda_plan {
@@ -23,13 +25,6 @@ struct pith_cuda_plan {
 pith_status pithi_cuda_status(int number, pith_error *error);
 /* Fails with PITH_ERR_ARG and says which argument is NULL. */
 pith_status pithi_cuda_null(const char *name, pith_error *error);
-/* Takes a sized struct of the caller's, whatever its age, grown or cut to `size`; NULL: all zero.
- * See pith.h, Structs. name: for the error. */
-pith_status pithi_cuda_take(void *to, size_t size, const void *from, const char *name,
-                            pith_error *error);
-/* Allocates memory through the plan's env. */
-void *pithi_cuda_alloc(const pith_env *env, size_t bytes);
-void pithi_cuda_release(const pith_env *env, void *p, size_t bytes);
 /* Returns the bytes of a device stream. */
 uint64_t pithi_cuda_stream_bytes(const struct pithi_device_plan *plan);
 /* Returns the bytes of the sums of an item that is reduced to f32, which is rounded then. */
@@ -59,6 +54,10 @@ pith_status pithi_cuda_clear(const pith_cuda_plan *c, void *p, uint64_t bytes, v
 pith_status pithi_cuda_workspace(const struct pithi_gpu_call *a, const pith_cuda_items *items,
                                  uint64_t each, uint64_t alignment, uint64_t *frames,
                                  pith_error *error);
+/* Whether codes are those of paths through a trellis. */
+static inline bool pithi_cuda_has_paths(const pith_cuda_plan *c) {
+    return c->plan.device.groups.set.codebook == PITHI_CODEBOOK_TRELLIS;
+}
 static inline bool pithi_cuda_has_base(const struct pithi_device_plan *t) {
     return t->base_dtype != PITH_NONE;
 }

@@ -3,118 +3,68 @@
 #include "predict.h"
 
 #include "device/bytes/memory.h"
+#include "launch.h"
 
-/* Returns the bytes of a frame's part of the workspace that kernels of predict/ use; those of
- * bytes/ have theirs behind all of these. */
-static uint64_t frame_bytes(const struct pithi_device_plan *t) {
-    return PITHI_MARK_BYTES + pithi_workspace_bytes(t);
+/* Launches a kernel of a team for every frame. */
+static void of_frames(struct pithi_cuda_launches *l, enum pithi_gpu_kernel kernel) {
+    pithi_launch_teams(l, kernel, 1);
 }
-uint64_t pithi_cuda_bounded_bytes(const struct pithi_device_plan *t) {
-    return frame_bytes(t) + (t->device.coded ? pithi_coding_layout(t).each : 0);
-}
-
-pith_status pithi_cuda_open_workspace(const pith_cuda_plan *c, struct pithi_gpu_call *a,
-                                      const pith_cuda_items *items, void *cuda_stream,
-                                      pith_error *error) {
-    uint64_t frames;
-    const pith_status status = pithi_cuda_workspace(a, items, pithi_cuda_bounded_bytes(&c->plan),
-                                                    PITHI_CUDA_ALIGNMENT, &frames, error);
-    if (status != PITH_OK) return status;
-    a->memory = PITHI_MEMORY_BLOCKS;
-    a->predict.workspace = items->workspace;
-    if (c->plan.device.coded) {
-        a->coding = pithi_coding_layout(&c->plan);
-        a->coding.memory = a->predict.workspace + frames * frame_bytes(&c->plan);
-    }
-    return pithi_cuda_clear(c, a->predict.workspace, frames * PITHI_MARK_BYTES, cuda_stream, error);
-}
-
-/* A call, and how its launches share the work. */
-struct launches {
-    const pith_cuda_plan *cuda;
-    struct pithi_gpu_call *call;
-    uint64_t items;
-    void *cuda_stream;
-    pith_error *error;
-    pith_status status;
-};
-
-/* Launches so many teams for every frame, unless a launch before has failed. */
-static void launch(struct launches *l, enum pithi_gpu_kernel kernel, uint64_t teams,
-                   uint32_t parts) {
-    if (l->status != PITH_OK) return;
-    l->call->span = PITHI_TILE;
-    l->call->chunks = teams ? teams : 1;
-    l->call->predict.parts = parts;
-    l->status = pithi_cuda_launch(l->cuda, kernel, l->call, l->items, l->cuda_stream, l->error);
-}
-static void of_frames(struct launches *l, enum pithi_gpu_kernel kernel) { launch(l, kernel, 1, 1); }
-/* Launch a team for every block of the slot that has most, or for every part of those. */
-static void of_blocks(struct launches *l, enum pithi_gpu_kernel kernel) {
-    launch(l, kernel, l->cuda->plan.most_blocks, 1);
-}
-static void of_parts(struct launches *l, enum pithi_gpu_kernel kernel) {
-    const uint32_t parts = pithi_workspace_parts(&l->cuda->plan);
-    launch(l, kernel, l->cuda->plan.most_blocks * parts, parts);
-}
-
-/* Launches a kernel that translates to or from strings, a team for each of so many things, unless a
- * launch before has failed. */
-static void of_strings(struct launches *l, enum pithi_gpu_kernel kernel, uint64_t teams) {
+/* Launches a kernel that translates to or from strings, a team for each of so many things. */
+static void of_strings(struct pithi_cuda_launches *l, enum pithi_gpu_kernel kernel,
+                       uint64_t teams) {
     l->call->memory = PITHI_MEMORY_STRINGS;
-    launch(l, kernel, teams, 1);
+    pithi_launch_teams(l, kernel, teams);
     l->call->memory = PITHI_MEMORY_BLOCKS;
 }
-static uint64_t shares(uint64_t n, uint64_t share) { return n / share + (n % share != 0); }
 
 static bool has_rows(const pith_cuda_plan *c) { return c->plan.device.kind == PITHI_KIND_ROWS; }
 static bool has_zeros(const pith_cuda_plan *c) { return c->plan.device.kind == PITHI_KIND_ZEROS; }
 
 /* What blocks come to that have strings: how they are cut, the strings, their lengths. */
-static void code_strings(struct launches *l, enum pithi_gpu_kernel cut,
+static void code_strings(struct pithi_cuda_launches *l, enum pithi_gpu_kernel cut,
                          enum pithi_gpu_kernel measure) {
     const uint64_t blocks = l->cuda->plan.most_blocks, strings = blocks * l->call->coding.strings;
     of_strings(l, cut, blocks);
-    of_strings(l, PITHI_GPU_rans_encode, shares(strings, PITHI_RANS_WRITERS));
+    of_strings(l, PITHI_GPU_rans_encode, pithi_cuda_shares(strings, PITHI_RANS_WRITERS));
     of_strings(l, measure, blocks);
 }
 /* Codes, and what each block will look like. */
-static void plan_blocks(struct launches *l) {
-    of_parts(l, PITHI_GPU_bounded_code);
+static void plan_blocks(struct pithi_cuda_launches *l) {
+    pithi_launch_parts(l, PITHI_GPU_bounded_code);
     if (l->cuda->plan.device.coded) {
-        of_blocks(l, PITHI_GPU_coded_plan);
-        of_parts(l, PITHI_GPU_coded_words);
+        pithi_launch_blocks(l, PITHI_GPU_coded_plan);
+        pithi_launch_parts(l, PITHI_GPU_coded_words);
         code_strings(l, PITHI_GPU_strings_cut, PITHI_GPU_eb_measure);
         return;
     }
     if (pithi_workspace_parts(&l->cuda->plan) == 1) return;
-    of_parts(l, PITHI_GPU_bounded_sample);
-    of_parts(l, PITHI_GPU_bounded_widths);
-    of_blocks(l, PITHI_GPU_bounded_plan);
+    pithi_launch_parts(l, PITHI_GPU_bounded_sample);
+    pithi_launch_parts(l, PITHI_GPU_bounded_widths);
+    pithi_launch_blocks(l, PITHI_GPU_bounded_plan);
 }
-static void plan_rows(struct launches *l) {
-    of_parts(l, PITHI_GPU_rows_code);
-    of_parts(l, PITHI_GPU_rows_meet);
-    of_parts(l, PITHI_GPU_rows_first);
-    of_parts(l, PITHI_GPU_rows_name);
-    of_parts(l, PITHI_GPU_rows_numbers);
-    of_parts(l, PITHI_GPU_rows_widths);
-    of_blocks(l, PITHI_GPU_rows_plan);
+static void plan_rows(struct pithi_cuda_launches *l) {
+    pithi_launch_parts(l, PITHI_GPU_rows_code);
+    pithi_launch_parts(l, PITHI_GPU_rows_meet);
+    pithi_launch_parts(l, PITHI_GPU_rows_first);
+    pithi_launch_parts(l, PITHI_GPU_rows_name);
+    pithi_launch_parts(l, PITHI_GPU_rows_numbers);
+    pithi_launch_parts(l, PITHI_GPU_rows_widths);
+    pithi_launch_blocks(l, PITHI_GPU_rows_plan);
     if (l->cuda->plan.device.coded) code_strings(l, PITHI_GPU_strings_cut, PITHI_GPU_embed_measure);
 }
-static void plan_zeros(struct launches *l) {
-    of_blocks(l, PITHI_GPU_zeros_code);
+static void plan_zeros(struct pithi_cuda_launches *l) {
+    pithi_launch_blocks(l, PITHI_GPU_zeros_code);
     if (l->cuda->plan.device.coded) code_strings(l, PITHI_GPU_act_cut, PITHI_GPU_act_measure);
 }
 /* Decodes the parts of frames that are entropy-coded, before the rest is looked at. */
-static void read_strings(struct launches *l) {
+static void read_strings(struct pithi_cuda_launches *l) {
     const struct pithi_device_plan *const t = &l->cuda->plan;
     const uint64_t strings = t->most_blocks * pithi_lossless_parts(t);
     const enum pithi_gpu_kernel read = has_zeros(l->cuda)  ? PITHI_GPU_act_read
                                        : has_rows(l->cuda) ? PITHI_GPU_embed_read
                                                            : PITHI_GPU_eb_read;
     of_strings(l, read, t->most_blocks);
-    of_strings(l, PITHI_GPU_rans_decode, shares(strings, PITHI_RANS_READERS));
+    of_strings(l, PITHI_GPU_rans_decode, pithi_cuda_shares(strings, PITHI_RANS_READERS));
     of_strings(l, PITHI_GPU_strings_join, t->most_blocks);
 }
 
@@ -124,8 +74,7 @@ pith_status pithi_cuda_bounded_encode(const pith_cuda_plan *c, struct pithi_gpu_
     const struct pithi_requested *const requested = &c->plan.device.requested;
     const bool look = requested->target == PITHI_TARGET_PWREL ||
                       (requested->target == PITHI_TARGET_REL && !(requested->range > 0));
-    struct launches l = {c, a, items->count, cuda_stream, error, PITH_OK};
-    l.status = pithi_cuda_open_workspace(c, a, items, cuda_stream, error);
+    struct pithi_cuda_launches l = pithi_cuda_blocks_open(c, a, items, cuda_stream, error);
     if (l.status == PITH_OK && look) {
         pithi_cuda_divide(a, c, items->count, c->plan.most);
         l.status =
@@ -139,13 +88,13 @@ pith_status pithi_cuda_bounded_encode(const pith_cuda_plan *c, struct pithi_gpu_
         plan_blocks(&l);
     of_frames(&l, PITHI_GPU_bounded_place);
     if (has_zeros(c))
-        of_blocks(&l, PITHI_GPU_zeros_write);
+        pithi_launch_blocks(&l, PITHI_GPU_zeros_write);
     else
-        of_parts(&l, has_rows(c) ? PITHI_GPU_rows_write : PITHI_GPU_bounded_write);
+        pithi_launch_parts(&l, has_rows(c) ? PITHI_GPU_rows_write : PITHI_GPU_bounded_write);
     if (c->plan.device.coded)
         of_strings(&l, has_zeros(c) ? PITHI_GPU_act_write : PITHI_GPU_strings_write,
                    c->plan.most_blocks);
-    if (c->plan.checksums) of_blocks(&l, PITHI_GPU_bounded_sum);
+    if (c->plan.checksums) pithi_launch_blocks(&l, PITHI_GPU_bounded_sum);
     return l.status;
 }
 
@@ -164,27 +113,26 @@ static uint32_t dimensions(const pith_cuda_plan *c) {
 pith_status pithi_cuda_bounded_decode(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                       bool verify, const pith_cuda_items *items, void *cuda_stream,
                                       pith_error *error) {
-    struct launches l = {c, a, items->count, cuda_stream, error, PITH_OK};
-    l.status = pithi_cuda_open_workspace(c, a, items, cuda_stream, error);
+    struct pithi_cuda_launches l = pithi_cuda_blocks_open(c, a, items, cuda_stream, error);
     of_frames(&l, PITHI_GPU_bounded_check);
     if (c->plan.device.coded) read_strings(&l);
     if (has_zeros(c))
-        of_blocks(&l, PITHI_GPU_zeros_judge);
+        pithi_launch_blocks(&l, PITHI_GPU_zeros_judge);
     else
-        of_parts(&l, has_rows(c) ? PITHI_GPU_rows_judge : PITHI_GPU_bounded_judge);
+        pithi_launch_parts(&l, has_rows(c) ? PITHI_GPU_rows_judge : PITHI_GPU_bounded_judge);
     if (verify) {
         of_frames(&l, PITHI_GPU_bounded_answer);
     } else if (has_zeros(c)) {
-        of_blocks(&l, PITHI_GPU_zeros_decode);
+        pithi_launch_blocks(&l, PITHI_GPU_zeros_decode);
     } else if (has_rows(c)) {
-        of_parts(&l, PITHI_GPU_rows_unpack);
-        of_parts(&l, PITHI_GPU_rows_decode);
+        pithi_launch_parts(&l, PITHI_GPU_rows_unpack);
+        pithi_launch_parts(&l, PITHI_GPU_rows_decode);
     } else {
         const uint32_t order = pithi_workspace_parts(&c->plan) > 1 ? dimensions(c) : 1;
-        of_parts(&l, PITHI_GPU_bounded_decode);
+        pithi_launch_parts(&l, PITHI_GPU_bounded_decode);
         for (a->predict.dimension = 1; a->predict.dimension < order; a->predict.dimension++)
-            of_parts(&l, PITHI_GPU_bounded_along);
-        if (order > 1) of_parts(&l, PITHI_GPU_bounded_values);
+            pithi_launch_parts(&l, PITHI_GPU_bounded_along);
+        if (order > 1) pithi_launch_parts(&l, PITHI_GPU_bounded_values);
     }
     return l.status;
 }

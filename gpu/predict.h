@@ -10,13 +10,6 @@ static inline bool pithi_cuda_is_bounded(const pith_cuda_plan *c) {
     return c->plan.device.kind == PITHI_KIND_BOUNDED || c->plan.device.kind == PITHI_KIND_ROWS ||
            c->plan.device.kind == PITHI_KIND_ZEROS;
 }
-/* Returns the bytes of the workspace that a frame has, of codecs with a bound and of sets. */
-uint64_t pithi_cuda_bounded_bytes(const struct pithi_device_plan *plan);
-/* Sets the workspace of codecs with a bound, or of sets, for marks, all 0, and the parts of frames:
- * a->per_item of them for each item. */
-pith_status pithi_cuda_open_workspace(const pith_cuda_plan *c, struct pithi_gpu_call *a,
-                                      const pith_cuda_items *items, void *cuda_stream,
-                                      pith_error *error);
 /* Encodes with a bound. a: filled in but for what says how teams share the work. */
 pith_status pithi_cuda_bounded_encode(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                       const pith_cuda_items *items, void *cuda_stream,
