@@ -8,13 +8,13 @@
 #define PITHI_GPU_DEVICE_BYTES_ACT_ENCODE_H
 
 #include "device/bytes/act_lanes.h"
-#include "device/bytes/embed_encode.h"
+#include "device/bytes/strings_encode.h"
 
 /* By the team's first thread: a block of which launches before know map and numbers. */
 PITHI_DEVICE struct pithi_gpu_entry *pithi_act_made(const struct pithi_gpu_call *a,
                                                     struct pithi_gpu_shared *s, uint64_t number) {
-    struct pithi_embed_shared *const e = &s->rans.embed;
-    if (!pithi_embed_find(a, &a->to, &s->to, number, s)) return NULL;
+    struct pithi_bounded_shared *const e = &s->rans.bounded;
+    if (!pithi_strings_find(a, &a->to, &s->to, number, s)) return NULL;
     struct pithi_gpu_entry *const entry = pithi_entry(e->block.workspace, e->block.number);
     e->rows.distinct = e->zeros.used = entry->distinct;
     return entry;
@@ -22,16 +22,16 @@ PITHI_DEVICE struct pithi_gpu_entry *pithi_act_made(const struct pithi_gpu_call 
 /* By the team's first thread: words are those of form number `form` from now on. */
 PITHI_DEVICE void pithi_act_words(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                   uint32_t form) {
-    struct pithi_embed_shared *const e = &s->rans.embed;
+    struct pithi_bounded_shared *const e = &s->rans.bounded;
     uint32_t *const expected = (uint32_t *)(void *)pithi_act_tail(&a->to.plan, s);
     e->rows.code = form ? expected : e->zeros.number;
     s->rans.words.parts = pithi_lossless_part(s, 2 * form);
-    e->part = PITHI_EMBED_SYMBOLS + 2 * form;
+    e->part = PITHI_STRINGS_SYMBOLS + 2 * form;
 }
-PITHI_DEVICE struct pithi_embed_block *pithi_act_record(const struct pithi_gpu_call *a,
-                                                        const struct pithi_gpu_shared *s,
-                                                        uint32_t form) {
-    return pithi_embed_record(a, s->to.index, s->rans.embed.block.number) + form;
+PITHI_DEVICE struct pithi_bounded_strings *pithi_act_record(const struct pithi_gpu_call *a,
+                                                            const struct pithi_gpu_shared *s,
+                                                            uint32_t form) {
+    return pithi_strings_record(a, s->to.index, s->rans.bounded.block.number) + form;
 }
 
 /* ---- Strings ---------------------------------------------------------------------------------*/
@@ -42,9 +42,9 @@ PITHI_PHASE(pithi_act_open_block, uint64_t number) {
     s->rans.live = pithi_act_made(a, s, number);
 }
 PITHI_PHASE(pithi_act_map_part, uint32_t bytes) {
-    uint8_t *const to = pithi_lossless_part(s, PITHI_EMBED_MAP);
+    uint8_t *const to = pithi_lossless_part(s, PITHI_STRINGS_MAP);
     (void)a;
-    for (uint32_t i = t->tid; i < bytes; i += PITHI_TEAM) to[i] = s->rans.embed.zeros.map[i];
+    for (uint32_t i = t->tid; i < bytes; i += PITHI_TEAM) to[i] = s->rans.bounded.zeros.map[i];
     if (t->tid) return;
     s->rans.depth = 0;
     s->rans.from[0] = to;
@@ -58,18 +58,18 @@ PITHI_PHASE(pithi_act_words_open, uint32_t form) {
 }
 /* Eight elements a thread: numbers of them by what is expected. */
 PITHI_LOCAL(pithi_act_ones, uint32_t first) {
-    const struct pithi_gpu_zeros *const z = &s->rans.embed.zeros;
+    const struct pithi_gpu_zeros *const z = &s->rans.bounded.zeros;
     const uint32_t i = first / 8 + t->tid;
     (void)a;
     t->rans.total = t->rans.own = i < z->n[0] ? pithi_ones32(z->map[i]) : 0;
 }
 PITHI_PHASE(pithi_act_expect, uint32_t first) {
-    const struct pithi_embed_shared *const e = &s->rans.embed;
+    const struct pithi_bounded_shared *const e = &s->rans.bounded;
     const struct pithi_gpu_block *const b = &e->block;
     const uint32_t *const codes = (const uint32_t *)(void *)pithi_codes_of(&a->to, b);
     const uint32_t width = pithi_tile_extent(&b->tile, 3), height = pithi_tile_extent(&b->tile, 2);
-    uint32_t *to = e->rows.code + pithi_embed_before(s, t, first / PITHI_ROW);
-    if (t->tid == 0) pithi_embed_carry(s, first / PITHI_ROW);
+    uint32_t *to = e->rows.code + pithi_strings_before(s, t, first / PITHI_ROW);
+    if (t->tid == 0) pithi_strings_carry(s, first / PITHI_ROW);
     if (!t->rans.own) return;
     const uint32_t byte = e->zeros.map[first / 8 + t->tid];
     for (uint32_t k = 0; k < 8; k++) {
@@ -82,7 +82,7 @@ PITHI_PHASE(pithi_act_expect, uint32_t first) {
     }
 }
 PITHI_PHASE(pithi_act_record_words, uint32_t form) {
-    if (t->tid == 0) *pithi_act_record(a, s, form) = s->rans.embed.coded;
+    if (t->tid == 0) *pithi_act_record(a, s, form) = s->rans.bounded.coded;
 }
 
 /* Part of a body: the words of a form. */
@@ -90,16 +90,16 @@ PITHI_DEVICE void pithi_act_cut_words(const struct pithi_gpu_call *a, struct pit
                                       struct pithi_gpu_thread *t, struct pithi_team *team,
                                       uint64_t block, uint32_t form) {
     PITHI_RUN(pithi_act_words_open, form);
-    for (uint32_t first = 0; form && first < s->rans.embed.block.count; first += PITHI_ROW) {
+    for (uint32_t first = 0; form && first < s->rans.bounded.block.count; first += PITHI_ROW) {
         PITHI_STEP(pithi_act_ones, first);
         PITHI_WARP_SUM(rans.total);
         PITHI_RUN(pithi_coded_publish, first);
         PITHI_RUN(pithi_act_expect, first);
     }
-    pithi_embed_cut_words(a, s, t, team);
-    for (uint32_t part = PITHI_EMBED_SYMBOLS; part < PITHI_EMBED_PARTS; part++) {
-        if (!pithi_embed_part_count(&s->rans.embed, part)) continue;
-        PITHI_RUN(pithi_embed_part, part);
+    pithi_strings_cut_words(a, s, t, team);
+    for (uint32_t part = PITHI_STRINGS_SYMBOLS; part < PITHI_STRINGS_PARTS; part++) {
+        if (!pithi_strings_part_count(&s->rans.bounded, part)) continue;
+        PITHI_RUN(pithi_strings_part, part);
         pithi_spread_cut(a, s, t, team, part);
         PITHI_RUN(pithi_lossless_strings, block, part + 2 * form);
     }
@@ -110,13 +110,13 @@ PITHI_DEVICE void pithi_act_cut_words(const struct pithi_gpu_call *a, struct pit
 PITHI_BODY(pithi_act_cut) {
     PITHI_RUN(pithi_act_open_block, number);
     if (!s->rans.live) return;
-    const uint64_t block = s->rans.embed.block.number;
-    const uint32_t used = s->rans.embed.zeros.used;
-    PITHI_RUN(pithi_embed_clear, 0);
-    if (used != s->rans.embed.block.count) {
-        PITHI_RUN(pithi_act_map_part, s->rans.embed.zeros.n[0]);
+    const uint64_t block = s->rans.bounded.block.number;
+    const uint32_t used = s->rans.bounded.zeros.used;
+    PITHI_RUN(pithi_strings_clear, 0);
+    if (used != s->rans.bounded.block.count) {
+        PITHI_RUN(pithi_act_map_part, s->rans.bounded.zeros.n[0]);
         pithi_spread_cut(a, s, t, team, 0);
-        PITHI_RUN(pithi_lossless_strings, block, PITHI_EMBED_MAP);
+        PITHI_RUN(pithi_lossless_strings, block, PITHI_STRINGS_MAP);
     }
     for (uint32_t form = 0; used && form < PITHI_ACT_FORMS; form++)
         pithi_act_cut_words(a, s, t, team, block, form);
@@ -127,11 +127,11 @@ PITHI_BODY(pithi_act_cut) {
 /* The most bytes of a block that is not plain. */
 PITHI_DEVICE uint64_t pithi_act_most(const struct pithi_gpu_call *a,
                                      const struct pithi_gpu_shared *s) {
-    return (uint64_t)s->rans.embed.block.count * pithi_dtype_bytes(a->to.plan.dtype) - 1;
+    return (uint64_t)s->rans.bounded.block.count * pithi_dtype_bytes(a->to.plan.dtype) - 1;
 }
 /* The map as a piece, and what it must take less than in lanes. plain: the block is. */
 PITHI_PHASE(pithi_act_weigh_map, uint64_t number) {
-    struct pithi_embed_shared *const e = &s->rans.embed;
+    struct pithi_bounded_shared *const e = &s->rans.bounded;
     struct pithi_gpu_lanes *const l = &s->rans.lanes;
     if (t->tid) return;
     pithi_item_locate(a, &a->to, number, &s->to);
@@ -149,8 +149,8 @@ PITHI_PHASE(pithi_act_weigh_map, uint64_t number) {
     l->piece = 1;
     if (s->rans.plain || e->zeros.used == e->block.count) return;
     const uint64_t end =
-        pithi_embed_place(a, s->to.index, e->block.number, PITHI_EMBED_MAP, at + 1, most);
-    l->piece = end < PITHI_EMBED_FULL ? (uint32_t)(end - at) : 0;
+        pithi_strings_place(a, s->to.index, e->block.number, PITHI_STRINGS_MAP, at + 1, most);
+    l->piece = end < PITHI_STRINGS_FULL ? (uint32_t)(end - at) : 0;
     l->limit = l->piece ? l->piece : (uint32_t)(most - at + 1);
     l->cut = pithi_zero_cut_of(e->block.tile.extent, pithi_zero_log2_lanes(e->block.count));
 }
@@ -164,10 +164,10 @@ PITHI_DEVICE uint64_t pithi_act_shortest(const struct pithi_gpu_call *a,
     const uint32_t plain = entry->order;
     uint64_t best = at + entry->packed <= most ? at + entry->packed : 0;
     for (uint32_t form = 0; form < PITHI_ACT_FORMS; form++) {
-        struct pithi_embed_block *const coded = pithi_act_record(a, s, form);
+        struct pithi_bounded_strings *const coded = pithi_act_record(a, s, form);
         const uint64_t end = best ? best - 1 : most;
         const uint64_t length =
-            pithi_embed_words_length(a, s, PITHI_EMBED_SYMBOLS + 2 * form, coded, at, end);
+            pithi_strings_words_length(a, s, PITHI_STRINGS_SYMBOLS + 2 * form, coded, at, end);
         coded->words_at = (uint32_t)at;
         if (length > end) continue;
         best = length;
@@ -177,7 +177,7 @@ PITHI_DEVICE uint64_t pithi_act_shortest(const struct pithi_gpu_call *a,
     return best;
 }
 PITHI_PHASE(pithi_act_weigh, uint64_t number) {
-    struct pithi_embed_shared *const e = &s->rans.embed;
+    struct pithi_bounded_shared *const e = &s->rans.bounded;
     const struct pithi_gpu_lanes *const l = &s->rans.lanes;
     (void)number;
     if (t->tid) return;
@@ -199,7 +199,7 @@ PITHI_PHASE(pithi_act_weigh, uint64_t number) {
 PITHI_BODY(pithi_act_measure) {
     PITHI_RUN(pithi_act_weigh_map, number);
     if (!s->rans.live) return;
-    if (!s->rans.plain && s->rans.embed.zeros.used != s->rans.embed.block.count) {
+    if (!s->rans.plain && s->rans.bounded.zeros.used != s->rans.bounded.block.count) {
         const uint32_t limit = s->rans.lanes.limit;
         pithi_lanes_plan(a, s, t, team);
         const uint64_t about =
@@ -213,7 +213,7 @@ PITHI_BODY(pithi_act_measure) {
 /* ---- Bytes -----------------------------------------------------------------------------------*/
 
 PITHI_PHASE(pithi_act_write_open, uint64_t number) {
-    struct pithi_embed_shared *const e = &s->rans.embed;
+    struct pithi_bounded_shared *const e = &s->rans.bounded;
     if (t->tid) return;
     pithi_item_locate(a, &a->to, number, &s->to);
     s->to.status = pithi_mark(a, s->to.index)->status;
@@ -231,7 +231,7 @@ PITHI_PHASE(pithi_act_write_open, uint64_t number) {
     s->rans.carry[0] = 0;
 }
 PITHI_PHASE(pithi_act_map_write, uint64_t block) {
-    const struct pithi_embed_shared *const e = &s->rans.embed;
+    const struct pithi_bounded_shared *const e = &s->rans.bounded;
     const uint32_t bytes = pithi_entry(e->block.workspace, block)->map;
     uint8_t *const to = e->block.bytes + e->coded.map_at;
     if (t->tid == 0) to[0] = (uint8_t)e->zeros.form;
@@ -249,10 +249,10 @@ PITHI_PHASE(pithi_act_map_write, uint64_t block) {
 PITHI_BODY(pithi_act_write) {
     PITHI_RUN(pithi_act_write_open, number);
     if (!s->rans.live) return;
-    const uint64_t block = s->rans.embed.block.number;
+    const uint64_t block = s->rans.bounded.block.number;
     PITHI_RUN(pithi_act_map_write, block);
-    if (s->rans.embed.zeros.used && s->rans.embed.block.method == PITHI_EB_CODED)
-        pithi_embed_words_write(a, s, t, team, block);
+    if (s->rans.bounded.zeros.used && s->rans.bounded.block.method == PITHI_EB_CODED)
+        pithi_strings_words_write(a, s, t, team, block);
 }
 
 #endif

@@ -7,13 +7,13 @@
 #ifndef PITHI_GPU_DEVICE_BYTES_ACT_LANES_H
 #define PITHI_GPU_DEVICE_BYTES_ACT_LANES_H
 
-#include "device/bytes/embed_decode.h"
+#include "device/bytes/strings_decode.h"
 
 /* Returns where the memory of pithi_act_tail_bytes begins, behind the parts of a block. */
 PITHI_DEVICE uint8_t *pithi_act_tail(const struct pithi_device_plan *p,
                                      const struct pithi_gpu_shared *s) {
-    return pithi_lossless_part(s,
-                               pithi_lossless_parts(p) + PITHI_EMBED_SYMBOLS - s->rans.embed.part);
+    return pithi_lossless_part(
+        s, pithi_lossless_parts(p) + PITHI_STRINGS_SYMBOLS - s->rans.bounded.part);
 }
 
 /* The element that the thread's lane is at, `step` bits from its first; whether it has one. */
@@ -56,7 +56,7 @@ PITHI_PHASE(pithi_lanes_open, uint64_t block) {
     const uint8_t *const head = size ? pithi_planes_take(s, length) : NULL;
     s->rans.fault = 1;
     if (!head || length < PITHI_ZERO_HEAD || head[0] > PITHI_ZERO_LOG2_LANES_MOST) return;
-    l->cut = pithi_zero_cut_of(s->rans.embed.block.tile.extent, head[0]);
+    l->cut = pithi_zero_cut_of(s->rans.bounded.block.tile.extent, head[0]);
     l->mask = head[1] | (uint32_t)head[2] << 8;
     if (l->mask >= PITHI_ZERO_CONTEXTS) return;
     s->rans.fault = !pithi_lanes_parse(l, head + PITHI_ZERO_HEAD, head + length);
@@ -127,7 +127,7 @@ PITHI_PHASE(pithi_lanes_end, uint32_t unused) {
     if (t->rans.fault || left || t->rans.words != l->words) pithi_atomic_max32(&s->rans.fault, 1);
 }
 PITHI_PHASE(pithi_lanes_map, uint32_t bytes) {
-    const struct pithi_embed_shared *const e = &s->rans.embed;
+    const struct pithi_bounded_shared *const e = &s->rans.bounded;
     const uint8_t *const bits = pithi_act_tail(&a->from.plan, s);
     for (uint32_t i = t->tid; i < bytes; i += PITHI_TEAM) {
         uint32_t byte = 0;
@@ -156,7 +156,7 @@ PITHI_DEVICE void pithi_lanes_read(const struct pithi_gpu_call *a, struct pithi_
         y = y + 1 == c->height ? 0 : y + 1;
     }
     PITHI_RUN(pithi_lanes_end, 0);
-    PITHI_RUN(pithi_lanes_map, s->rans.embed.zeros.n[0]);
+    PITHI_RUN(pithi_lanes_map, s->rans.bounded.zeros.n[0]);
 }
 
 /* ---- Choice ----------------------------------------------------------------------------------*/
@@ -167,7 +167,7 @@ PITHI_DEVICE uint8_t *pithi_lanes_classes(const struct pithi_device_plan *p,
     return pithi_act_tail(p, s) + 4 * s->rans.words.run;
 }
 PITHI_DEVICE uint32_t pithi_lanes_room(const struct pithi_gpu_shared *s) {
-    return s->rans.embed.block.count / 4 + PITHI_ZEROS_SLACK;
+    return s->rans.bounded.block.count / 4 + PITHI_ZEROS_SLACK;
 }
 PITHI_DEVICE uint32_t pithi_lanes_map_bit(const uint8_t *map, uint32_t at) {
     return map[at / 8] >> at % 8 & 1;
@@ -215,7 +215,7 @@ PITHI_PHASE(pithi_lanes_best, uint32_t unused) {
 /* Planes by their ones, a thread each. */
 PITHI_PHASE(pithi_lanes_bins, uint32_t planes) {
     struct pithi_gpu_lanes *const l = &s->rans.lanes;
-    const uint8_t *const map = s->rans.embed.zeros.map;
+    const uint8_t *const map = s->rans.bounded.zeros.map;
     const uint32_t area = (uint32_t)(l->cut.width * l->cut.height);
     uint8_t *const classes = pithi_lanes_classes(&a->to.plan, s);
     for (uint32_t p = t->tid; p < planes; p += PITHI_TEAM) {
@@ -248,7 +248,7 @@ PITHI_PHASE(pithi_lanes_classify, uint32_t planes) {
 }
 PITHI_PHASE(pithi_lanes_count, uint32_t count) {
     struct pithi_gpu_lanes *const l = &s->rans.lanes;
-    const uint8_t *const map = s->rans.embed.zeros.map;
+    const uint8_t *const map = s->rans.bounded.zeros.map;
     const uint8_t *const classes = pithi_lanes_classes(&a->to.plan, s);
     for (uint32_t i = t->tid; i < count; i += PITHI_TEAM)
         pithi_atomic_add32(
@@ -311,7 +311,7 @@ PITHI_DEVICE void pithi_lanes_merge(const struct pithi_gpu_call *a, struct pithi
 /* Part of a body: the mask, and about how many bits the map takes. */
 PITHI_DEVICE void pithi_lanes_plan(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                    struct pithi_gpu_thread *t, struct pithi_team *team) {
-    const uint32_t count = s->rans.embed.block.count;
+    const uint32_t count = s->rans.bounded.block.count;
     const uint32_t planes = (uint32_t)s->rans.lanes.cut.planes;
     PITHI_RUN(pithi_lanes_clear, 0);
     PITHI_RUN(pithi_lanes_best, 0);
@@ -338,7 +338,7 @@ PITHI_PHASE(pithi_lanes_levels, uint32_t limit) {
     const struct pithi_zero_cut *const c = &l->cut;
     const uint8_t *const classes = pithi_lanes_classes(&a->to.plan, s);
     if (t->tid) return;
-    uint8_t *const to = s->rans.embed.zeros.piece;
+    uint8_t *const to = s->rans.bounded.zeros.piece;
     const uint64_t contexts = UINT64_C(1) << pithi_ones32(l->mask);
     const uint64_t most = PITHI_ZERO_HEAD + pithi_zero_levels_most(c->planes, l->mask, contexts);
     struct pithi_rans_bits b = {to + PITHI_ZERO_HEAD, 0, 0};
@@ -376,7 +376,7 @@ PITHI_LOCAL(pithi_lanes_start, uint32_t unused) {
  * where that begins. */
 PITHI_LOCAL(pithi_lanes_look, uint64_t step) {
     const struct pithi_gpu_lanes *const l = &s->rans.lanes;
-    const uint8_t *const map = s->rans.embed.zeros.map;
+    const uint8_t *const map = s->rans.bounded.zeros.map;
     uint64_t at;
     t->rans.of[0] = t->rans.vote = 0;
     if (!pithi_lanes_at(&l->cut, t->tid, step, &at)) return;
@@ -395,7 +395,7 @@ PITHI_LOCAL(pithi_lanes_give, uint64_t step) {
     t->rans.words += pithi_ones32(t->rans.votes);
     if (t->rans.vote) {
         const uint32_t back = t->rans.words - pithi_lanes_before(t);
-        uint8_t *const end = s->rans.embed.zeros.piece + pithi_lanes_room(s);
+        uint8_t *const end = s->rans.bounded.zeros.piece + pithi_lanes_room(s);
         if (back <= l->words) pithi_put16(end - 2 * (uint64_t)back, (uint16_t)t->rans.x[0]);
         t->rans.x[0] >>= 16;
     }

@@ -6,16 +6,16 @@
 #ifndef PITHI_GPU_DEVICE_BYTES_EB_DECODE_H
 #define PITHI_GPU_DEVICE_BYTES_EB_DECODE_H
 
-#include "device/bytes/embed_decode.h"
+#include "device/bytes/strings_decode.h"
 
 PITHI_PHASE(pithi_eb_read_open, uint64_t number) {
-    struct pithi_embed_shared *const e = &s->rans.embed;
-    if (t->tid || !pithi_embed_read_begin(a, s, number)) return;
+    struct pithi_bounded_shared *const e = &s->rans.bounded;
+    if (t->tid || !pithi_strings_read_begin(a, s, number)) return;
     e->block.whole = e->block.lo == 0 && e->block.hi == s->from.slot->count;
     e->touched = e->block.whole;
 }
 PITHI_PHASE(pithi_eb_touch, uint32_t row) {
-    struct pithi_embed_shared *const e = &s->rans.embed;
+    struct pithi_bounded_shared *const e = &s->rans.bounded;
     (void)a;
     if (pithi_rows_wanted(&s->from.slot->tiling, &e->block, row, t->tid))
         pithi_atomic_max32(&e->touched, 1);
@@ -24,7 +24,7 @@ PITHI_PHASE(pithi_eb_touch, uint32_t row) {
 /* Coded words up to their symbols. Launches to come look at blocks that have none, and at what is
  * before them. */
 PITHI_PHASE(pithi_eb_words_open, uint64_t block) {
-    struct pithi_gpu_block *const b = &s->rans.embed.block;
+    struct pithi_gpu_block *const b = &s->rans.bounded.block;
     (void)block;
     if (t->tid) return;
     pithi_quant_init(&b->quant, a->from.plan.dtype, &pithi_mark(a, s->from.index)->bound, false);
@@ -33,29 +33,29 @@ PITHI_PHASE(pithi_eb_words_open, uint64_t block) {
     if (!b->legible) return;
     s->rans.at = b->body;
     s->rans.left = b->body_bytes;
-    s->rans.fault = !pithi_embed_words_parse(s);
+    s->rans.fault = !pithi_strings_words_parse(s);
 }
 PITHI_LOCAL(pithi_eb_known, uint64_t block) {
     (void)a;
-    if (t->tid == 0 && s->rans.embed.coded.sound)
-        pithi_entry(s->rans.embed.block.workspace, block)->kind = 1;
+    if (t->tid == 0 && s->rans.bounded.coded.sound)
+        pithi_entry(s->rans.bounded.block.workspace, block)->kind = 1;
 }
 
 /* A team a block. */
 PITHI_BODY(pithi_eb_read) {
     PITHI_RUN(pithi_eb_read_open, number);
     if (!s->rans.live) return;
-    const struct pithi_gpu_block *const b = &s->rans.embed.block;
+    const struct pithi_gpu_block *const b = &s->rans.bounded.block;
     const uint64_t block = b->number;
     if (!b->whole) PITHI_RUN(pithi_eb_touch, pithi_tile_extent(&b->tile, 3));
-    if (!s->rans.embed.touched) return;
+    if (!s->rans.bounded.touched) return;
     PITHI_RUN(pithi_eb_words_open, block);
     if (!b->legible) return;
     const bool sound = !s->rans.fault;
     PITHI_MEET(); /* all have looked */
-    if (sound) pithi_embed_read_parts(a, s, t, team, block);
+    if (sound) pithi_strings_read_parts(a, s, t, team, block);
     PITHI_STEP(pithi_eb_known, block);
-    PITHI_STEP(pithi_embed_read_close, block);
+    PITHI_STEP(pithi_strings_read_close, block);
 }
 
 #endif

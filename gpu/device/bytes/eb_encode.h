@@ -4,18 +4,20 @@
 #ifndef PITHI_GPU_DEVICE_BYTES_EB_ENCODE_H
 #define PITHI_GPU_DEVICE_BYTES_EB_ENCODE_H
 
-#include "device/bytes/embed_encode.h"
+#include "device/bytes/strings_encode.h"
 
 PITHI_PHASE(pithi_eb_weigh, uint64_t number) {
-    const struct pithi_embed_shared *const e = &s->rans.embed;
+    const struct pithi_bounded_shared *const e = &s->rans.bounded;
     if (t->tid) return;
     pithi_item_locate(a, &a->to, number, &s->to);
-    if (!pithi_embed_made(a, s, number) || !pithi_embed_words(e)) return;
+    if (!pithi_strings_made(a, s, number) || !pithi_strings_words(e)) return;
     struct pithi_gpu_entry *const entry = pithi_entry(e->block.workspace, e->block.number);
-    struct pithi_embed_block *const coded = pithi_embed_record(a, s->to.index, e->block.number);
+    struct pithi_bounded_strings *const coded =
+        pithi_strings_record(a, s->to.index, e->block.number);
     const uint32_t width = pithi_dtype_bytes(a->to.plan.dtype), raw = e->block.count * width;
     const uint64_t at = pithi_eb_body_at(&e->block, entry->misses, width), most = (uint64_t)raw - 1;
-    const uint64_t length = pithi_embed_words_length(a, s, PITHI_EMBED_SYMBOLS, coded, at, most);
+    const uint64_t length =
+        pithi_strings_words_length(a, s, PITHI_STRINGS_SYMBOLS, coded, at, most);
     coded->words_at = (uint32_t)at;
     entry->length = length <= most ? (uint32_t)length : raw | PITHI_INDEX_PLAIN;
 }

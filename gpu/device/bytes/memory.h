@@ -152,7 +152,7 @@ struct pithi_lossless_offsets {
 /* What is coded of a block of rows: its map, its words, or both; see doc/FORMAT.md, Coded words. A
  * block of act has two of them, of both forms of its numbers. sound: decode: there are words to be
  * made. */
-struct pithi_embed_block {
+struct pithi_bounded_strings {
     uint32_t map_at, open; /* where a coded map is in the block; bytes of its open bits */
     uint32_t words_at;     /* where coded words are; decode: their low bits */
     uint32_t low, form, escapes;
@@ -164,11 +164,11 @@ struct pithi_embed_block {
  * words. touched: decode, of eb: an element is wanted.
  * last: of each thread the place behind the last of its symbols that is not 0, or
  * 0; next: that of all strips before, of the strip that is looked at, and the next. */
-struct pithi_embed_shared {
+struct pithi_bounded_shared {
     struct pithi_gpu_block block;
     struct pithi_gpu_rows rows;
     struct pithi_gpu_zeros zeros;
-    struct pithi_embed_block coded;
+    struct pithi_bounded_strings coded;
     uint32_t part, touched;
     struct pithi_symbol_lengths lengths;
     uint64_t cost[PITHI_SYMBOLS_LOW_MOST + 1];
@@ -223,7 +223,7 @@ struct pithi_rans_shared {
         struct pithi_rans_writer writer[PITHI_RANS_WRITERS];
         struct {
             struct pithi_lossless_shared words;
-            struct pithi_embed_shared embed;
+            struct pithi_bounded_shared bounded;
             union {
                 struct pithi_lossless_sample sample;
                 struct pithi_lossless_offsets offsets;
@@ -281,8 +281,8 @@ PITHI_INLINE uint64_t pithi_coding_run(const struct pithi_device_plan *t) {
 /* Parts of a block of rows: symbols of the map; those of words, or gaps between them; those that
  * are not 0. eb has no map. Of act, whose map is bytes: the last two once more, of the other form
  * of numbers. */
-enum { PITHI_EMBED_MAP, PITHI_EMBED_SYMBOLS, PITHI_EMBED_OTHERS, PITHI_EMBED_PARTS };
-enum { PITHI_ACT_FORMS = 2, PITHI_ACT_PARTS = PITHI_EMBED_PARTS + 2 };
+enum { PITHI_STRINGS_MAP, PITHI_STRINGS_SYMBOLS, PITHI_STRINGS_OTHERS, PITHI_STRINGS_PARTS };
+enum { PITHI_ACT_FORMS = 2, PITHI_ACT_PARTS = PITHI_STRINGS_PARTS + 2 };
 PITHI_INLINE bool pithi_coding_bounded(const struct pithi_device_plan *t) {
     return t->device.kind == PITHI_KIND_ROWS || t->device.kind == PITHI_KIND_ZEROS ||
            t->device.kind == PITHI_KIND_BOUNDED;
@@ -290,7 +290,7 @@ PITHI_INLINE bool pithi_coding_bounded(const struct pithi_device_plan *t) {
 /* Strings have parts of blocks: so many. */
 PITHI_INLINE uint32_t pithi_coding_bounded_parts(const struct pithi_device_plan *t) {
     return t->device.kind == PITHI_KIND_ZEROS ? (uint32_t)PITHI_ACT_PARTS
-                                              : (uint32_t)PITHI_EMBED_PARTS;
+                                                : (uint32_t)PITHI_STRINGS_PARTS;
 }
 /* The most bytes of a block at a fixed rate; of codecs with a bound those of their parts. */
 PITHI_INLINE uint64_t pithi_coding_block(const struct pithi_device_plan *t) {
@@ -374,7 +374,7 @@ PITHI_INLINE struct pithi_gpu_coding pithi_coding_layout(const struct pithi_devi
     const bool exact = t->device.kind == PITHI_KIND_RAW;
     const bool bounded = pithi_coding_bounded(t);
     const uint64_t record = exact     ? sizeof(struct pithi_lossless_block)
-                            : bounded ? PITHI_ACT_FORMS * sizeof(struct pithi_embed_block)
+                            : bounded ? PITHI_ACT_FORMS * sizeof(struct pithi_bounded_strings)
                                       : 0;
     struct pithi_gpu_coding c;
     c.memory = NULL;
