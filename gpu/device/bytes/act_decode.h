@@ -45,13 +45,13 @@ PITHI_PHASE(pithi_act_map_end, uint64_t block) {
     (void)a;
     if (t->tid) return;
     e->rows.distinct = (uint32_t)pithi_coded_all(s);
-    entry->distinct = e->rows.distinct;
-    entry->map = (uint32_t)(s->rans.at - e->block.body);
+    entry->bounded.distinct = e->rows.distinct;
+    entry->bounded.map = (uint32_t)(s->rans.at - e->block.body);
     s->rans.fault =
         !pithi_zeros_tail(e->zeros.map, e->block.count) || (!e->rows.distinct && s->rans.left);
     if (!s->rans.fault && e->rows.distinct && e->zeros.form & PITHI_ZEROS_CODED)
         s->rans.fault = !pithi_strings_words_parse(s);
-    entry->kind = !s->rans.fault;
+    entry->bounded.kind = !s->rans.fault;
 }
 
 /* Part of a body: the map, a fault where it is damaged. */

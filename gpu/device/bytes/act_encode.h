@@ -16,7 +16,7 @@ PITHI_DEVICE struct pithi_gpu_entry *pithi_act_made(const struct pithi_gpu_call 
     struct pithi_bounded_shared *const e = &s->rans.bounded;
     if (!pithi_strings_find(a, &a->to, &s->to, number, s)) return NULL;
     struct pithi_gpu_entry *const entry = pithi_entry(e->block.workspace, e->block.number);
-    e->rows.distinct = e->zeros.used = entry->distinct;
+    e->rows.distinct = e->zeros.used = entry->bounded.distinct;
     return entry;
 }
 /* By the team's first thread: words are those of form number `form` from now on. */
@@ -140,8 +140,8 @@ PITHI_PHASE(pithi_act_weigh_map, uint64_t number) {
     if (!entry) return;
     const uint64_t most = pithi_act_most(a, s);
     const uint64_t at = PITHI_ZEROS_HEAD + PITHI_EXACT_COUNT +
-                        pithi_exact_which_bytes(&e->block, entry->misses) +
-                        (uint64_t)entry->misses * pithi_dtype_bytes(a->to.plan.dtype);
+                        pithi_exact_which_bytes(&e->block, entry->bounded.misses) +
+                        (uint64_t)entry->bounded.misses * pithi_dtype_bytes(a->to.plan.dtype);
     s->rans.plain = at >= most;
     e->coded.map_at = (uint32_t)at;
     e->coded.open = 0;
@@ -161,8 +161,8 @@ PITHI_DEVICE uint64_t pithi_act_shortest(const struct pithi_gpu_call *a,
                                          const struct pithi_gpu_shared *s,
                                          struct pithi_gpu_entry *entry, uint64_t at) {
     const uint64_t most = pithi_act_most(a, s);
-    const uint32_t plain = entry->order;
-    uint64_t best = at + entry->packed <= most ? at + entry->packed : 0;
+    const uint32_t plain = entry->bounded.order;
+    uint64_t best = at + entry->bounded.packed <= most ? at + entry->bounded.packed : 0;
     for (uint32_t form = 0; form < PITHI_ACT_FORMS; form++) {
         struct pithi_bounded_strings *const coded = pithi_act_record(a, s, form);
         const uint64_t end = best ? best - 1 : most;
@@ -171,8 +171,9 @@ PITHI_DEVICE uint64_t pithi_act_shortest(const struct pithi_gpu_call *a,
         coded->words_at = (uint32_t)at;
         if (length > end) continue;
         best = length;
-        entry->method = PITHI_EB_CODED;
-        entry->order = (uint8_t)(PITHI_ZEROS_CODED | (form ? (uint32_t)PITHI_ZEROS_MEDIAN : plain));
+        entry->bounded.method = PITHI_EB_CODED;
+        entry->bounded.order =
+            (uint8_t)(PITHI_ZEROS_CODED | (form ? (uint32_t)PITHI_ZEROS_MEDIAN : plain));
     }
     return best;
 }
@@ -183,11 +184,12 @@ PITHI_PHASE(pithi_act_weigh, uint64_t number) {
     if (t->tid) return;
     struct pithi_gpu_entry *const entry = pithi_entry(e->block.workspace, e->block.number);
     const uint32_t raw = e->block.count * pithi_dtype_bytes(a->to.plan.dtype);
-    entry->map = l->length ? l->length : l->piece;
-    entry->kind = (uint8_t)(l->length                         ? PITHI_ZEROS_LANES
-                            : e->zeros.used == e->block.count ? PITHI_ZEROS_ONES
-                                                              : PITHI_ZEROS_PIECE);
-    uint64_t end = s->rans.plain || !entry->map ? 0 : e->coded.map_at + (uint64_t)entry->map;
+    entry->bounded.map = l->length ? l->length : l->piece;
+    entry->bounded.kind = (uint8_t)(l->length                         ? PITHI_ZEROS_LANES
+                                    : e->zeros.used == e->block.count ? PITHI_ZEROS_ONES
+                                                                      : PITHI_ZEROS_PIECE);
+    uint64_t end =
+        s->rans.plain || !entry->bounded.map ? 0 : e->coded.map_at + (uint64_t)entry->bounded.map;
     if (end > pithi_act_most(a, s)) end = 0;
     if (end && e->zeros.used) end = pithi_act_shortest(a, s, entry, end);
     entry->length = end ? (uint32_t)end : raw | PITHI_INDEX_PLAIN;
@@ -220,11 +222,11 @@ PITHI_PHASE(pithi_act_write_open, uint64_t number) {
     const struct pithi_gpu_entry *const entry = pithi_act_made(a, s, number);
     s->rans.live = entry && !(entry->length & PITHI_INDEX_PLAIN);
     if (!s->rans.live) return;
-    const bool expected = (entry->order & PITHI_ZEROS_FORM) == PITHI_ZEROS_MEDIAN;
+    const bool expected = (entry->bounded.order & PITHI_ZEROS_FORM) == PITHI_ZEROS_MEDIAN;
     pithi_act_words(a, s, expected);
-    e->zeros.form = entry->kind;
+    e->zeros.form = entry->bounded.kind;
     e->block.bytes = s->to.payload + entry->at;
-    e->block.method = entry->method;
+    e->block.method = entry->bounded.method;
     e->coded = *pithi_act_record(a, s, expected);
     e->coded.map_at = pithi_act_record(a, s, 0)->map_at;
     e->coded.open = pithi_act_record(a, s, 0)->open;
@@ -232,7 +234,7 @@ PITHI_PHASE(pithi_act_write_open, uint64_t number) {
 }
 PITHI_PHASE(pithi_act_map_write, uint64_t block) {
     const struct pithi_bounded_shared *const e = &s->rans.bounded;
-    const uint32_t bytes = pithi_entry(e->block.workspace, block)->map;
+    const uint32_t bytes = pithi_entry(e->block.workspace, block)->bounded.map;
     uint8_t *const to = e->block.bytes + e->coded.map_at;
     if (t->tid == 0) to[0] = (uint8_t)e->zeros.form;
     if (e->zeros.form == PITHI_ZEROS_PIECE)

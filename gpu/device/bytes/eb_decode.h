@@ -27,7 +27,8 @@ PITHI_PHASE(pithi_eb_words_open, uint64_t block) {
     struct pithi_gpu_block *const b = &s->rans.bounded.block;
     (void)block;
     if (t->tid) return;
-    pithi_quant_init(&b->quant, a->from.plan.dtype, &pithi_mark(a, s->from.index)->bound, false);
+    pithi_quant_init(&b->quant, a->from.plan.dtype, &pithi_mark(a, s->from.index)->bounded.bound,
+                     false);
     b->legible = pithi_block_parse(b, pithi_dtype_bytes(a->from.plan.dtype), true) == PITHI_SOUND &&
                  b->method == PITHI_EB_CODED;
     if (!b->legible) return;
@@ -38,7 +39,7 @@ PITHI_PHASE(pithi_eb_words_open, uint64_t block) {
 PITHI_LOCAL(pithi_eb_known, uint64_t block) {
     (void)a;
     if (t->tid == 0 && s->rans.bounded.coded.sound)
-        pithi_entry(s->rans.bounded.block.workspace, block)->kind = 1;
+        pithi_entry(s->rans.bounded.block.workspace, block)->bounded.kind = 1;
 }
 
 /* A team a block. */

@@ -15,7 +15,8 @@ PITHI_PHASE(pithi_eb_weigh, uint64_t number) {
     struct pithi_bounded_strings *const coded =
         pithi_strings_record(a, s->to.index, e->block.number);
     const uint32_t width = pithi_dtype_bytes(a->to.plan.dtype), raw = e->block.count * width;
-    const uint64_t at = pithi_eb_body_at(&e->block, entry->misses, width), most = (uint64_t)raw - 1;
+    const uint64_t at = pithi_eb_body_at(&e->block, entry->bounded.misses, width),
+                   most = (uint64_t)raw - 1;
     const uint64_t length =
         pithi_strings_words_length(a, s, PITHI_STRINGS_SYMBOLS, coded, at, most);
     coded->words_at = (uint32_t)at;

@@ -112,7 +112,7 @@ PITHI_PHASE(pithi_embed_words_open, uint64_t block) {
     struct pithi_bounded_shared *const e = &s->rans.bounded;
     if (t->tid) return;
     if (e->rows.kind == PITHI_ROWMAP_CODED)
-        pithi_entry(e->block.workspace, block)->map =
+        pithi_entry(e->block.workspace, block)->bounded.map =
             (uint32_t)(s->rans.at - e->block.bytes) - e->coded.map_at;
     (void)a;
     s->rans.fault = (uint64_t)e->rows.wide * e->rows.row > s->rans.left;

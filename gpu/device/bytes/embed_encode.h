@@ -19,8 +19,9 @@ PITHI_DEVICE uint64_t pithi_embed_length(const struct pithi_gpu_call *a,
     const struct pithi_gpu_rows *const r = &e->rows;
     const uint32_t width = pithi_dtype_bytes(a->to.plan.dtype);
     const uint64_t most = (uint64_t)b->count * width - 1, frame = s->to.index;
-    uint64_t at = PITHI_ROWS_HEAD + PITHI_EXACT_COUNT + pithi_exact_which_bytes(b, entry->misses) +
-                  (uint64_t)entry->misses * width;
+    uint64_t at = PITHI_ROWS_HEAD + PITHI_EXACT_COUNT +
+                  pithi_exact_which_bytes(b, entry->bounded.misses) +
+                  (uint64_t)entry->bounded.misses * width;
     if (at > most) return PITHI_STRINGS_FULL;
     if (r->kind == PITHI_ROWMAP_PLAIN) {
         const uint64_t plain = at + pithi_rowmap_plain_bytes(r->rows, r->distinct);
@@ -29,17 +30,17 @@ PITHI_DEVICE uint64_t pithi_embed_length(const struct pithi_gpu_call *a,
             pithi_strings_place(a, frame, b->number, PITHI_STRINGS_MAP, at, end) + coded->open;
         coded->map_at = (uint32_t)at;
         if (map <= end) {
-            entry->kind = PITHI_ROWMAP_CODED;
-            entry->map = (uint32_t)(map - at);
+            entry->bounded.kind = PITHI_ROWMAP_CODED;
+            entry->bounded.map = (uint32_t)(map - at);
         }
         at = map <= end ? map : plain;
     }
     at += (uint64_t)r->wide * r->row;
     coded->words_at = (uint32_t)at;
-    const uint64_t packed = at + entry->packed;
+    const uint64_t packed = at + entry->bounded.packed;
     at = pithi_strings_words_length(a, s, PITHI_STRINGS_SYMBOLS, coded, at, most);
     if (at <= most && at <= packed) {
-        entry->method = PITHI_EB_CODED;
+        entry->bounded.method = PITHI_EB_CODED;
         return at;
     }
     return packed <= most ? packed : PITHI_STRINGS_FULL;

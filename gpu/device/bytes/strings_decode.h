@@ -59,7 +59,8 @@ PITHI_DEVICE bool pithi_strings_read_begin(const struct pithi_gpu_call *a,
     for (uint32_t part = 0; part < pithi_lossless_parts(&a->from.plan); part++)
         pithi_coding_piece(a, s->from.index, e->block.number, part * (uint32_t)a->coding.levels)
             ->length = 0;
-    pithi_entry(e->block.workspace, e->block.number)->kind = 0; /* act, eb: nothing is known */
+    pithi_entry(e->block.workspace, e->block.number)->bounded.kind =
+        0; /* act, eb: nothing is known */
     s->rans.plain = s->rans.foreign = false;
     s->rans.exact = true;
     s->rans.former = s->from.frame[PITHI_AT_REVISION] < 2;
@@ -164,12 +165,12 @@ PITHI_PHASE(pithi_strings_join_open, uint64_t number) {
     s->rans.fault = 0;
     if (!s->rans.live || pithi_coded_tiles(&a->from.plan)) return;
     if (pithi_coded_zeros(&a->from.plan)) {
-        e->rows.distinct = pithi_entry(e->block.workspace, e->block.number)->distinct;
+        e->rows.distinct = pithi_entry(e->block.workspace, e->block.number)->bounded.distinct;
         return;
     }
     pithi_rows_parse_head(&e->block, &e->rows, pithi_dtype_bytes(a->from.plan.dtype));
     e->rows.kind = e->block.bytes[0] & PITHI_ROWS_MAP;
-    e->rows.coded = pithi_entry(e->block.workspace, e->block.number)->map;
+    e->rows.coded = pithi_entry(e->block.workspace, e->block.number)->bounded.map;
     pithi_rows_place(&e->rows, e->block.bytes + e->coded.map_at);
 }
 

@@ -16,11 +16,11 @@ PITHI_DEVICE const struct pithi_gpu_entry *pithi_strings_made(const struct pithi
     if (!pithi_strings_find(a, &a->to, &s->to, number, s)) return NULL;
     const struct pithi_gpu_entry *const entry = pithi_entry(e->block.workspace, e->block.number);
     if (pithi_coded_tiles(&a->to.plan)) {
-        if (entry->method != PITHI_EB_CODED) e->rows.distinct = 0;
+        if (entry->bounded.method != PITHI_EB_CODED) e->rows.distinct = 0;
         return entry;
     }
-    pithi_rows_distinct(&e->block, &e->rows, entry->distinct);
-    e->rows.wide = entry->order;
+    pithi_rows_distinct(&e->block, &e->rows, entry->bounded.distinct);
+    e->rows.wide = entry->bounded.order;
     return entry;
 }
 
@@ -318,9 +318,9 @@ PITHI_PHASE(pithi_strings_write_open, uint64_t number) {
     e->coded = *pithi_strings_record(a, s->to.index, e->block.number);
     e->block.bytes = s->to.payload + entry->at;
     e->block.plain = entry->length & PITHI_INDEX_PLAIN;
-    e->block.method = entry->method;
-    e->rows.kind = entry->kind;
-    e->rows.coded = entry->map;
+    e->block.method = entry->bounded.method;
+    e->rows.kind = entry->bounded.kind;
+    e->rows.coded = entry->bounded.map;
     s->rans.carry[0] = 0;
 }
 

@@ -82,7 +82,7 @@ PITHI_PHASE(pithi_bounded_frame, uint64_t number) {
     if (it->status == PITH_OK)
         it->status =
             pithi_bounded_header(p, s, pithi_item_length(&a->from.items, it->index), it, &bound);
-    pithi_mark(a, it->index)->bound = bound;
+    pithi_mark(a, it->index)->bounded.bound = bound;
     s->strip.block.workspace = pithi_frame_workspace(a, &a->from, it->index);
     s->strip.carry[0] = it->form->data;
     s->strip.fault = 0;
@@ -100,7 +100,7 @@ PITHI_PHASE(pithi_index_read, uint64_t first) {
     if (t->predict.total > tile.count * pithi_dtype_bytes(a->from.plan.dtype))
         pithi_atomic_max32(&s->strip.fault, 1);
     pithi_entry(s->strip.block.workspace, i)->length = entry;
-    pithi_entry(s->strip.block.workspace, i)->map = 0;
+    pithi_entry(s->strip.block.workspace, i)->bounded.map = 0;
 }
 
 PITHI_PHASE(pithi_index_place, uint64_t first) {
@@ -210,7 +210,8 @@ PITHI_DEVICE bool pithi_block_find(const struct pithi_gpu_call *a, struct pithi_
     s->strip.touched = b->whole;
     if (!b->live) return false;
     const struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
-    pithi_quant_init(&b->quant, a->from.plan.dtype, &pithi_mark(a, s->from.index)->bound, false);
+    pithi_quant_init(&b->quant, a->from.plan.dtype, &pithi_mark(a, s->from.index)->bounded.bound,
+                     false);
     b->bytes = s->from.payload + entry->at;
     b->length = entry->length & ~PITHI_INDEX_PLAIN;
     b->plain = entry->length & PITHI_INDEX_PLAIN;
@@ -225,7 +226,7 @@ PITHI_PHASE(pithi_block_locate, uint64_t number) {
     s->strip.fault = pithi_block_parse(b, pithi_dtype_bytes(a->from.plan.dtype), coded);
     b->legible = s->strip.fault != PITHI_DAMAGED && !b->plain;
     b->joined = coded && b->legible && b->method == PITHI_EB_CODED &&
-                pithi_entry(b->workspace, b->number)->kind;
+                pithi_entry(b->workspace, b->number)->bounded.kind;
 }
 /* Whether there are words, which are packed or were joined. */
 PITHI_DEVICE bool pithi_block_words(const struct pithi_gpu_block *b) {

@@ -41,8 +41,7 @@ PITHI_PHASE(pithi_kept_look, uint32_t unused) {
 
 /* Part of a body: whether one code, which is then in s->strip.high, stands for all values. */
 PITHI_DEVICE bool pithi_one_code(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
-                                 struct pithi_gpu_thread *t, struct pithi_team *team,
-                                 uint64_t number) {
+                                 struct pithi_gpu_thread *t, struct pithi_team *team) {
     PITHI_RUN(pithi_parts_join, false);
     const bool all = pithi_parts_constant(s), look = !all && s->strip.misses;
     PITHI_MEET(); /* all have looked */
@@ -93,11 +92,11 @@ PITHI_PHASE(pithi_coded_close, bool constant) {
     const uint64_t raw = (uint64_t)b->count * width;
     const uint64_t length = pithi_eb_body_at(b, misses, width) + PITHI_EB_CODE;
     if (t->tid) return;
-    entry->method = constant ? PITHI_EB_CONSTANT : PITHI_EB_CODED;
-    entry->order = constant ? 0 : (uint8_t)b->order;
-    entry->misses = misses;
-    entry->kind = 0;
-    entry->map = 0;
+    entry->bounded.method = constant ? PITHI_EB_CONSTANT : PITHI_EB_CODED;
+    entry->bounded.order = constant ? 0 : (uint8_t)b->order;
+    entry->bounded.misses = misses;
+    entry->bounded.kind = 0;
+    entry->bounded.map = 0;
     entry->length = constant && length < raw ? (uint32_t)length : (uint32_t)raw | PITHI_INDEX_PLAIN;
     if (constant) pithi_put_aligned32(pithi_codes_of(&a->to, b), s->strip.high);
 }
@@ -106,7 +105,7 @@ PITHI_PHASE(pithi_coded_close, bool constant) {
 PITHI_BODY(pithi_coded_plan) {
     PITHI_RUN(pithi_part_open, number);
     if (!s->strip.block.live) return;
-    const bool constant = pithi_one_code(a, s, t, team, number);
+    const bool constant = pithi_one_code(a, s, t, team);
     const uint32_t most = pithi_tile_dimensions(&s->strip.block.tile);
     if (!constant) {
         PITHI_RUN(pithi_kinds_clear, most);
@@ -127,8 +126,8 @@ PITHI_PHASE(pithi_coded_words_open, uint64_t number) {
     pithi_block_open(a, &a->to, &s->to, number, b);
     if (!b->live) return;
     const struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
-    b->live = entry->method == PITHI_EB_CODED;
-    b->order = entry->order;
+    b->live = entry->bounded.method == PITHI_EB_CODED;
+    b->order = entry->bounded.order;
 }
 /* The thread's group of a strip. */
 PITHI_PHASE(pithi_coded_group, uint32_t strip) {

@@ -52,8 +52,8 @@ PITHI_PHASE(pithi_range_join, uint64_t number) {
 PITHI_PHASE(pithi_range_close, uint64_t number) {
     (void)number;
     if (t->tid || !s->strip.high) return;
-    pithi_atomic_max32(&pithi_mark(a, s->to.index)->low, s->strip.low);
-    pithi_atomic_max32(&pithi_mark(a, s->to.index)->high, s->strip.high);
+    pithi_atomic_max32(&pithi_mark(a, s->to.index)->bounded.low, s->strip.low);
+    pithi_atomic_max32(&pithi_mark(a, s->to.index)->bounded.high, s->strip.high);
 }
 
 PITHI_BODY(pithi_bounded_range) {
@@ -71,8 +71,8 @@ PITHI_BODY(pithi_bounded_range) {
 PITHI_DEVICE struct pithi_bound pithi_bound_requested(const struct pithi_device_plan *p,
                                                       const struct pithi_gpu_mark *m) {
     const struct pithi_requested *const q = &p->device.requested;
-    const double low = m->high ? pithi_mark_value(~m->low) : 1;
-    const double high = m->high ? pithi_mark_value(m->high) : 0;
+    const double low = m->bounded.high ? pithi_mark_value(~m->bounded.low) : 1;
+    const double high = m->bounded.high ? pithi_mark_value(m->bounded.high) : 0;
     if (q->target == PITHI_TARGET_PWREL)
         return pithi_bound_relative(q->request, pithi_largest_of(low, high));
     if (q->target == PITHI_TARGET_ABS) return pithi_bound_absolute(p->dtype, q->request);
@@ -437,8 +437,8 @@ PITHI_DEVICE void pithi_plan_widths(const struct pithi_gpu_call *a, struct pithi
 /* By one thread, of packed words: the table, for launches to come and for the team; returns the
  * bytes of all planes. */
 PITHI_DEVICE uint64_t pithi_plan_table(struct pithi_gpu_shared *s, struct pithi_gpu_entry *entry) {
-    const uint64_t bytes = pithi_bitplane_end(&s->strip.choice, entry->table);
-    for (uint32_t k = 0; k < PITHI_PACK_WIDTHS; k++) s->strip.table[k] = entry->table[k];
+    const uint64_t bytes = pithi_bitplane_end(&s->strip.choice, entry->bounded.table);
+    for (uint32_t k = 0; k < PITHI_PACK_WIDTHS; k++) s->strip.table[k] = entry->bounded.table[k];
     return bytes;
 }
 
@@ -489,9 +489,9 @@ PITHI_PHASE(pithi_code_close, bool constant) {
         length += PITHI_EB_CODE;
     else
         length += PITHI_PACK_WIDTHS + pithi_names_bytes(b) + pithi_plan_table(s, entry);
-    entry->method = constant ? PITHI_EB_CONSTANT : PITHI_EB_PACKED;
-    entry->order = constant ? 0 : (uint8_t)b->order;
-    entry->misses = misses;
+    entry->bounded.method = constant ? PITHI_EB_CONSTANT : PITHI_EB_PACKED;
+    entry->bounded.order = constant ? 0 : (uint8_t)b->order;
+    entry->bounded.misses = misses;
     entry->length = length < raw ? (uint32_t)length : (uint32_t)raw | PITHI_INDEX_PLAIN;
 }
 
@@ -647,14 +647,14 @@ PITHI_DEVICE bool pithi_write_find(const struct pithi_gpu_call *a, struct pithi_
     b->bytes = s->to.payload + entry->at;
     b->length = entry->length & ~PITHI_INDEX_PLAIN;
     b->plain = entry->length & PITHI_INDEX_PLAIN;
-    b->method = entry->method;
-    b->order = entry->order;
-    b->misses = entry->misses;
+    b->method = entry->bounded.method;
+    b->order = entry->bounded.order;
+    b->misses = entry->bounded.misses;
     b->bitmap = b->misses > (b->count + 7) / 8 / 4;
     b->which = b->bytes + head + PITHI_EXACT_COUNT;
     b->values = b->which + pithi_exact_which_bytes(b, b->misses);
     b->body = b->values + (uint64_t)b->misses * pithi_dtype_bytes(a->to.plan.dtype);
-    for (uint32_t k = 0; k < PITHI_PACK_WIDTHS; k++) s->strip.table[k] = entry->table[k];
+    for (uint32_t k = 0; k < PITHI_PACK_WIDTHS; k++) s->strip.table[k] = entry->bounded.table[k];
     if (!b->plain && b->part == 0) pithi_put32(b->bytes + head, b->misses);
     return !b->plain && b->part == 0;
 }

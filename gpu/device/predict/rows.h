@@ -128,7 +128,7 @@ PITHI_PHASE(pithi_rows_locate, uint64_t number) {
     struct pithi_gpu_rows *const r = &s->strip.rows;
     if (t->tid || !pithi_block_find(a, s, number)) return;
     pithi_rows_open(&a->from, b, r);
-    r->coded = pithi_entry(b->workspace, b->number)->map;
+    r->coded = pithi_entry(b->workspace, b->number)->bounded.map;
     s->strip.fault =
         pithi_rows_parse(b, r, pithi_dtype_bytes(a->from.plan.dtype), a->from.plan.device.coded);
     b->legible = s->strip.fault != PITHI_DAMAGED && !b->plain;

@@ -220,7 +220,7 @@ PITHI_PHASE(pithi_centre_choose, uint32_t unused) {
     const uint32_t bytes = pithi_rows_centre_width(r->largest);
     (void)a, (void)unused;
     if (t->tid) return;
-    pithi_entry(s->strip.block.workspace, s->strip.block.number)->order =
+    pithi_entry(s->strip.block.workspace, s->strip.block.number)->bounded.order =
         pithi_rows_pays(r->without, r->with, from.every, bytes, r->row) ? (uint8_t)bytes : 0;
 }
 
@@ -266,7 +266,7 @@ PITHI_DEVICE uint32_t pithi_rows_words(const struct pithi_gpu_rows *r, uint32_t 
 
 PITHI_PHASE(pithi_rows_wide, uint32_t tid) {
     const struct pithi_gpu_block *const b = &s->strip.block;
-    if (t->tid == tid) s->strip.rows.wide = pithi_entry(b->workspace, b->number)->order;
+    if (t->tid == tid) s->strip.rows.wide = pithi_entry(b->workspace, b->number)->bounded.order;
     (void)a;
 }
 
@@ -328,12 +328,12 @@ PITHI_PHASE(pithi_rows_close, uint32_t unused) {
     uint64_t length = PITHI_ROWS_HEAD + PITHI_EXACT_COUNT + pithi_exact_which_bytes(b, misses) +
                       (uint64_t)misses * width + (uint64_t)r->wide * r->row + packed;
     if (r->kind == PITHI_ROWMAP_PLAIN) length += pithi_rowmap_plain_bytes(r->rows, r->distinct);
-    entry->method = PITHI_EB_PACKED;
-    entry->misses = misses;
-    entry->distinct = r->distinct;
-    entry->kind = (uint8_t)r->kind;
-    entry->map = 0;
-    entry->packed = (uint32_t)packed;
+    entry->bounded.method = PITHI_EB_PACKED;
+    entry->bounded.misses = misses;
+    entry->bounded.distinct = r->distinct;
+    entry->bounded.kind = (uint8_t)r->kind;
+    entry->bounded.map = 0;
+    entry->bounded.packed = (uint32_t)packed;
     entry->length = length < raw ? (uint32_t)length : (uint32_t)raw | PITHI_INDEX_PLAIN;
 }
 
@@ -360,9 +360,9 @@ PITHI_PHASE(pithi_rows_place_parts, uint64_t number) {
     pithi_rows_open(&a->to, b, r);
     const struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
     const bool coded = b->method == PITHI_EB_CODED;
-    pithi_rows_distinct(b, r, entry->distinct);
-    r->kind = entry->kind;
-    r->coded = entry->map;
+    pithi_rows_distinct(b, r, entry->bounded.distinct);
+    r->kind = entry->bounded.kind;
+    r->coded = entry->bounded.map;
     r->wide = b->order;
     uint8_t *const words = pithi_rows_place(r, b->bytes + (b->body - b->bytes));
     b->body = words;

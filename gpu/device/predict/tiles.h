@@ -50,12 +50,12 @@ PITHI_DEVICE uint8_t *pithi_misses_of(const struct pithi_gpu_side *side,
     return b->workspace + pithi_workspace_misses(&side->plan) + b->before / 8 + b->number;
 }
 PITHI_DEVICE int32_t pithi_mark_status(const struct pithi_gpu_mark *m) {
-    return m->status != PITH_OK ? m->status
-           : m->differs         ? PITH_ERR_CHECKSUM
-           : m->held != PITH_OK ? m->held
-           : m->corrupt         ? PITH_ERR_CORRUPT
-           : m->unsupported     ? PITH_ERR_UNSUPPORTED
-                                : PITH_OK;
+    return m->status != PITH_OK   ? m->status
+           : m->differs           ? PITH_ERR_CHECKSUM
+           : m->stream != PITH_OK ? m->stream
+           : m->corrupt           ? PITH_ERR_CORRUPT
+           : m->unsupported       ? PITH_ERR_UNSUPPORTED
+                                  : PITH_OK;
 }
 
 /* ---- Tiles -----------------------------------------------------------------------------------*/

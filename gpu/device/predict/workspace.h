@@ -7,31 +7,45 @@
 
 /* What launches of one call tell each other lies in the workspace: a mark per frame, all 0 before,
  * then a part for each frame. */
-struct pithi_gpu_mark {
-    uint32_t low, high; /* encode: pithi_mark_of the extremes; 0: there is none */
-    int32_t status;     /* of the frame as a whole; then whether a block is worse */
-    uint32_t differs, corrupt, unsupported;
+
+/* A frame of a codec with a bound. low, high: encode: pithi_mark_of the extremes; 0: there is
+ * none. */
+struct pithi_bounded_mark {
+    uint32_t low, high;
     struct pithi_bound bound;
-    uint64_t bytes;   /* encode: of the frame */
-    uint64_t counted; /* topk: values of all blocks */
-    uint64_t saturated,
-        poisoned; /* topk: of a sum that is encoded, in the mark of its first frame */
-    int32_t held; /* topk: whether the slot holds the set that the frame has values of */
+};
+struct pithi_gpu_mark {
+    int32_t status; /* of the frame as a whole; then whether a block is worse */
+    int32_t stream; /* decode: whether the slot's stream goes on with the frame */
+    uint32_t differs, corrupt, unsupported;
+    uint64_t bytes; /* encode: of the frame */
+    union {
+        struct pithi_bounded_mark bounded;
+        struct pithi_set_mark set;
+    };
 };
 enum { PITHI_MARK_BYTES = 256 };
-/* A block in the part of a frame. plain: the high bit of length. */
-struct pithi_gpu_entry {
-    uint64_t at;             /* in the payload */
-    uint32_t length, misses; /* topk: elements of the set in place of misses */
+
+/* A block of a codec with a bound. */
+struct pithi_bounded_entry {
+    uint32_t misses;
     /* embed: rows; `order` is then the bytes of a centre. act: ones of the map; `order` is then the
-     * form of numbers, and `map` has the bytes of the map. topk: where the block's elements stand
-     * in the frame's list; `method` and `order` are then the form of the set and its low bits. */
+     * form of numbers, and `map` has the bytes of the map. */
     uint32_t distinct;
     uint8_t method, order, table[4];
     /* embed, coded: the kind of the map, and its bytes where it is coded; encode: bytes of packed
      * words. act and eb, decode: `kind` is whether the map, or coded words, are known. */
     uint8_t kind, unused;
     uint32_t map, packed;
+};
+/* A block in the part of a frame. plain: the high bit of length. */
+struct pithi_gpu_entry {
+    uint64_t at; /* in the payload */
+    uint32_t length;
+    union {
+        struct pithi_bounded_entry bounded;
+        struct pithi_set_entry set;
+    };
 };
 
 /* Teams share a block: each has a part of it, of some 16384 elements while there are no more parts

@@ -226,8 +226,8 @@ PITHI_PHASE(pithi_zeros_body, uint32_t unused) {
     (void)unused;
     if (t->tid) return;
     pithi_zeros_used(b, z, z->ones[PITHI_ZEROS_DEPTH - 1]);
-    entry->map = z->bytes;
-    entry->distinct = z->used;
+    entry->bounded.map = z->bytes;
+    entry->bounded.distinct = z->used;
     b->body += z->bytes;
     b->body_bytes -= z->bytes;
     const bool coded = z->form & PITHI_ZEROS_CODED;
@@ -249,10 +249,10 @@ PITHI_PHASE(pithi_zeros_known_map, uint32_t unused) {
     const struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
     (void)a, (void)unused;
     if (t->tid) return;
-    z->go[PITHI_ZEROS_DEPTH] = b->legible && entry->kind;
+    z->go[PITHI_ZEROS_DEPTH] = b->legible && entry->bounded.kind;
     if (!z->go[PITHI_ZEROS_DEPTH]) return;
-    z->bytes = entry->map;
-    z->ones[PITHI_ZEROS_DEPTH - 1] = entry->distinct;
+    z->bytes = entry->bounded.map;
+    z->ones[PITHI_ZEROS_DEPTH - 1] = entry->bounded.distinct;
 }
 /* Part of a body: the map, and how many ones it has; whether it is there. */
 PITHI_DEVICE bool pithi_zeros_find_map(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
@@ -286,9 +286,9 @@ PITHI_PHASE(pithi_zeros_find, uint64_t number) {
     pithi_zeros_locate(a, s, t, number);
     if (t->tid || !b->live || !b->legible) return;
     const struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
-    b->body += entry->map;
-    b->body_bytes -= entry->map;
-    pithi_zeros_used(b, z, entry->distinct);
+    b->body += entry->bounded.map;
+    b->body_bytes -= entry->bounded.map;
+    pithi_zeros_used(b, z, entry->bounded.distinct);
     if (z->form & PITHI_ZEROS_CODED) b->named = 0;
 }
 

@@ -213,16 +213,16 @@ PITHI_PHASE(pithi_zeros_close, uint64_t number) {
     const uint64_t raw = (uint64_t)b->count * width;
     uint64_t length = PITHI_ZEROS_HEAD + PITHI_EXACT_COUNT + pithi_exact_which_bytes(b, misses) +
                       (uint64_t)misses * width + z->bytes;
-    entry->packed = 0;
+    entry->bounded.packed = 0;
     if (z->used)
-        entry->packed =
+        entry->bounded.packed =
             (uint32_t)(PITHI_PACK_WIDTHS + pithi_names_bytes(b) + pithi_plan_table(s, entry));
-    length += entry->packed;
-    entry->method = PITHI_EB_PACKED;
-    entry->order = (uint8_t)(z->used ? z->form : PITHI_ZEROS_SIGNED);
-    entry->misses = misses;
-    entry->distinct = z->used;
-    entry->map = z->bytes;
+    length += entry->bounded.packed;
+    entry->bounded.method = PITHI_EB_PACKED;
+    entry->bounded.order = (uint8_t)(z->used ? z->form : PITHI_ZEROS_SIGNED);
+    entry->bounded.misses = misses;
+    entry->bounded.distinct = z->used;
+    entry->bounded.map = z->bytes;
     entry->length = length < raw ? (uint32_t)length : (uint32_t)raw | PITHI_INDEX_PLAIN;
     pithi_part_of(&a->to, b, 0)->misses_before = 0;
     pithi_part_of(&a->to, b, 0)->widths_before = 0;
@@ -263,11 +263,11 @@ PITHI_PHASE(pithi_zeros_place, uint64_t number) {
     pithi_zeros_open(&a->to, b, z);
     if (!head) return;
     const struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
-    uint8_t *const words = b->bytes + (b->body - b->bytes) + entry->map;
-    pithi_zeros_used(b, z, entry->distinct);
+    uint8_t *const words = b->bytes + (b->body - b->bytes) + entry->bounded.map;
+    pithi_zeros_used(b, z, entry->bounded.distinct);
     if (b->method != PITHI_EB_PACKED) b->named = 0;
-    z->bytes = a->to.plan.device.coded ? 0 : entry->map;
-    b->bytes[0] = entry->order;
+    z->bytes = a->to.plan.device.coded ? 0 : entry->bounded.map;
+    b->bytes[0] = entry->bounded.order;
     b->body = words;
     for (uint32_t k = 0; b->named && k < PITHI_PACK_WIDTHS; k++) words[k] = s->strip.table[k];
 }

@@ -190,7 +190,7 @@ PITHI_PHASE(pithi_choose_clear, uint64_t frame) {
     struct pithi_gpu_search *const f = pithi_search_of(a, frame);
     uint8_t *const part = pithi_frame_workspace(a, &a->to, frame);
     for (uint64_t i = t->tid; i < s->to.slot->blocks; i += PITHI_TEAM)
-        pithi_entry(part, i)->misses = 0;
+        pithi_entry(part, i)->set.count = 0;
     for (uint32_t round = 0; round < 2; round++) {
         struct pithi_gpu_kth *const kth = &f->kth[round];
         uint32_t *const bins = kth->bins[0];
@@ -703,7 +703,7 @@ PITHI_LOCAL(pithi_cut_add, uint64_t row, bool warps) {
     const uint64_t e = row + (uint64_t)t->tid * PITHI_UNIT;
     uint8_t *const part = pithi_frame_workspace(a, &a->to, s->to.index);
     if (!t->predict.total || (warps && t->tid % PITHI_WARP)) return;
-    pithi_atomic_add32(&pithi_entry(part, e >> a->to.plan.block_log2)->misses,
+    pithi_atomic_add32(&pithi_entry(part, e >> a->to.plan.block_log2)->set.count,
                        (uint32_t)t->predict.total);
 }
 

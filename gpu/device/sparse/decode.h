@@ -134,7 +134,7 @@ PITHI_PHASE(pithi_held_open, uint64_t number) {
     const struct pithi_gpu_chosen *const chosen =
         pithi_stream_chosen(&a->from.plan, a->from.stream) + pithi_frame_slot(a, it);
     if (a->sparse.names) m->status = PITH_ERR_UNSUPPORTED;
-    if (!chosen->holds) m->held = PITH_ERR_STATE;
+    if (!chosen->holds) m->stream = PITH_ERR_STATE;
     s->strip.touched = !a->sparse.names && chosen->holds;
 }
 PITHI_PHASE(pithi_held_compare, const uint8_t *map) {
@@ -142,7 +142,7 @@ PITHI_PHASE(pithi_held_compare, const uint8_t *map) {
     if (t->tid) return;
     if (pithi_map_hash(s, map, it->slot->count) !=
         pithi_get64(pithi_bound_section(it) + PITHI_CHOSEN_AT_HASH))
-        pithi_mark(a, it->index)->held = PITH_ERR_BASE;
+        pithi_mark(a, it->index)->stream = PITH_ERR_BASE;
 }
 
 PITHI_BODY(pithi_sparse_check) {
@@ -560,7 +560,7 @@ PITHI_PHASE(pithi_topk_locate, uint64_t number) {
     pithi_topk_block(a, s, number % a->chunks);
     if (!s->strip.block.live) return;
     if (!s->strip.block.legible) s->strip.fault = PITHI_DAMAGED;
-    pithi_atomic_add64(&pithi_mark(a, s->from.index)->counted, s->strip.set.count);
+    pithi_atomic_add64(&pithi_mark(a, s->from.index)->set.counted, s->strip.set.count);
 }
 
 PITHI_PHASE(pithi_topk_answer, uint64_t number) {
@@ -589,7 +589,7 @@ PITHI_DEVICE int32_t pithi_topk_status(const struct pithi_gpu_call *a,
     const int32_t status = pithi_mark_status(m);
     const bool whole = a->first == 0 && a->count >= it->slot->count;
     if (status != PITH_OK || !whole) return status;
-    return pithi_get64(pithi_bound_section(it) + PITHI_CHOSEN_AT_COUNT) == m->counted
+    return pithi_get64(pithi_bound_section(it) + PITHI_CHOSEN_AT_COUNT) == m->set.counted
                ? PITH_OK
                : PITH_ERR_CORRUPT;
 }
@@ -657,8 +657,8 @@ PITHI_PHASE(pithi_topk_close, uint64_t frames) {
         pithi_results_count(a->from.stream, &s->read, frames);
         return;
     }
-    if (s->read.saturated) pithi_atomic_add64(&m->saturated, s->read.saturated);
-    if (s->read.poisoned) pithi_atomic_add64(&m->poisoned, s->read.poisoned);
+    if (s->read.saturated) pithi_atomic_add64(&m->set.saturated, s->read.saturated);
+    if (s->read.poisoned) pithi_atomic_add64(&m->set.poisoned, s->read.poisoned);
 }
 
 /* Part of a body: the values of a block that is opened. A launch before has made all others 0. */

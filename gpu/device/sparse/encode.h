@@ -22,14 +22,14 @@ PITHI_PHASE(pithi_list_count, uint64_t first) {
     const uint64_t i = first + t->tid;
     (void)a;
     t->predict.total =
-        i < s->to.slot->blocks ? pithi_entry(s->strip.block.workspace, i)->misses : 0;
+        i < s->to.slot->blocks ? pithi_entry(s->strip.block.workspace, i)->set.count : 0;
 }
 
 PITHI_PHASE(pithi_list_place, uint64_t first) {
     const uint64_t i = first + t->tid, parity = first / PITHI_TEAM % 2;
     (void)a;
     if (i < s->to.slot->blocks)
-        pithi_entry(s->strip.block.workspace, i)->distinct =
+        pithi_entry(s->strip.block.workspace, i)->set.first =
             (uint32_t)(s->strip.carry[parity] + pithi_scan_before(s, 0, t->tid));
     if (t->tid == 0) s->strip.carry[!parity] = s->strip.carry[parity] + pithi_scan_all(s, 0);
 }
@@ -60,11 +60,11 @@ PITHI_DEVICE void pithi_set_find(const struct pithi_gpu_call *a, struct pithi_gp
     if (!b->live) return;
     const struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
     pithi_set_open(&a->to.plan, &s->to, b->number, c);
-    c->count = entry->misses;
+    c->count = entry->set.count;
     const uint8_t *const list =
         a->sparse.sends ? a->sparse.scratch + s->to.index * pithi_workspace_whole(&a->to.plan)
                         : b->workspace + pithi_workspace_list(&a->to.plan);
-    c->list = (uint32_t *)(uintptr_t)list + entry->distinct;
+    c->list = (uint32_t *)(uintptr_t)list + entry->set.first;
 }
 
 PITHI_PHASE(pithi_code_find, uint64_t number) {
@@ -254,13 +254,13 @@ PITHI_PHASE(pithi_code_end, uint32_t strips, bool measured) {
         c->low_bits = 0;
         c->shortest = 0;
     }
-    entry->method = (uint8_t)c->form;
-    entry->order = (uint8_t)c->low_bits;
+    entry->set.form = (uint8_t)c->form;
+    entry->set.low_bits = (uint8_t)c->low_bits;
     entry->length = c->form == PITHI_INDEX_EMPTY
                         ? (uint32_t)PITHI_SET_EMPTY
                         : (uint32_t)(PITHI_SET_HEAD + c->shortest +
                                      (c->form == PITHI_INDEX_ALL ? all : values));
-    pithi_atomic_add64(&pithi_mark(a, s->to.index)->counted,
+    pithi_atomic_add64(&pithi_mark(a, s->to.index)->set.counted,
                        c->form == PITHI_INDEX_ALL ? c->n : c->count);
 }
 
@@ -336,7 +336,7 @@ PITHI_PHASE(pithi_chosen_header, uint64_t number) {
         const uint64_t fixed = it->slot->fixed_bytes;
         uint8_t *const section = pithi_bound_section(it);
         pithi_put64(it->frame + PITHI_AT_PAYLOAD, m->bytes - it->form->header_bytes);
-        pithi_put64(section + PITHI_CHOSEN_AT_COUNT, m->counted);
+        pithi_put64(section + PITHI_CHOSEN_AT_COUNT, m->set.counted);
         const bool whole = f->first == 0 && f->end == it->slot->count;
         pithi_put32(section + PITHI_CHOSEN_AT_THRESHOLD, pithi_chosen_threshold(it->slot, f));
         pithi_put32(section + PITHI_CHOSEN_AT_FLAGS,
@@ -372,8 +372,8 @@ PITHI_PHASE(pithi_set_write_open, uint64_t number) {
     const struct pithi_gpu_entry *const entry = pithi_entry(b->workspace, b->number);
     b->bytes = s->to.payload + entry->at;
     b->length = entry->length;
-    c->form = entry->method;
-    c->low_bits = entry->order;
+    c->form = entry->set.form;
+    c->low_bits = entry->set.low_bits;
     if (c->form == PITHI_INDEX_ALL) {
         c->count = c->n;
         c->list = NULL;
@@ -603,8 +603,8 @@ PITHI_DEVICE void pithi_summed_count(const struct pithi_gpu_call *a, uint64_t it
                                                       item * a->sparse.summands * PITHI_MARK_BYTES);
     struct pithi_gpu_results r;
     pithi_results_clear(&r);
-    r.saturated = m->saturated;
-    r.poisoned = m->poisoned;
+    r.saturated = m->set.saturated;
+    r.poisoned = m->set.poisoned;
     pithi_results_count(a->from.stream, &r, a->sparse.summands);
 }
 
@@ -623,7 +623,7 @@ PITHI_PHASE(pithi_set_close, uint64_t number) {
     slot->undone = 0;
     chosen->before = chosen->control;
     chosen->reported_before = chosen->reported;
-    chosen->sent = pithi_mark(a, it->index)->counted;
+    chosen->sent = pithi_mark(a, it->index)->set.counted;
     chosen->overflowed = chosen->threshold = 0;
     if (a->sparse.sends) return;
     const bool over = pithi_choose_overflows(f), anew = over && f->anew;

@@ -206,8 +206,8 @@ PITHI_PHASE(pithi_held_close, uint64_t number) {
     const struct pithi_gpu_block *const b = &s->strip.block;
     (void)number;
     if (t->tid) return;
-    pithi_entry(b->workspace, b->number)->misses = (uint32_t)s->strip.set.total;
-    pithi_atomic_add64(&pithi_mark(a, s->to.index)->counted, s->strip.set.total);
+    pithi_entry(b->workspace, b->number)->set.count = (uint32_t)s->strip.set.total;
+    pithi_atomic_add64(&pithi_mark(a, s->to.index)->set.counted, s->strip.set.total);
 }
 
 PITHI_BODY(pithi_sparse_held) {
@@ -239,12 +239,12 @@ PITHI_PHASE(pithi_values_open, uint64_t number, bool adds) {
     if (t->tid) return;
     pithi_item_locate(a, &a->to, number, it);
     const struct pithi_gpu_mark *const m = pithi_mark(a, it->index);
-    const uint64_t bytes = m->counted * pithi_dtype_bytes(a->sparse.dtype);
+    const uint64_t bytes = m->set.counted * pithi_dtype_bytes(a->sparse.dtype);
     it->status = m->status;
     it->status = pithi_values_fit(a, it, bytes, adds);
     pithi_held_block(a, s, number);
     if (s->strip.block.live)
-        s->strip.carry[0] = pithi_entry(s->strip.block.workspace, s->strip.block.number)->distinct;
+        s->strip.carry[0] = pithi_entry(s->strip.block.workspace, s->strip.block.number)->set.first;
     if (!it->first) return;
     items->status[it->index] = it->status;
     if (!adds && items->lengths) items->lengths[it->index] = it->status == PITH_OK ? bytes : 0;

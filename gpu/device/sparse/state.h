@@ -1,4 +1,5 @@
-/* state.h - what launches of one encode of topk find of a frame's values as a whole.
+/* state.h - what launches of a call on sets tell each other: of a frame, of a block, and of what
+ * an encode finds of the values as a whole.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef PITHI_GPU_DEVICE_SPARSE_STATE_H
 #define PITHI_GPU_DEVICE_SPARSE_STATE_H
@@ -6,6 +7,17 @@
 #include "device/predict/memory.h"
 #include "device/sparse/stream.h"
 #include "sparse/control_step.h"
+
+/* A frame: values of all blocks; and, of a sum that is encoded, in the mark of its first frame, what
+ * the frames have. */
+struct pithi_set_mark {
+    uint64_t counted, saturated, poisoned;
+};
+/* A block: elements of its set, where they stand in the frame's list, and how the set is coded. */
+struct pithi_set_entry {
+    uint32_t count, first;
+    uint8_t form, low_bits;
+};
 
 /* The search for the k-th largest magnitude: its bits as far as they are known, how many magnitudes
  * are larger, and how many equal it when all bits are known. */
