@@ -260,13 +260,13 @@ PITHI_DEVICE bool pithi_item_coded(const struct pithi_device_plan *p,
 }
 
 /* Checks what a frame whose blocks have lengths of their own has besides its index, its blocks and
- * their checksums. */
-PITHI_DEVICE int32_t pithi_coded_check(const struct pithi_device_plan *p, uint64_t length,
-                                       const struct pithi_gpu_item *it) {
+ * their checksums; its payload has at most so many bytes. */
+PITHI_DEVICE int32_t pithi_payload_check(const struct pithi_device_plan *p, uint64_t length,
+                                         const struct pithi_gpu_item *it, uint64_t most) {
     const struct pithi_device_plan_form *const form = it->form;
     const uint64_t payload = pithi_get64(it->frame + PITHI_AT_PAYLOAD);
     const uint64_t table = p->checksums ? 8 * it->slot->checks : 0;
-    if (payload < form->data || payload > form->payload_bytes) return PITH_ERR_CORRUPT;
+    if (payload < form->data || payload > most) return PITH_ERR_CORRUPT;
     if (payload > length - form->header_bytes) return PITH_ERR_TRUNCATED;
     return pithi_zeros(it->payload, 4 * it->slot->blocks, form->checks) &&
                    pithi_zeros(it->payload, form->checks + table, form->data)
@@ -282,7 +282,7 @@ PITHI_DEVICE int32_t pithi_header_check(const struct pithi_device_plan *p, uint6
     const int32_t judged = pithi_header_judge(p, length, it, head, differs);
     if (judged != PITH_OK) return judged;
     const uint64_t bytes = it->form->header_bytes;
-    if (pithi_item_coded(p, it)) return pithi_coded_check(p, length, it);
+    if (pithi_item_coded(p, it)) return pithi_payload_check(p, length, it, it->form->payload_bytes);
     if (length - bytes < it->form->payload_bytes) return PITH_ERR_TRUNCATED;
     const uint64_t table = p->checksums ? 8 * it->slot->checks : 0;
     const uint64_t exempt_end = it->slot->exempt_values + it->slot->exempt_bytes;

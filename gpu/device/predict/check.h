@@ -54,15 +54,7 @@ PITHI_DEVICE int32_t pithi_bounded_header(const struct pithi_device_plan *p,
     bound->largest = pithi_double(pithi_get64(section + PITHI_BOUND_LARGEST));
     if (pithi_get32(section + PITHI_BOUND_KIND + 4) || !pithi_bound_legal(p->dtype, bound))
         return PITH_ERR_CORRUPT;
-    const struct pithi_device_plan_form *const form = it->form;
-    const uint64_t payload = pithi_get64(it->frame + PITHI_AT_PAYLOAD);
-    if (payload < form->data || payload > form->payload_bytes) return PITH_ERR_CORRUPT;
-    if (payload > length - form->header_bytes) return PITH_ERR_TRUNCATED;
-    const uint64_t checks_end = form->checks + (p->checksums ? 8 * it->slot->checks : 0);
-    return pithi_zeros(it->payload, 4 * it->slot->blocks, form->checks) &&
-                   pithi_zeros(it->payload, checks_end, form->data)
-               ? PITH_OK
-               : PITH_ERR_CORRUPT;
+    return pithi_payload_check(p, length, it, it->form->payload_bytes);
 }
 
 PITHI_PHASE(pithi_bounded_locate, uint64_t number) {
@@ -121,19 +113,26 @@ PITHI_PHASE(pithi_bounded_mark, uint64_t strips) {
     pithi_mark(a, it->index)->status = it->status;
 }
 
+/* Part of a body: places of the blocks of a frame whose header was judged, by its index, of which
+ * `read` reads an entry a thread; then its mark. */
+#define PITHI_INDEX_WALK(read)                                                         \
+    do {                                                                               \
+        const uint64_t blocks_ = s->from.status == PITH_OK ? s->from.slot->blocks : 0; \
+        uint64_t strips_ = 0;                                                          \
+        for (; strips_ * PITHI_TEAM < blocks_; strips_++) {                            \
+            PITHI_STEP(read, strips_ *PITHI_TEAM);                                     \
+            PITHI_SCAN(0);                                                             \
+            PITHI_RUN(pithi_index_place, strips_ *PITHI_TEAM);                         \
+        }                                                                              \
+        PITHI_MEET(); /* all have looked at the status: there may be no block */       \
+        PITHI_RUN(pithi_bounded_mark, strips_);                                        \
+    } while (0)
+
 PITHI_BODY(pithi_bounded_check) {
-    uint64_t strips = 0;
     PITHI_RUN(pithi_bounded_locate, number);
     PITHI_RUN(pithi_head_fetch, 0);
     PITHI_RUN(pithi_bounded_frame, number);
-    if (s->from.status == PITH_OK) {
-        for (uint64_t first = 0; first < s->from.slot->blocks; first += PITHI_TEAM, strips++) {
-            PITHI_STEP(pithi_index_read, first);
-            PITHI_SCAN(0);
-            PITHI_RUN(pithi_index_place, first);
-        }
-    }
-    PITHI_RUN(pithi_bounded_mark, strips);
+    PITHI_INDEX_WALK(pithi_index_read);
 }
 
 /* ---- A block's parts -------------------------------------------------------------------------*/

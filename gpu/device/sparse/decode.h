@@ -52,15 +52,7 @@ PITHI_DEVICE int32_t pithi_topk_header(const struct pithi_device_plan *p,
         (held ? pithi_get32(section + PITHI_CHOSEN_AT_THRESHOLD) != 0
               : pithi_get64(section + PITHI_CHOSEN_AT_HASH) != 0))
         return PITH_ERR_CORRUPT;
-    const struct pithi_device_plan_form *const form = it->form;
-    const uint64_t payload = pithi_get64(it->frame + PITHI_AT_PAYLOAD);
-    if (payload < form->data || payload > it->slot->sets.read_most) return PITH_ERR_CORRUPT;
-    if (payload > length - form->header_bytes) return PITH_ERR_TRUNCATED;
-    const uint64_t checks_end = form->checks + (p->checksums ? 8 * it->slot->checks : 0);
-    return pithi_zeros(it->payload, 4 * it->slot->blocks, form->checks) &&
-                   pithi_zeros(it->payload, checks_end, form->data)
-               ? PITH_OK
-               : PITH_ERR_CORRUPT;
+    return pithi_payload_check(p, length, it, it->slot->sets.read_most);
 }
 /* Whether a frame, whose header was checked, has the values of a set that is held. */
 PITHI_DEVICE bool pithi_is_bare(const struct pithi_gpu_item *it) {
@@ -146,18 +138,10 @@ PITHI_PHASE(pithi_held_compare, const uint8_t *map) {
 }
 
 PITHI_BODY(pithi_sparse_check) {
-    uint64_t strips = 0;
     PITHI_RUN(pithi_topk_find, number);
     PITHI_RUN(pithi_head_fetch, 0);
     PITHI_RUN(pithi_topk_frame, number);
-    if (s->from.status == PITH_OK) {
-        for (uint64_t first = 0; first < s->from.slot->blocks; first += PITHI_TEAM, strips++) {
-            PITHI_STEP(pithi_topk_index, first);
-            PITHI_SCAN(0);
-            PITHI_RUN(pithi_index_place, first);
-        }
-    }
-    PITHI_RUN(pithi_bounded_mark, strips);
+    PITHI_INDEX_WALK(pithi_topk_index);
     PITHI_RUN(pithi_held_open, number);
     if (!s->strip.touched) return;
     const uint8_t *const map = pithi_frame_map(a, &s->from);
