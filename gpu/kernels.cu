@@ -4,10 +4,11 @@
 #include "backend.h"
 #include "device/bodies.h"
 
+/* The team's memory is aligned as its longest access. */
 #define KERNEL(name, is_special, teams)                                     \
     static __global__ void __launch_bounds__(PITHI_TEAM, teams)             \
         kernel_##name(const __grid_constant__ struct pithi_gpu_call call) { \
-        extern __shared__ struct pithi_gpu_shared shared[];                 \
+        extern __shared__ __align__(16) struct pithi_gpu_shared shared[];   \
         struct pithi_gpu_thread thread;                                     \
         thread.tid = threadIdx.x;                                           \
         thread.special = is_special;                                        \
