@@ -77,7 +77,7 @@ PITHI_DEVICE uint32_t pithi_full_limited(const struct pithi_group_setting *set,
     return word;
 }
 
-/* ---- Along heads ------------------------------------------------------------------------------*/
+/* ---- Along heads -----------------------------------------------------------------------------*/
 
 PITHI_LOCAL(pithi_full_heads_load, uint32_t tile) {
     (void)a;
@@ -194,7 +194,7 @@ PITHI_DEVICE uint32_t pithi_full_heads_encode(const struct pithi_gpu_call *a,
     return tile;
 }
 
-/* ---- Along tokens -----------------------------------------------------------------------------*/
+/* ---- Along tokens ----------------------------------------------------------------------------*/
 
 PITHI_LOCAL(pithi_full_columns_load, uint32_t band, uint32_t chunk) {
     const struct pithi_gpu_page *const g = &s->paged.page;
