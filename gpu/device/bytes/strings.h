@@ -1,5 +1,5 @@
-/* strings.h - blocks of codecs with a bound whose map or words are coded: where their parts lie, and
- * eight words at a time.
+/* strings.h - blocks of codecs with a bound whose map or words are coded: where their parts lie,
+ * and eight words at a time.
  * SPDX-License-Identifier: Apache-2.0
  *
  * Kernels of device/predict find and number rows, and make and read what is not coded. Symbols and

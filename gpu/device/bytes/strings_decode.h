@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A team finds the strings of its block. Symbols of words are left to a launch that has a warp for
- * each string; the next makes words of them. What is wrong it leaves in the frame's mark, before any
- * value is written. */
+ * each string; the next makes words of them. What is wrong it leaves in the frame's mark, before
+ * any value is written. */
 #ifndef PITHI_GPU_DEVICE_BYTES_STRINGS_DECODE_H
 #define PITHI_GPU_DEVICE_BYTES_STRINGS_DECODE_H
 

@@ -8,8 +8,8 @@
 #include "device/sparse/stream.h"
 #include "sparse/control_step.h"
 
-/* A frame: values of all blocks; and, of a sum that is encoded, in the mark of its first frame, what
- * the frames have. */
+/* A frame: values of all blocks; and, of a sum that is encoded, in the mark of its first frame,
+ * what the frames have. */
 struct pithi_set_mark {
     uint64_t counted, saturated, poisoned;
 };
