@@ -6,13 +6,13 @@
 static pith_status look_for_mean(const struct pithi_control_view *view,
                                  struct pithi_control_step *s) {
     const uint32_t size = pithi_mean_count(s);
+    uint64_t places[PITHI_MEAN_MOST];
     uint32_t magnitudes[PITHI_MEAN_MOST];
-    for (uint32_t i = 0; i < size; i++) {
-        float x;
-        const pith_status status = view->sample(view->from, pithi_mean_place(s, i), 1, 1, &x);
-        if (status != PITH_OK) return status;
-        magnitudes[i] = pithi_bits(x);
-    }
+    for (uint32_t i = 0; i < size; i++) places[i] = pithi_mean_place(s, i);
+    const struct pithi_places at = {.listed = places, .count = size};
+    const pith_status status = view->sample(view->from, &at, view->scratch);
+    if (status != PITH_OK) return status;
+    for (uint32_t i = 0; i < size; i++) magnitudes[i] = pithi_bits(view->scratch[i]);
     pithi_control_mean(s, pithi_mean_of(magnitudes, size));
     return PITH_OK;
 }
@@ -20,9 +20,10 @@ static pith_status look_for_mean(const struct pithi_control_view *view,
 static pith_status look_at_sample(const struct pithi_control_view *view,
                                   struct pithi_control_step *s) {
     const struct pithi_dgc d = pithi_dgc_of(s);
+    const struct pithi_places at = {
+        .first = pithi_dgc_first(s, &d), .stride = d.stride, .count = (size_t)d.count};
     struct pithi_kth found;
-    const pith_status status =
-        view->sample(view->from, pithi_dgc_first(s, &d), d.stride, (size_t)d.count, view->scratch);
+    const pith_status status = view->sample(view->from, &at, view->scratch);
     if (status != PITH_OK) return status;
     pithi_kth_of(view->scratch, (size_t)d.count, (size_t)d.rank, &found);
     pithi_control_sampled(s, found.t);

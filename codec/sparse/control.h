@@ -48,6 +48,23 @@ struct pithi_control_state {
     uint32_t extra;
 };
 
+/* Places that a controller samples, below n: listed in any order, or every stride-th from `first`
+ * on. */
+struct pithi_places {
+    const uint64_t *listed; /* NULL: every stride-th */
+    uint64_t first, stride;
+    size_t count;
+};
+static inline uint64_t pithi_places_at(const struct pithi_places *s, size_t i) {
+    return s->listed ? s->listed[i] : s->first + i * s->stride;
+}
+/* Returns the number of a place, or `count`, before which none is `from` or behind it. */
+static inline size_t pithi_places_from(const struct pithi_places *s, uint64_t from) {
+    if (s->listed || from <= s->first) return 0;
+    const uint64_t skipped = (from - s->first + s->stride - 1) / s->stride;
+    return skipped < s->count ? (size_t)skipped : s->count;
+}
+
 /* How a controller looks at the accumulators of this step. Each returns a status other than PITH_OK
  * where the caller's runner failed. */
 struct pithi_control_view {
@@ -57,8 +74,8 @@ struct pithi_control_view {
     /* How many elements have |x| >= t. */
     pith_status (*count)(void *from, uint32_t t, uint64_t *elements);
     pith_status (*moments)(void *from, struct pithi_moments *m);
-    /* Copies x of elements first, first + stride, ... (count of them, all below n). */
-    pith_status (*sample)(void *from, uint64_t first, uint64_t stride, size_t count, float *x);
+    /* Copies x of the elements at these places, in their order. */
+    pith_status (*sample)(void *from, const struct pithi_places *at, float *x);
     float *scratch; /* PITHI_CONTROL_SAMPLE floats */
     uint64_t step;  /* of the stream: where a rule draws random positions */
 };

@@ -50,8 +50,7 @@ PITHI_INLINE uint32_t pithi_control_counts(uint32_t kind) {
     }
 }
 
-/* Whether a rule draws samples, of values that lie there, not of sums that are made block by
- * block. */
+/* Whether a rule draws samples. */
 PITHI_INLINE bool pithi_control_samples(uint32_t kind) {
     return kind == PITHI_CONTROL_SAGE || kind == PITHI_CONTROL_DGC;
 }

@@ -257,18 +257,46 @@ static pith_status moments(void *from, struct pithi_moments *m) {
     return PITH_OK;
 }
 
-/* Positions count from the first element that may be chosen. */
-static pith_status sample(void *from, uint64_t first, uint64_t stride, size_t count, float *x) {
+/* A sample whose values are asked for. */
+struct samples {
+    const struct pithi_coding *c;
+    const struct pithi_places *at;
+    float *x;
+};
+
+/* Returns what element i of those that were read is chosen by. */
+static float value_of(const struct pithi_select_values *v, size_t i) {
+    const float value = pithi_float(pithi_load(v->value, v->dtype, i));
+    return v->residual ? v->residual[i] + value : value;
+}
+
+/* Takes those elements of a sample that are of one block of a sum, which is read once. */
+static pith_status sample_job(void *arg, uint64_t block, struct pithi_worker *w) {
+    const struct samples *const s = arg;
+    const uint64_t first = s->c->own.sparse.selection.first;
+    struct pithi_select_values v = {.count = 0};
+    uint64_t from, until;
+    range_of(s->c, block, &from, &until);
+    for (size_t i = pithi_places_from(s->at, from - first); i < s->at->count; i++) {
+        const uint64_t at = first + pithi_places_at(s->at, i);
+        if (at >= until && !s->at->listed) break;
+        if (at < from || at >= until) continue;
+        if (!v.count) PITHI_TRY(read_values(s->c, from, until, w, &v));
+        s->x[i] = value_of(&v, (size_t)(at - from));
+    }
+    return PITH_OK;
+}
+
+/* Places count from the first element that may be chosen. */
+static pith_status sample(void *from, const struct pithi_places *at, float *x) {
     const struct pithi_coding *const c = ((struct look *)from)->c;
-    uint64_t at = c->own.sparse.selection.first + first;
-    if (!c->view)
-        return pithi_fail(&c->work->error, PITH_ERR_UNSUPPORTED,
-                          "a controller that samples does not choose from a sum");
-    for (size_t i = 0; i < count; i++, at += stride) {
+    struct samples s = {c, at, x};
+    if (!c->view) return pithi_parallel_for(c->work, 0, c->frame.payload.blocks, sample_job, &s);
+    for (size_t i = 0; i < at->count; i++) {
+        const uint64_t e = c->own.sparse.selection.first + pithi_places_at(at, i);
         struct pithi_select_values v;
-        PITHI_TRY(read_values(c, at, at + 1, &c->work->worker[0], &v));
-        const float value = pithi_float(pithi_load(v.value, v.dtype, 0));
-        x[i] = v.residual ? *v.residual + value : value;
+        PITHI_TRY(read_values(c, e, e + 1, &c->work->worker[0], &v));
+        x[i] = value_of(&v, 0);
     }
     return PITH_OK;
 }

@@ -80,15 +80,16 @@ static pith_status look_moments(void *from, struct pithi_moments *m) {
     return looked(a);
 }
 
-static pith_status look_sample(void *from, uint64_t first, uint64_t stride, size_t count,
-                               float *x) {
+static pith_status look_sample(void *from, const struct pithi_places *at, float *x) {
     struct array *a = from;
-    CHECK(count <= PITHI_CONTROL_SAMPLE && first + (count - 1) * stride < a->n);
-    for (size_t i = 0; i < count; i++) {
-        x[i] = a->x[first + i * stride];
+    CHECK(at->count <= PITHI_CONTROL_SAMPLE);
+    for (size_t i = 0; i < at->count; i++) {
+        const uint64_t place = pithi_places_at(at, i);
+        CHECK(place < a->n);
+        x[i] = a->x[place];
         a->magnitudes += fabs(x[i]);
     }
-    a->first = first, a->stride = stride, a->sampled += count;
+    a->first = at->first, a->stride = at->stride, a->sampled += at->count;
     return looked(a);
 }
 

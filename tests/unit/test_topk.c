@@ -922,6 +922,73 @@ static void test_reduce(void **state) {
     stream_close(&s), stream_close(&chosen);
 }
 
+/* Every controller chooses from a sum what it chooses from a tensor of the same values: samples
+ * too, which are of sums that are formed block by block. */
+static void test_sum_controllers(void **state) {
+    enum { N = 20000 };
+    static const char *const specs[] = {
+        "topk:density=0.02,ef=full",
+        "topk:density=0.02,control=exact,block=512",
+        "topk:density=0.02,control=every,every=2,ef=full,block=1024",
+        "topk:density=0.02,control=oktopk,every=2,ef=full,block=64",
+        "topk:density=0.02,control=micro,ef=full,block=4096",
+        "topk:density=0.02,control=micro-symmetric,block=256",
+        "topk:density=0.02,control=sage,ef=full,block=64",
+        "topk:density=0.02,control=sage,block=32768",
+        "topk:density=0.02,control=dgc,ef=full,block=64",
+        "topk:density=0.01,control=dgc,block=32768,values=int8",
+        "topk:k=70,control=dgc,ef=ema:0.5,block=2048",
+        "topk:density=0.02,control=dgc,ef=full,block=512,transform=dct",
+        "topk:density=0.02,control=sage,ef=full,block=512,transform=hadamard",
+        "topk:density=0.02,control=gauss,ef=full,block=512",
+        "topk:density=0.02,control=redsync,block=8192",
+        "topk:control=nonzero,block=512",
+    };
+    static float x[N], sum[N];
+    (void)state;
+    for (size_t k = 0; k < 2 * sizeof specs / sizeof *specs; k++) {
+        const char *const spec = specs[k / 2];
+        struct stream s, out, model;
+        struct frame frame[RANKS];
+        const void *frames[RANKS];
+        size_t lengths[RANKS];
+        void *memory;
+        pith_env env = test_env();
+        if (k % 2) env.run = run_backwards, env.threads = 5;
+        const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, N);
+        const pith_view view = flat(x, PITH_F32, N), dense = flat(sum, PITH_F32, N);
+        stream_open(&s, "topk:density=0.1,control=exact,block=512,values=f16", &layout, &env);
+        stream_open(&out, spec, &layout, &env);
+        stream_open_end(&model, &out, NULL);
+        pith_work *const work =
+            work_for((const pith_plan *const[]){s.plan, out.plan}, 2, &env, &memory);
+        struct frame made = {allocate(out.sizes.slot_bytes), 0};
+        for (int step = 0; step < 4; step++) {
+            const pith_sparse_request range = {.size = sizeof range, .first = 77, .count = 9999};
+            context("%s, %d threads, step %d", spec, k % 2 ? 5 : 1, step);
+            for (int r = 0; r < RANKS; r++) {
+                values(x, N);
+                frame[r] = stream_encode(&s, &view, 0, false);
+                frames[r] = frame[r].bytes, lengths[r] = frame[r].length;
+            }
+            if (step == 3) {
+                CHECK_OK(pith_sparse_set_request(out.work, out.stream, 0, &range));
+                CHECK_OK(pith_sparse_set_request(model.work, model.stream, 0, &range));
+            }
+            CHECK_OK(reduce_one(s.work, s.stream, 0, frames, lengths, RANKS, 0.5f, &dense));
+            CHECK_OK(reduce_encode_one(work, s.stream, 0, frames, lengths, RANKS, 0.5f, out.stream,
+                                       0, made.bytes, out.sizes.slot_bytes, &made.length));
+            const struct frame wanted = stream_encode(&model, &dense, 0, false);
+            CHECK(made.length == wanted.length);
+            CHECK(memcmp(made.bytes, wanted.bytes, wanted.length) == 0);
+            for (int r = 0; r < RANKS; r++) free(frame[r].bytes);
+            free(wanted.bytes);
+        }
+        free(made.bytes), free(memory);
+        stream_close(&model), stream_close(&out), stream_close(&s);
+    }
+}
+
 /* A group that decodes to NaN counts once, however many blocks of the sum's frame it is read
  * for. */
 static void test_sum_counts_once(void **state) {
@@ -1225,6 +1292,7 @@ int main(void) {
         cmocka_unit_test(test_union),
         cmocka_unit_test(test_same_set),
         cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_sum_controllers),
         cmocka_unit_test(test_sum_counts_once),
         cmocka_unit_test(test_damaged_sum),
         cmocka_unit_test(test_wrong_count),
