@@ -276,9 +276,6 @@ static pith_status open_made(const pith_cuda_plan *c, const pith_cuda_stream *st
     if (pithi_cuda_is_sparse(out) && (sets->momentum != 0 || sets->rows))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED,
                           "a sum has no momentum, nor is it chosen by row");
-    if (pithi_cuda_is_sparse(out) && pithi_control_samples(out->plan.device.sets.control))
-        return pithi_fail(error, PITH_ERR_UNSUPPORTED,
-                          "a controller that samples does not choose from a sum");
     if (items->count != made->count || out->device != c->device)
         return pithi_fail(error, PITH_ERR_ARG, "the sides differ in items or device");
     if (stream == out_stream) return pithi_fail(error, PITH_ERR_ARG, "one stream for both sides");

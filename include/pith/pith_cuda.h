@@ -258,10 +258,9 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_reduce(const pith_cuda_plan *cuda,
 /* As pith_reduce_encode: item i of `items` (whose tensors are not used) is summed and encoded as
  * item i of out_items. status of out_items: PITH_OK, or the first that its frames have. The streams
  * are two. Nothing looks whether frames of out_items overlap those that are read: they must not.
- * Frames of topk become such that are chosen from the sums (without momentum, scope=row
- * and samples, control=sage and dgc): behind the workspace of the frames that are read stand
- * sizes.sum_bytes for every item,
- * and out_items has the workspace of an encode. */
+ * Frames of topk become such that are chosen from the sums (without momentum and scope=row): behind
+ * the workspace of the frames that are read stand sizes.sum_bytes for every item, and out_items has
+ * the workspace of an encode. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_reduce_encode(
     const pith_cuda_plan *cuda, pith_cuda_stream *stream, const pith_cuda_items *items,
     uint32_t per_item, float scale, const pith_cuda_plan *out, pith_cuda_stream *out_stream,

@@ -447,6 +447,13 @@ static const char *const results[] = {
     "topk:density=0.02,control=oktopk,every=2",
     "topk:density=0.05,transform=dct,ef=full,block=1024",
     "topk:density=0.1,transform=hadamard,control=gauss",
+    "topk:density=0.02,control=dgc,ef=full,block=256",
+    "topk:density=0.05,control=dgc,values=f16,block=4096",
+    "topk:k=40,control=dgc,cap=1,transform=dct,ef=ema:0.5",
+    "topk:density=0.03,control=sage,ef=full,block=64",
+    "topk:density=0.1,control=sage,values=int8,transform=hadamard",
+    "topk:density=0.04,control=every,every=2,ef=full",
+    "topk:density=0.06,control=micro-symmetric,values=bf16,block=2048",
 };
 enum { SOURCES = sizeof sources / sizeof sources[0], RESULTS = sizeof results / sizeof results[0] };
 
@@ -458,17 +465,22 @@ static void test_again(void **state) {
     for (size_t i = 0; i < SOURCES; i++)
         for (size_t o = 0; o < RESULTS; o++)
             for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++, number++) {
+                uint64_t seed = number;
                 struct again g;
+                struct asks q;
                 if (counts[k] > 10000 && (i + o) % 3) continue;
                 context("%s to %s, %llu elements", sources[i], results[o],
                         (unsigned long long)counts[k]);
                 device_order((int)(number % (uint64_t)device_orders()));
                 again_open(&g, sources[i], results[o], counts[k],
                            counts[k] > 200 ? 1 + number % 3 : 1, 1 + number % 4);
+                asks_open(&q, &g.out);
                 for (uint64_t step = 0; step < 3; step++) {
+                    if (step == 2) request_some(&g.out, &q, number, &seed);
                     again_frames(&g, kinds[(number + step) % 4], number + 100 * step);
                     CHECK(again_both(&g, step == 1 ? 0.25f : 1) == g.in.slots);
                 }
+                asks_close(&q);
                 again_close(&g);
             }
 }
@@ -506,13 +518,9 @@ static void test_again_refused(void **state) {
     again_open(&other, "topk:k=5", "topk:k=5,ef=full,momentum=0.9", 100, 1, 1);
     CHECK_STATUS(PITH_ERR_UNSUPPORTED, again_call(&other, 1));
     again_close(&other);
-    static const char *const unknown[] = {"topk:k=5,scope=row", "topk:k=5,control=sage",
-                                          "topk:k=5,control=dgc"};
-    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
-        again_open(&other, "topk:k=5", unknown[i], 100, 1, 1);
-        CHECK_STATUS(PITH_ERR_UNSUPPORTED, again_call(&other, 1));
-        again_close(&other);
-    }
+    again_open(&other, "topk:k=5", "topk:k=5,scope=row", 100, 1, 1);
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, again_call(&other, 1));
+    again_close(&other);
     g.read.items.workspace_bytes--;
     CHECK_STATUS(PITH_ERR_SPACE, again_call(&g, 1));
     g.read.items.workspace_bytes++;
