@@ -145,6 +145,16 @@ static void open_cuda(struct subject *x) {
                                      (size_t)x->sizes.plan_bytes, NULL, NULL) == PITH_OK);
 }
 
+static void close_subject(struct subject *x) {
+    pith_cuda_plan_destroy(x->cuda);
+    free(x->workspace);
+    free(x->plan_memory);
+    guard_free(x->stream_memory, (size_t)x->cpu_sizes.stream_bytes);
+    guard_free(x->work_memory, x->work_bytes);
+    fuzz_tensor_free(&x->base);
+    pith_plan_destroy(x->plan);
+}
+
 /* ---- Calls -----------------------------------------------------------------------------------*/
 
 static struct fuzz_tensor new_tensor(uint32_t dtype, uint64_t count) {
@@ -522,6 +532,74 @@ static void hold_and_send(struct subject *x, struct fuzz_tensor *value, uint64_t
     free(stream);
 }
 
+/* Both choose from the sum of the frame and itself, by any rule. */
+static void choose_from_sum(struct subject *x, uint64_t count, struct fuzz_source *s) {
+    static const char *const specs[] = {
+        "topk:density=0.05,ef=full",
+        "topk:density=0.1,control=exact,transform=dct",
+        "topk:k=9,control=every,every=2,ef=full",
+        "topk:density=0.1,control=oktopk,every=2,cap=1",
+        "topk:density=0.1,control=micro,values=f16",
+        "topk:density=0.1,control=micro-symmetric,values=none",
+        "topk:density=0.1,control=sage,ef=full,block=64",
+        "topk:density=0.1,control=dgc,ef=ema:0.5,block=256",
+        "topk:k=20,control=dgc,transform=hadamard",
+        "topk:density=0.1,control=gauss,ef=full,block=64",
+        "topk:density=0.1,control=redsync,values=int8",
+        "topk:control=nonzero,unit=8",
+    };
+    const void *const frames[FRAMES] = {x->frame, x->frame};
+    const size_t sizes[FRAMES] = {(size_t)x->length, (size_t)x->length};
+    struct subject out = {.layout = x->layout};
+    out.layout.dtype = PITH_F32;
+    const char *const spec = specs[fuzz_u8(s) % (sizeof specs / sizeof *specs)];
+    FUZZ_CHECK(pith_plan_create(&out.plan, spec, &out.layout, NULL, NULL) == PITH_OK);
+    out.sizes.size = sizeof out.sizes;
+    FUZZ_CHECK(pith_cuda_plan_sizes(out.plan, &out.sizes, NULL) == PITH_OK);
+    open_host(&out, s, count);
+    open_cuda(&out);
+    const pith_plan *const plans[] = {x->plan, out.plan};
+    const size_t work_bytes = (size_t)pith_work_bytes(plans, 2, 1);
+    const size_t capacity = (size_t)out.cpu_sizes.slot_bytes;
+    void *const memory = guard_new(work_bytes);
+    uint8_t *const cpu = guard_new(capacity), *const device = device_new(capacity);
+    pith_cuda_stream *const in_stream = new_device_stream(x);
+    pith_cuda_stream *const out_stream = new_device_stream(&out);
+    pith_work *work;
+    FUZZ_CHECK(pith_work_init(memory, work_bytes, NULL, &work, NULL) == PITH_OK);
+    FUZZ_CHECK(pith_stream_reset(x->work, x->stream) == PITH_OK);
+    for (int step = 0; step < 2; step++) {
+        uint64_t lengths[FRAMES], made[FRAMES];
+        int32_t status[FRAMES], answer[FRAMES];
+        const pith_cuda_items from = items_of(x, NULL, PITH_F32, lengths, status);
+        pith_cuda_items to = items_of(&out, NULL, PITH_F32, made, answer);
+        const pith_sum sum = {.size = sizeof sum,
+                              .stream = x->stream,
+                              .frames = frames,
+                              .lengths = sizes,
+                              .count = FRAMES,
+                              .scale = 0.5f};
+        pith_item item = {
+            .size = sizeof item, .stream = out.stream, .frame = cpu, .capacity = capacity};
+        to.frame = device;
+        to.capacity = capacity;
+        FUZZ_CHECK(pith_cuda_reduce_encode(x->cuda, in_stream, &from, FRAMES, 0.5f, out.cuda,
+                                           out_stream, &to, NULL, NULL) == PITH_OK);
+        const pith_status wanted = pith_reduce_encode(work, &sum, &item, 1);
+        const bool other = answer[0] == PITH_ERR_MISMATCH || answer[0] == PITH_ERR_UNSUPPORTED;
+        if (!other) FUZZ_CHECK(answer[0] == (int32_t)wanted);
+        if (other || wanted != PITH_OK) break;
+        compare_streams(&out, out_stream);
+        FUZZ_CHECK(made[0] == item.length && memcmp(cpu, device, item.length) == 0);
+    }
+    free(out_stream);
+    free(in_stream);
+    free(device);
+    guard_free(cpu, capacity);
+    guard_free(memory, work_bytes);
+    close_subject(&out);
+}
+
 static void sets(struct subject *x, uint64_t count, struct fuzz_source *s) {
     struct fuzz_source bytes = {x->frame, (size_t)x->length};
     struct fuzz_tensor value = new_tensor(x->layout.dtype, count);
@@ -529,6 +607,7 @@ static void sets(struct subject *x, uint64_t count, struct fuzz_source *s) {
     read_elsewhere(x, &value, count);
     hold_and_send(x, &value, count, s);
     steer(x, &value, count, s);
+    choose_from_sum(x, count, s);
     fuzz_tensor_free(&value);
 }
 
@@ -545,13 +624,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         open_cuda(&x);
         read_frame(&x, NULL, count, fuzz_u8(&s) & 1 ? 1.0f : 0.5f);
         if (x.sparse) sets(&x, count, &s);
-        pith_cuda_plan_destroy(x.cuda);
-        free(x.workspace);
-        free(x.plan_memory);
-        guard_free(x.stream_memory, (size_t)x.cpu_sizes.stream_bytes);
-        guard_free(x.work_memory, x.work_bytes);
-        fuzz_tensor_free(&x.base);
-        pith_plan_destroy(x.plan);
+        close_subject(&x);
     }
     guard_free(frame, input.length);
     return 0;
