@@ -361,17 +361,44 @@ static struct pithi_block block_of(const pith_stream *s, const struct run *at) {
                                 .count = (size_t)at->count};
 }
 
-static void to_values(const pith_stream *s, const struct run *at, float *x) {
-    const struct pithi_domain *const domain = s->plan->params.codec->domain;
-    const struct pithi_block b = block_of(s, at);
-    memcpy(x, pithi_stream_residual(s, at->slot, 0) + at->first, (size_t)at->count * sizeof *x);
-    if (domain) domain->leave(&b, 0, (size_t)at->count, x, x, PITH_F32, 1.0f);
+static void saturate(float *x, size_t count, uint32_t dtype) {
+    const float most = pithi_float(pithi_largest(dtype));
+    for (size_t i = 0; i < count; i++) x[i] = x[i] > most ? most : x[i] < -most ? -most : x[i];
 }
 
-static void to_domain(const pith_stream *s, const struct run *at, float *x) {
+static bool is_finite(const float *x, size_t count) {
+    uint32_t any = 0;
+    for (size_t i = 0; i < count; i++) any |= pithi_nonfinite(pithi_bits(x[i]));
+    return !any;
+}
+
+static void change(const pith_stream *s, const struct run *at, bool inverse, float *x) {
     const struct pithi_domain *const domain = s->plan->params.codec->domain;
     const struct pithi_block b = block_of(s, at);
-    if (domain) domain->enter(&b, 0, (size_t)at->count, x);
+    if (inverse)
+        domain->leave(&b, 0, b.count, x, x, PITH_F32, 1.0f);
+    else
+        domain->enter(&b, 0, b.count, x);
+}
+
+/* Transforms a run of finite numbers, or transforms it back. What f32 does not reach becomes the
+ * largest number: sums on the way, which may come back from beyond it, are those of numbers divided
+ * by 2^9, and no sum of a run's products is more than PITHI_TRANSFORM_MAX times its largest number. */
+static void transform(const pith_stream *s, const struct run *at, bool inverse, float *x) {
+    float divided[PITHI_TRANSFORM_MAX];
+    const size_t count = (size_t)at->count;
+    if (!s->plan->params.codec->domain) return;
+    for (size_t i = 0; i < count; i++) divided[i] = x[i] * 0x1p-9f;
+    change(s, at, inverse, x);
+    if (is_finite(x, count)) return;
+    change(s, at, inverse, divided);
+    for (size_t i = 0; i < count; i++) x[i] = divided[i] * 0x1p9f;
+    saturate(x, count, PITH_F32);
+}
+
+static void to_values(const pith_stream *s, const struct run *at, float *x) {
+    memcpy(x, pithi_stream_residual(s, at->slot, 0) + at->first, (size_t)at->count * sizeof *x);
+    transform(s, at, true, x);
 }
 
 typedef bool run_fn(pith_stream *s, const struct run *at, uint64_t tensor_first,
@@ -410,6 +437,7 @@ static bool read_run(pith_stream *s, const struct run *at, uint64_t tensor_first
     uint64_t from, until, buffer[PITHI_TRANSFORM_MAX];
     cut_run(at, tensor_first, view, first, &from, &until);
     to_values(s, at, x);
+    saturate(x + from, (size_t)(until - from), view->dtype);
     pithi_convert(buffer, view->dtype, x + from, PITH_F32, (size_t)(until - from));
     pithi_span_write(view, tensor_first + from - first, until - from, buffer);
     return true;
@@ -425,10 +453,9 @@ static bool replace(const pith_stream *s, const struct run *at, uint64_t tensor_
     pithi_convert(x + from, PITH_F32,
                   pithi_span_read(view, tensor_first + from - first, until - from, buffer),
                   view->dtype, (size_t)(until - from));
-    to_domain(s, at, x);
-    uint32_t any = 0;
-    for (uint64_t i = 0; i < at->count; i++) any |= pithi_nonfinite(pithi_bits(x[i]));
-    return !any;
+    if (!is_finite(x + from, (size_t)(until - from))) return false;
+    transform(s, at, false, x);
+    return true;
 }
 
 static bool check_run(pith_stream *s, const struct run *at, uint64_t tensor_first,
@@ -480,9 +507,7 @@ pith_status pith_stream_set_residual(pith_work *w, pith_stream *s, uint64_t firs
     if (good) for_runs(s, first, &span, write_run);
     pithi_fp_leave(before);
     if (good) return pithi_stream_end(w, s, PITH_OK);
-    return pithi_stream_end(w, s,
-                            pithi_fail(&w->error, PITH_ERR_ARG,
-                                       "a residual is not finite, or what it is transformed to"));
+    return pithi_stream_end(w, s, pithi_fail(&w->error, PITH_ERR_ARG, "a residual is not finite"));
 }
 
 /* ---- Base in and out -------------------------------------------------------------------------*/

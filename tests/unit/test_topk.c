@@ -1,5 +1,6 @@
 /* test_topk.c - codec topk: which elements are sent, what stays behind, the sets that slots hold.
  * SPDX-License-Identifier: Apache-2.0 */
+#include <float.h>
 #include <math.h>
 
 #include "bad.h"
@@ -1266,6 +1267,69 @@ static void test_feedback_transform(void **state) {
         }
 }
 
+/* Coefficients that f32 reaches may be of values that it does not: these are told as the largest
+ * finite number, and all that is told can be set again, in every dtype. */
+static void test_feedback_saturates(void **state) {
+    static float x[COUNT], y[COUNT], left[COUNT], kept[COUNT];
+    static double given[COUNT];
+    const float most = FLT_MAX;
+    (void)state;
+    for (unsigned t = 0; t < 3; t++) {
+        char spec[96];
+        struct stream s;
+        uint64_t beyond = 0;
+        const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
+        const pith_view view = flat(x, PITH_F32, COUNT), out = flat(left, PITH_F32, COUNT),
+                        again = flat(kept, PITH_F32, COUNT);
+        snprintf(spec, sizeof spec, "topk:k=1,control=exact,ef=full,transform=%s", transforms[t]);
+        context("%s", spec);
+        stream_open(&s, spec, &layout, NULL);
+        memset(x, 0, sizeof x), memset(given, 0, sizeof given);
+        for (size_t i = 0; i < COUNT; i += 64) x[i + i % 61 % 8] = (i % 3 ? 0.9f : -0.7f) * most;
+        for (int step = 0; step < 2; step++) {
+            const struct frame f = stream_encode(&s, &view, 0, false);
+            decode_to(&s, &f, y, COUNT);
+            for (size_t i = 0; i < COUNT; i++) given[i] += (double)x[i] - (double)y[i];
+            free(f.bytes);
+        }
+        CHECK_OK(pith_stream_get_residual(s.work, s.stream, 0, &out));
+        for (size_t i = 0; i < COUNT; i++) {
+            const double wanted = given[i] > most ? most : given[i] < -most ? -most : given[i];
+            CHECK(fabsf(left[i]) <= most);
+            beyond += fabs(given[i]) > most;
+            if (t == 1) CHECK(fabs((double)left[i] - wanted) <= 1e-5 * (double)most);
+        }
+        if (t == 1) CHECK(beyond > COUNT / 80);
+        CHECK_OK(pith_stream_set_residual(s.work, s.stream, 0, &out));
+        CHECK_OK(pith_stream_get_residual(s.work, s.stream, 0, &again));
+        for (size_t i = 0; i < COUNT; i++)
+            CHECK(fabs((double)kept[i] - (double)left[i]) <= 1e-5 * (double)most);
+        /* Coefficients that f32 does not reach: sums of 64 times the largest number. */
+        for (int sign = 0; sign < 2; sign++) {
+            for (size_t i = 0; i < COUNT; i++) x[i] = sign && i % 2 ? -most : most;
+            CHECK_OK(pith_stream_set_residual(s.work, s.stream, 0, &view));
+            CHECK_OK(pith_stream_get_residual(s.work, s.stream, 0, &out));
+            CHECK_OK(pith_stream_set_residual(s.work, s.stream, 0, &out));
+            for (size_t i = 0; i < COUNT; i++) CHECK(fabsf(left[i]) <= most);
+        }
+        for (uint32_t dtype = PITH_BF16; dtype <= PITH_F16; dtype++) {
+            uint16_t narrow[COUNT];
+            const pith_view o = flat(narrow, dtype, COUNT);
+            for (size_t i = 0; i < COUNT; i++) x[i] = i % 2 ? -1e6f : FLT_MAX / 100;
+            CHECK_OK(pith_stream_set_residual(s.work, s.stream, 0, &view));
+            CHECK_OK(pith_stream_get_residual(s.work, s.stream, 0, &o));
+            const float limit = dtype == PITH_F16 ? 65504.0f : float_of(0x7F7F0000u);
+            for (size_t i = 0; i < COUNT; i++)
+                CHECK(fabsf(float_of(load_float(narrow, dtype, i))) <= limit);
+            if (dtype == PITH_F16)
+                CHECK(float_of(load_float(narrow, dtype, 0)) == limit &&
+                      (t || float_of(load_float(narrow, dtype, 1)) == -limit));
+            CHECK_OK(pith_stream_set_residual(s.work, s.stream, 0, &o));
+        }
+        stream_close(&s);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exact),
@@ -1300,6 +1364,7 @@ int main(void) {
         cmocka_unit_test(test_transform),
         cmocka_unit_test(test_reduce_transform),
         cmocka_unit_test(test_feedback_transform),
+        cmocka_unit_test(test_feedback_saturates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
