@@ -73,79 +73,89 @@ static pith_status histogram_job(void *arg, uint64_t block, struct pithi_worker 
     return PITH_OK;
 }
 
-/* Counts in bins of all workers; *above becomes how many |x| are `high` or more. */
+/* Counts in the bins of the first worker those of all of them; *above becomes how many |x| are
+ * `high` or more. */
 static pith_status histogram(const struct pithi_coding *c, uint32_t low, uint32_t high,
                              uint32_t shift, uint64_t skip, uint64_t *above) {
     pith_work *const work = c->work;
+    const size_t bins = (high - low) >> shift;
     struct pass p = {c, {.low = low, .high = high, .shift = shift}, skip};
+    uint32_t *const sum = bins_of(&work->worker[0]);
     uint64_t exact;
     pithi_parallel_begin(work);
     for (uint32_t i = 0; i < work->workers; i++)
-        memset(bins_of(&work->worker[i]), 0, pithi_sparse_scratch_bytes());
+        memset(bins_of(&work->worker[i]), 0, bins * sizeof *sum);
     PITHI_TRY(pithi_parallel_for(work, 0, c->frame.payload.blocks, histogram_job, &p));
+    for (uint32_t k = 1; k < work->workers; k++)
+        for (size_t i = 0; i < bins; i++) sum[i] += bins_of(&work->worker[k])[i];
     pithi_parallel_counts(work, &exact, above);
     pithi_parallel_begin(work);
     return PITH_OK;
 }
 
-static uint64_t bin(const pith_work *work, size_t i) {
-    uint64_t sum = 0;
-    for (uint32_t k = 0; k < work->workers; k++) sum += bins_of(&work->worker[k])[i];
-    return sum;
-}
-
 /* Goes through the bins from the last until, with `before` elements above them, k are reached.
  * Returns that bin, or BINS when they are never reached; *before becomes what is above it. */
 static size_t bin_of(const pith_work *work, size_t bins, uint64_t k, uint64_t *before) {
-    for (size_t i = bins; i-- > 0;) {
-        const uint64_t n = bin(work, i);
-        if (*before + n >= k) return i;
-        *before += n;
-    }
+    const uint32_t *const n = bins_of(&work->worker[0]);
+    for (size_t i = bins; i-- > 0; *before += n[i])
+        if (*before + n[i] >= k) return i;
     return BINS;
 }
 
 /* ---- The k-th largest magnitude --------------------------------------------------------------*/
 
-/* How a search for the k-th largest goes: bins of the upper half of a magnitude's bits, then of the
- * lower half in the bin where the k-th is. */
-enum { UPPER_SHIFT = 16, UPPER_BINS = 1 << 15, SAMPLED = 4096 };
+/* How a search for the k-th largest goes: bins of the upper bits of a magnitude, then of the bits
+ * below in the bin where the k-th is. Two halves take the fewest passes; of few elements bins take
+ * longer than a pass does, so that there are three parts of 11, 10 and 10 bits. */
+enum { HALF = 16, PART = 10, FEW = 1 << 17, SAMPLED = 4096 };
+
+static size_t bins_from(uint32_t low, uint32_t shift) {
+    return (MAGNITUDE_MAX + 1u - low) >> shift;
+}
 
 /* Returns a magnitude below which the k-th largest hardly is, from a sample: most elements need not
  * be counted in bins then, which takes longer than to read them. */
-static pith_status guess_low(const struct pithi_coding *c, uint64_t k, uint32_t *low) {
+static pith_status guess_low(const struct pithi_coding *c, uint64_t k, uint32_t shift,
+                             uint32_t *low) {
     const struct pithi_selection *const s = &c->own.sparse.selection;
     uint64_t above, before = 0;
     *low = 0;
     /* Values that are sums are computed by the block: a sample of them costs as much as all. */
     if (!c->view || s->end - s->first < 16 * SAMPLED) return PITH_OK;
-    PITHI_TRY(histogram(c, 0, MAGNITUDE_MAX + 1u, UPPER_SHIFT, SAMPLED, &above));
+    PITHI_TRY(histogram(c, 0, MAGNITUDE_MAX + 1u, shift, SAMPLED, &above));
     const uint64_t sampled = k / (SAMPLED / RUN), wanted = sampled + sampled / 2 + 32;
-    const size_t i = bin_of(c->work, UPPER_BINS, wanted, &before);
-    if (i < BINS) *low = (uint32_t)i << UPPER_SHIFT;
+    const size_t i = bin_of(c->work, bins_from(0, shift), wanted, &before);
+    if (i < BINS) *low = (uint32_t)i << shift;
     return PITH_OK;
 }
 
 /* Finds the k-th largest |x| for k of 1 up to the elements that may be chosen. */
 static pith_status find_kth(const struct pithi_coding *c, uint64_t k, struct pithi_kth *found) {
-    uint32_t low;
+    const uint64_t n = c->own.sparse.selection.end - c->own.sparse.selection.first;
+    const uint32_t part = n <= FEW ? PART : HALF;
+    uint32_t low, shift = n <= FEW ? 2 * PART : HALF;
     uint64_t above, before;
     size_t i;
-    if (c->own.sparse.selection.end - c->own.sparse.selection.first > UINT32_MAX)
+    if (n > UINT32_MAX)
         return pithi_fail(&c->work->error, PITH_ERR_UNSUPPORTED,
                           "an exact threshold is of at most 4294967295 elements");
-    PITHI_TRY(guess_low(c, k, &low));
+    PITHI_TRY(guess_low(c, k, shift, &low));
     for (;; low = 0) {
-        PITHI_TRY(histogram(c, low, MAGNITUDE_MAX + 1u, UPPER_SHIFT, 0, &above));
+        PITHI_TRY(histogram(c, low, MAGNITUDE_MAX + 1u, shift, 0, &above));
         before = 0;
-        i = bin_of(c->work, UPPER_BINS, k, &before);
+        i = bin_of(c->work, bins_from(low, shift), k, &before);
         if (i < BINS || !low) break;
     }
-    low += (uint32_t)i << UPPER_SHIFT;
-    PITHI_TRY(histogram(c, low, low + (1u << UPPER_SHIFT), 0, 0, &above));
-    before = above;
-    i = bin_of(c->work, BINS, k, &before);
-    *found = (struct pithi_kth){k, before, bin(c->work, i), low + (uint32_t)i};
+    low += (uint32_t)i << shift;
+    while (shift) {
+        const uint32_t high = low + (1u << shift);
+        shift -= part;
+        PITHI_TRY(histogram(c, low, high, shift, 0, &above));
+        before = above;
+        i = bin_of(c->work, (high - low) >> shift, k, &before);
+        low += (uint32_t)i << shift;
+    }
+    *found = (struct pithi_kth){k, before, bins_of(&c->work->worker[0])[i], low};
     return PITH_OK;
 }
 

@@ -52,6 +52,49 @@ static void decode_to(struct stream *s, const struct frame *f, float *out, size_
 
 /* ---- Choices ---------------------------------------------------------------------------------*/
 
+static int descending(const void *a, const void *b) {
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x < y) - (x > y);
+}
+
+/* The k-th largest magnitude is that of a list that was sorted, where it is found in two parts of
+ * its bits and in three, by one thread and by five. */
+static void test_exact_of_many(void **state) {
+    static const size_t counts[] = {65535, 65536, 131072, 131073, 200000};
+    static const size_t ks[] = {1, 2, 777, 60000, 65534};
+    static const uint32_t scales[] = {0x3F800000u, 0x00000400u, 0x7E000000u};
+    (void)state;
+    for (size_t c = 0; c < 2 * sizeof counts / sizeof *counts; c++) {
+        const size_t n = counts[c / 2];
+        float *const x = allocate(n * sizeof *x);
+        uint32_t *const sorted = allocate(n * sizeof *sorted);
+        pith_env env = test_env();
+        if (c % 2) env.run = run_backwards, env.threads = 5;
+        const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, n);
+        values(x, n);
+        for (size_t i = 0; i < n; i++) x[i] *= float_of(scales[c / 2 % 3]);
+        for (size_t i = 0; i < n; i++) sorted[i] = magnitude(x[i]);
+        qsort(sorted, n, sizeof *sorted, descending);
+        for (size_t i = 0; i < sizeof ks / sizeof *ks; i++) {
+            char spec[64];
+            struct stream s;
+            pith_sparse_state got = {.size = sizeof got};
+            snprintf(spec, sizeof spec, "topk:k=%zu,control=exact,block=8192", ks[i]);
+            context("%s of %zu, %d threads", spec, n, c % 2 ? 5 : 1);
+            stream_open(&s, spec, &layout, &env);
+            const pith_view view = flat(x, PITH_F32, n);
+            const struct frame f = stream_encode(&s, &view, 0, false);
+            CHECK_OK(pith_sparse_get_state(s.stream, 0, &got));
+            const uint32_t kth = sorted[ks[i] - 1]; /* zeros are not sent */
+            CHECK(bits_of(got.threshold) == (kth ? kth : 1));
+            CHECK(got.overflowed == 0 && (!kth || got.sent >= ks[i]));
+            free(f.bytes);
+            stream_close(&s);
+        }
+        free(sorted), free(x);
+    }
+}
+
 static void test_exact(void **state) {
     static const size_t counts[] = {1, 2, 63, 64, 65, 100, 1000, COUNT};
     static float x[COUNT], y[COUNT];
@@ -1333,6 +1376,7 @@ static void test_feedback_saturates(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_exact_of_many),
         cmocka_unit_test(test_nonfinite),
         cmocka_unit_test(test_cap),
         cmocka_unit_test(test_cap_nonfinite),
