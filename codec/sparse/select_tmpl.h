@@ -22,8 +22,8 @@
 enum { UNIT = 16, WORD = 64 };
 
 /* The prefetch distance in bytes, to the second-level cache: prefetchers in hardware end with a
- * page. */
-enum { PREFETCH = 8192 };
+ * page, and further than the next one each line would take the translation of another page. */
+enum { PREFETCH = 4096 };
 
 /* Calls a function that is always inlined with constants for the dtype and for whether there is a
  * residual. */
@@ -55,6 +55,15 @@ ALWAYS void prefetch_word(const struct pithi_select_values *from, uint32_t dtype
     if (feedback) prefetch((const uint8_t *)(from->residual + i), WORD * sizeof(float));
 }
 
+/* Prefetches far behind unit k of that word: between what is done with lines, one at a time is
+ * followed better than those of a word at once. */
+ALWAYS void prefetch_unit(const struct pithi_select_values *from, uint32_t dtype, bool feedback,
+                          size_t i, size_t k) {
+    if (k * width(dtype) % 64 == 0)
+        prefetch((const uint8_t *)from->value + (i + k) * width(dtype), 64);
+    if (feedback) prefetch((const uint8_t *)(from->residual + i + k), UNIT * sizeof(float));
+}
+
 static struct pithi_select_values rest_of(const struct pithi_select_values *from, size_t at) {
     struct pithi_select_values rest = *from;
     rest.value = (const uint8_t *)from->value + at * width(from->dtype);
@@ -84,8 +93,8 @@ ALWAYS size_t select_as(const struct pithi_select_job *job, uint32_t dtype, bool
     v_stream_begin(&stream, after);
     for (size_t i = 0; i < whole; i += WORD) {
         uint64_t word = 0;
-        prefetch_word(from, dtype, feedback, i);
         for (size_t k = 0; k < WORD; k += UNIT) {
+            prefetch_unit(from, dtype, feedback, i, k);
             const v16 x = x_of(from, dtype, feedback, i + k);
             const v16 m = v_and(x, magnitude);
             word |= (uint64_t)reached16(m, least) << k;
