@@ -5,16 +5,18 @@ SPDX-License-Identifier: Apache-2.0
 
     ./dev train --torch [--rates=100,250,1000] [--steps=20] [--ways=NAME,...] [--ranks-per-node=1]
     ./dev train --torch --losses [--steps=300] [--seeds=1,2,3] [--ways=NAME,...]
-    ./dev train --torch --results
+    ./dev train --torch --results[=losses]
 
 The first: four nodes, joined by links of so many Mbit/s (tools/network.py; needs root), a model of
 10 million parameters, batches of 1 x 64 bytes for each rank. For each way to exchange gradients:
-the median time of a step, what it does on the links by the kernel's counters, the speed-up, and the
-parts of a step that pith's codecs take by the clock and in CPU time. The second: validation losses
-of a model of a million parameters, unshaped, over paired seeds. Both print tables. The third runs
-all of this and writes its part of doc/TRAINING.md, half an hour on a machine with nothing else to
-do; what was measured is kept, so that it goes on where it was stopped. Standard library only; ranks
-need PyTorch (./dev need torch). As a script it wants the folder of what it writes before all else.
+the median time of a step, what it does on the links by the kernel's counters, the speed-up, and
+the parts of a step that pith's codecs take by the clock and in CPU time. The second: validation
+losses of a model of a million parameters, unshaped, over paired seeds. Both print tables. The
+third runs all of this and writes its part of doc/TRAINING.md, an hour and a half on a machine with
+nothing else to do; what was measured is kept, so that it goes on where it was stopped. With
+=losses it trains for losses alone, which depend on no clock, and takes seconds of steps from the
+page. Standard library only; ranks need PyTorch (./dev need torch). As a script it wants the folder
+of what it writes before all else.
 """
 import datetime
 import json
@@ -214,7 +216,7 @@ def throughput_table(results, steps):
         summed = WAYS[name]["way"] not in ("none", "bytes")
         parts = ["%.1f" % (100 * statistics.median(result[key]) / step) if any(result[key]) else ""
                  for key in ("codecs", "cpu")]
-        rows.append((name, "%.3f" % step, "%.1f" % (1e-6 * result["sent"] / steps),
+        rows.append((name, "%.3f" % step, "%.4g" % (1e-6 * result["sent"] / steps),
                      "%.2f" % (plain / step) if plain else "",
                      *parts,
                      ("yes" if result["equal"] else "NO") if summed else "not summed"))
@@ -224,17 +226,16 @@ def throughput_table(results, steps):
 
 def sparse_table(steps, losses):
     rows = []
-    plain = steps[1, RATES[0]]["no-hook"]
+    plain = sent_of(steps, "no-hook")
     for name, share in SHARES.items():
         seen = [each for result in losses[name] for each in result["chosen"]]
-        large = steps[1, RATES[0]][name]
+        large = sent_of(steps, name)
         rows.append((name, "%g" % (100 * share),
                      "%.3f" % (100 * statistics.mean(each[0] for each in seen)
                                / losses[name][0]["parameters"]),
                      "%.0f" % (100 * statistics.mean(each[2] for each in seen)),
-                     "" if isinstance(large, str) else "%.2f" % (1e-6 * large["sent"] / STEPS),
-                     "" if isinstance(large, str) or isinstance(plain, str)
-                     else "%.0f" % (plain["sent"] / large["sent"])))
+                     "%.2f" % (1e-6 * large) if large else "",
+                     "%.0f" % (plain / large) if plain and large else ""))
     return table(("gradients", "asked, %", "chosen, %", "imbalance, %", "MB on the links a step",
                   "times less than no-hook"), rows)
 
@@ -350,8 +351,9 @@ LOSSES = """\
 
 ## Losses
 
-Validation losses after {loss_steps} steps of a GPT of {small:.1f} million parameters, 4 ranks,
-batches of 8 x 64 bytes each, on links that are not shaped, paired seeds {seeds}.
+Trained on {date}. Validation losses after {loss_steps} steps of a GPT of {small:.1f} million
+parameters, 4 ranks, batches of 8 x 64 bytes each, on links that are not shaped, paired seeds
+{seeds}.
 
 {losses}
 
@@ -418,7 +420,7 @@ def measure_losses(out, args):
     results, path = read_results(out)
     args = {**args, "steps": LOSS_STEPS, "every": EVERY}
     with network.Loopback(NODES) as net, Ranks(net, 1) as ranks:
-        return {name: [kept(results, path, "%s, seed %d" % (name, seed),
+        return {name: [kept(results, path, "%s, seed %d, %d steps" % (name, seed, LOSS_STEPS),
                             lambda name=name, seed=seed: validation(ranks, name, seed, args))
                        for seed in SEEDS] for name in LEARNING}
 
@@ -442,13 +444,20 @@ def seconds_of(result):
     return statistics.median(result["seconds"])
 
 
+def sent_of(steps, name):
+    """Bytes of a step on the slowest links; None where that failed or was not measured."""
+    result = steps[1, RATES[0]].get(name)
+    return result["sent"] / STEPS if isinstance(result, dict) else None
+
+
 def times_table(steps, curves, target):
     rows = []
     for name, curve in curves.items():
         count = steps_to(curve, target)
+        results = [steps[1, rate].get(name) for rate in RATES]
         rows.append((name, "%.0f" % count if count else "not reached", *(
-            "%.0f" % (count * seconds_of(steps[1, rate][name])) if count else ""
-            for rate in RATES)))
+            "%.0f" % (count * seconds_of(each)) if count and isinstance(each, dict) else ""
+            for each in results)))
     return table(("gradients", "steps", *("s at %d Mbit/s" % rate for rate in RATES)), rows)
 
 
@@ -532,15 +541,22 @@ def losses_text(steps, losses):
     pictured = RATES[0]
     training_page.draw("training_torch.svg", "step; validation loss in nats per byte",
                        [(name, [curve]) for name, curve in curves.items()])
+    timed = {name: seconds_of(result) for name, result in steps[1, pictured].items()
+             if name in curves and name != "no-hook" and isinstance(result, dict)}
     training_page.draw(
         "training_torch_time.svg", "seconds; validation loss in nats per byte",
-        [(name, [[(step * seconds_of(steps[1, pictured][name]), loss) for step, loss in curve]])
-         for name, curve in curves.items() if name != "no-hook"])
+        [(name, [[(step * seconds, loss) for step, loss in curves[name]]])
+         for name, seconds in timed.items()])
     return LOSSES.format(
-        loss_steps=LOSS_STEPS, small=1e-6 * losses["no-hook"][0]["parameters"],
+        date=date(), loss_steps=LOSS_STEPS,
+        small=1e-6 * losses["no-hook"][0]["parameters"],
         seeds=", ".join(map(str, SEEDS)), losses=losses_table(ends), target=target, every=EVERY,
         times=times_table(steps, curves, target), pictured=pictured,
         sparse=sparse_table(steps, losses))
+
+
+def date():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
 
 
 def write_page(steps, losses, send, args):
@@ -551,13 +567,37 @@ def write_page(steps, losses, send, args):
             HEADINGS[per_node], rate, throughput_table(results, args["steps"]))
     one = steps[1, RATES[0]]["none"]
     text = TEXT.format(
-        date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
-        cores=os.cpu_count(), cpu=cpu_name(), parameters=1e-6 * one["parameters"],
+        date=date(), cores=os.cpu_count(), cpu=cpu_name(), parameters=1e-6 * one["parameters"],
         approximation=USUAL["approximation"], steps=args["steps"],
         tables=tables.rstrip("\n"))
     training_page.write_part(text + "\n" + model_text(steps, send) +
                              (losses_text(steps, losses) if losses else ""))
     print("wrote doc/TRAINING.md" + (" and two pictures" if losses else ""), flush=True)
+
+
+def page_steps(text):
+    """What the page says of steps, as measure_steps() does: {(ranks a node, rate): {way: result}}.
+    Results have no more than seconds and bytes; rows of failures are left out."""
+    steps, counts = {}, {heading: count for count, heading in HEADINGS.items()}
+    for section in text.split("\n## ")[1:]:
+        heading, *lines = section.splitlines()
+        name, _, rate = heading.removesuffix(" Mbit/s").rpartition(", ")
+        if name not in counts:
+            continue
+        cells = [[cell.strip() for cell in line.split("|")[1:-1]]
+                 for line in lines if line.startswith("| ")][1:]
+        steps[counts[name], int(rate)] = {
+            way: {"seconds": [float(seconds)], "sent": STEPS * 1e6 * float(sent)}
+            for way, seconds, sent, *_ in cells if sent}
+    return steps
+
+
+def write_losses(losses):
+    """Puts losses in place of those in the page, which keeps what it says of steps."""
+    text = training_page.read_part(TEXT.splitlines()[0])
+    before = text.partition(LOSSES.split("\n\n")[0])[0]
+    training_page.write_part(before + losses_text(page_steps(text), losses))
+    print("wrote losses to doc/TRAINING.md and two pictures", flush=True)
 
 
 # ---- Arguments ----------------------------------------------------------------------------------
@@ -572,6 +612,8 @@ def arguments(words):
         name, _, value = word.removeprefix("--").partition("=")
         if word in ("--losses", "--results"):
             args[name] = True
+        elif word == "--results=losses":
+            args["losses"] = args["results"] = True
         elif name in ("rates", "seeds") and value:
             args[name] = [int(v) for v in value.split(",")]
         elif name in ("steps", "ranks-per-node") and value.isdigit():
@@ -601,6 +643,9 @@ def main():
     if why:
         print("No network can be made here (%s): the loopback interface, not shaped.\n" % why)
         args["rates"] = [None]
+    if args["results"] and args["losses"]:
+        write_losses(measure_losses(out, args))
+        return
     shaped = not why and not args["losses"]
     with network.Network(NODES) if shaped else network.Loopback(NODES) as net:
         if args["results"]:

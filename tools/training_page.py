@@ -13,9 +13,8 @@ COLORS = ("#1f4e9c", "#d1491b", "#2f8f3f", "#8a4fb3", "#b58900", "#3aa6a6", "#88
           "#4a148c", "#827717")
 
 
-def write_part(text):
-    """Puts the text, which begins with its heading, in place of the part with that heading."""
-    heading = text.splitlines()[0]
+def read_parts():
+    """The page's parts, each a list of lines, of which the first is its heading."""
     parts = []
     if os.path.exists(PAGE):
         with open(PAGE, encoding="ascii") as file:
@@ -23,8 +22,18 @@ def write_part(text):
                 if line.startswith("# "):
                     parts.append([])
                 parts[-1].append(line)
-    new = text.rstrip("\n").splitlines()
-    at = [i for i, part in enumerate(parts) if part[0] == heading]
+    return parts
+
+
+def read_part(heading):
+    """The text of the part with this heading, or nothing."""
+    return "".join("\n".join(part) for part in read_parts() if part[0] == heading)
+
+
+def write_part(text):
+    """Puts the text, which begins with its heading, in place of the part with that heading."""
+    parts, new = read_parts(), text.rstrip("\n").splitlines()
+    at = [i for i, part in enumerate(parts) if part[0] == new[0]]
     if at:
         parts[at[0]] = new
     else:

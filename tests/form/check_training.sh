@@ -10,13 +10,39 @@ export PYTHONDONTWRITEBYTECODE=1
 
 # ---- How it is called ----------------------------------------------------------------------------
 python3 "$tools/train_torch.py" --help >out
-grep -q '^    ./dev train --torch --results$' out || { echo '--help says nothing'; exit 1; }
+grep -q '^    ./dev train --torch --results\[=losses\]$' out ||
+    { echo '--help says nothing'; exit 1; }
 for words in '' --losses '--steps=3 folder'; do
     rc=0
     python3 "$tools/train_torch.py" $words >out 2>&1 || rc=$?
     [ $rc = 2 ] || { echo "exit $rc without a folder: $words"; exit 1; }
 done
 [ "$(ls)" = out ] || { echo "made where no folder was named: $(ls)"; exit 1; }
+
+# ---- The page -----------------------------------------------------------------------------------
+# Losses alone are written anew: what the page says of steps stays, and times follow from it.
+cat >page.py <<'END'
+import os, shutil, sys
+sys.path.insert(0, sys.argv[1])
+import train_torch, training_page
+shutil.copy(training_page.PAGE, ".")
+training_page.DOC, training_page.PAGE = os.getcwd(), os.path.abspath("TRAINING.md")
+before = open("TRAINING.md").read()
+steps = train_torch.page_steps(before)
+assert list(steps) == [(n, rate) for n in (1, 2) for rate in train_torch.RATES], list(steps)
+curve = [(0, 5.0), (100, 3.0), (200, 2.0)]
+ran = {"curve": curve, "parameters": 1000, "chosen": [[10, 10, 0.5]]}
+train_torch.write_losses({name: [ran] * len(train_torch.SEEDS) for name in train_torch.LEARNING})
+after = open("TRAINING.md").read()
+assert after.split("\n## Losses")[0] == before.split("\n## Losses")[0]
+assert after != before and os.path.exists("training_torch_time.svg")
+# 2.02 nats are reached at step 198.
+seconds = steps[1, 250]["no-hook"]["seconds"][0]
+row, = (line for line in after.splitlines() if line.startswith("| no-hook | 198 |"))
+assert row.split(" | ")[3] == "%.0f" % (198 * seconds), row
+END
+python3 page.py "$tools" >out
+rm page.py TRAINING.md ./*.svg
 
 # ---- What ends it --------------------------------------------------------------------------------
 cat >held.py <<'END'
