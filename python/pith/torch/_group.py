@@ -20,6 +20,8 @@ from .. import collective
 from ..errors import ArgumentError, DtypeError, UnsupportedError
 from ..frames import check_spec
 
+INTER = "grad:bits=4,group=64,scale_dtype=bf16,search=mse"
+"""Of gradients between nodes: searched scales, in the bytes of grad:preset=inter."""
 SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
 
 

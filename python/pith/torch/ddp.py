@@ -136,7 +136,7 @@ class State:
         kind: str | None = None,
         partitions: str | None = None,
         refresh: int = 0,
-        inter: str | None = "grad:preset=inter",
+        inter: str | None = _group.INTER,
         gather: str | None = None,
         op: str = "avg",
         exempt: str | None = "16",

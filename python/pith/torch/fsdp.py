@@ -221,7 +221,7 @@ class ReduceScatter(_Comm):
         self,
         comms: Comms,
         spec: str = "grad:preset=intra",
-        inter: str | None = "grad:preset=inter",
+        inter: str | None = _group.INTER,
         *,
         seed: int = 0,
     ) -> None:
@@ -300,7 +300,7 @@ def apply(
     *,
     weights: str = "wdiff:bits=8",
     gradients: str = "grad:preset=intra",
-    inter: str | None = "grad:preset=inter",
+    inter: str | None = _group.INTER,
     ranks_per_node: int | None = None,
     timeout: float | None = None,
     seed: int = 0,

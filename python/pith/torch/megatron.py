@@ -48,7 +48,7 @@ class _Handle(_group.Work):
 
 def reduce_scatter(
     spec: str = "grad:preset=intra",
-    inter: str | None = "grad:preset=inter",
+    inter: str | None = _group.INTER,
     *,
     ranks_per_node: int | None = None,
     timeout: float | None = None,

@@ -68,7 +68,7 @@ class Sharded:
         *,
         group: Any = None,
         gradients: str = "grad:preset=intra",
-        inter: str | None = "grad:preset=inter",
+        inter: str | None = _group.INTER,
         weights: str = "wdiff:bits=8",
         op: str = "avg",
         exempt: str | None = "16",
