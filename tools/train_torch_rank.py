@@ -8,6 +8,8 @@ training after the other as lines of JSON, and answers each with a line.
 """
 import hashlib
 import json
+import math
+import statistics
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +27,7 @@ import pith.torch.optim
 from pith.torch import _group
 
 ONE_BUCKET_MB = 1024  # PowerSGD's hook waits for ever on gloo where there are several
+HELD_OUT = 512  # rows of a validation, the same ones each time
 
 
 class Block(torch.nn.Module):
@@ -119,11 +122,28 @@ def same_bytes(state, bucket):
     return future
 
 
+def scheduled(step, steps, warm_up, floor):
+    """What the learning rate is multiplied by: it rises over a share of the steps, and falls along
+    half a cosine to a share of what it reached."""
+    rise = warm_up * steps
+    if step < rise:
+        return (step + 1) / (rise + 1)
+    return floor + (1 - floor) * (1 + math.cos(math.pi * (step - rise) / (steps - rise))) / 2
+
+
 class Trainer:
     """A model, its optimizer, and one way to exchange: plain, fp16, bf16, powersgd, bytes, pith,
     zero (PyTorch's sharded optimizer), pith-zero, or none (each rank for itself)."""
 
     def __init__(self, s):
+        self._make(s)
+        steps = s["before"] + s["steps"]
+        # Of the sharded optimizer of pith.torch the one inside.
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(
+            getattr(self.optimizer, "optimizer", self.optimizer),
+            lambda step: scheduled(step, steps, s["warm_up"], s["floor"]))
+
+    def _make(self, s):
         torch.manual_seed(s["seed"])
         self.model = GPT(s["layers"], s["width"], s["heads"], s["context"])
         self.state = None
@@ -168,6 +188,7 @@ class Trainer:
         self.optimizer.zero_grad()
         loss_of(self.whole, batch).backward()
         self.optimizer.step()
+        self.schedule.step()
 
     def codec_seconds(self):
         """Of the last step, by the clock and by this rank's share of the core."""
@@ -208,9 +229,14 @@ def train(s):
         sys.stdin.readline()  # the counters of the links are read
     dist.barrier()
     seconds, codecs, cpu, chosen, curve = [], [], [], [], []
+
+    def measure(step):  # replicas are equal, so that one rank's is every rank's
+        if dist.get_rank() == 0:
+            curve.append((step, validation(trainer.model, text)))
+
     for step in range(s["steps"]):
         if s["every"] and step % s["every"] == 0:
-            curve.append((step + s["before"], validation(trainer.model, text)))
+            measure(step + s["before"])
         batch = text.next(s["batch"])
         begin = time.perf_counter()
         trainer.step(batch)
@@ -219,7 +245,7 @@ def train(s):
             times.append(spent)
         chosen.append(trainer.chosen())
     if s["every"]:
-        curve.append((s["steps"] + s["before"], validation(trainer.model, text)))
+        measure(s["before"] + s["steps"])
     if dist.get_rank() == 0 and s["signal"]:
         print("end", flush=True)
         sys.stdin.readline()
@@ -245,7 +271,8 @@ def main():
 
 @torch.no_grad()
 def validation(model, text):
-    return float(loss_of(model, text.held_out(64)))
+    batches = zip(*(x.split(64) for x in text.held_out(HELD_OUT)), strict=True)
+    return statistics.mean(float(loss_of(model, batch)) for batch in batches)
 
 
 if __name__ == "__main__":
