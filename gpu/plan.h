@@ -7,7 +7,7 @@
 #include "error.h"
 #include "pith/pith_cuda.h"
 
-/* Bytes; and the teams of a processor, as many times as it has room for, that are enough to keep it
+/* What memory of the caller's is aligned to; and for each processor of a device, teams that keep it
  * busy. */
 enum { PITHI_CUDA_ALIGNMENT = 256, PITHI_CUDA_WAVES = 8 };
 
