@@ -29,6 +29,12 @@ ALWAYS v16 tidy(uint32_t dtype, v16 x) {
     return dtype == PITH_BF16 ? v_and(x, v_set(0xFFFF0000u)) : x;
 }
 ALWAYS v16 round_to(uint32_t dtype, v16 x) { return tidy(dtype, round_loosely(dtype, x)); }
+/* A scale to the nearest value of the dtype; of f32, to one of 16 significant bits. */
+ALWAYS v16 round_step(uint32_t dtype, v16 x) {
+    if (dtype != PITH_F32) return round_to(dtype, x);
+    const v16 odd = v_and(v_shr(x, 8), v_set(1));
+    return v_and(v_add(v_add(x, v_set(0x7F)), odd), v_set(0xFFFFFF00u));
+}
 
 /* x is a value of the dtype, loosely. */
 ALWAYS void store(uint32_t dtype, uint8_t *p, size_t i, v16 x) {

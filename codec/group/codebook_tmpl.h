@@ -226,11 +226,6 @@ ALWAYS void measure(struct strip *s, uint32_t dtype, bool sums, v16 *sum) {
     *sum = sums ? f_sum_lanes(t) : v_set(0);
 }
 
-ALWAYS v16 round_step(uint32_t dtype, v16 x) {
-    if (dtype != PITH_F32) return round_to(dtype, x);
-    const v16 odd = v_and(v_shr(x, 8), v_set(1));
-    return v_and(v_add(v_add(x, v_set(0x7F)), odd), v_set(0xFFFFFF00u));
-}
 /* Returns what the last level stands for, in the dtype of the values. */
 ALWAYS v16 top_of(const struct book *b, uint32_t dtype, v16 scale) {
     return round_to(dtype, f_mul(v_spread(&b->plain.level[b->plain.levels - 1]), scale));

@@ -170,12 +170,6 @@ struct idempotent {
     uint32_t irregular[16]; /* 0 where one iteration was enough */
 };
 
-ALWAYS v16 round_step(uint32_t dtype, v16 x) {
-    if (dtype != PITH_F32) return round_to(dtype, x);
-    const v16 odd = v_and(v_shr(x, 8), v_set(1));
-    return v_and(v_add(v_add(x, v_set(0x7F)), odd), v_set(0xFFFFFF00u));
-}
-
 ALWAYS v16 round_zero(const struct pithi_group_setting *s, v16 lo, bool round) {
     if (round) lo = round_to(s->scale_dtype, lo);
     const v16 zero = f_add(lo, v_set(0)); /* the sum is never -0 */

@@ -13,17 +13,17 @@
 
 enum { WIDE = 32, SEQUENCE = PITHI_TRELLIS_SEQUENCE, STATES = PITHI_TRELLIS_STATES };
 
-/* A value is a magnitude in the low 8 bits and, in the next, whether it is negative, so that bits 4
- * to 8 are a cell and a sign. */
-enum { NEGATIVE = 0x100, CELL = 4 };
+/* A value is a magnitude, with all bits inverted where it is negative, so that bits 4 to 8 are a
+ * sign and a cell: those of negative values are numbered from the last of SIGNED on down. */
+enum { CELL = 4, SIGNED = 2 * PITHI_TRELLIS_CELLS };
 
-/* For negative values these hold what the negated ones need, with subsets in their places. The
- * number of a level, and its code without the lowest bit, are found by cell and sign in bits 0 to
- * 4, the upper bit of the subset in bit 6 and the lower one in bit 5. */
+/* Levels that are compared with values are one less where these are negative. The number of a
+ * level, and its code without the lowest bit, are found by sign and cell in bits 0 to 4, the upper
+ * bit of the subset in bit 6 and the lower one in bit 5. */
 struct tables {
     struct pithi_trellis plain;
-    _Alignas(64) uint32_t levels[16]; /* a bit for each magnitude: whether it is a level */
-    _Alignas(64) int16_t near[4][32]; /* by subset, then by cell and sign: the level */
+    _Alignas(64) uint32_t levels[16];     /* a bit for each magnitude: whether it is a level */
+    _Alignas(64) int16_t near[4][SIGNED]; /* by subset, then by sign and cell: the level */
     _Alignas(64) uint8_t number[128], code[128];
     _Alignas(64) float value[32]; /* of a level, by its number */
 };
@@ -33,7 +33,7 @@ struct paths {
     _Alignas(64) uint16_t row[WIDE * SEQUENCE];
     union {
         /* Which lanes keep the upper way, for each step and each state of it. */
-        uint32_t upper[SEQUENCE * STATES];
+        _Alignas(64) uint32_t upper[SEQUENCE * STATES];
         /* Once paths are found, the lowest bits of codes, by 64 steps, then by lane. */
         uint64_t bits[WIDE * SEQUENCE / 64];
     };
@@ -63,42 +63,43 @@ static void tables_make(struct tables *t, uint32_t bits) {
         t->levels[(level < 0 ? -level : level) / 32] |= 1u << (level < 0 ? -level : level) % 32;
         t->value[k] = (float)level;
     }
-    for (int cell = 0; cell < 32; cell++) {
-        const int first = cell < PITHI_TRELLIS_CELLS
-                              ? p->first[cell]
-                              : p->levels - 4 - p->first[cell - PITHI_TRELLIS_CELLS];
+    for (int cell = 0; cell < SIGNED; cell++) {
+        const bool negative = cell >= PITHI_TRELLIS_CELLS;
+        const int first = negative ? p->levels - 4 - p->first[SIGNED - 1 - cell] : p->first[cell];
         for (int k = 0; k < 4; k++) {
             const int number = pithi_trellis_of_subset(first, k);
-            const int level = p->level[number];
-            t->near[k][cell] = (int16_t)(cell < PITHI_TRELLIS_CELLS ? level : -level);
-            t->number[32 * k + cell] = (uint8_t)number;
-            t->code[32 * k + cell] = (uint8_t)(number >> 2 << 1);
+            t->near[k][cell] = (int16_t)(p->level[number] - negative);
+            t->number[SIGNED * k + cell] = (uint8_t)number;
+            t->code[SIGNED * k + cell] = (uint8_t)(number >> 2 << 1);
         }
     }
 }
 
 /* ---- Encode: paths ----------------------------------------------------------------------------*/
 
+/* Where it is kept which lanes took the upper way into a state: by the lowest bit of its number,
+ * then by the others from the next on, so that going back chooses halves of vectors. */
+#define PLACE(s) (((s)&1) << 2 | ((s)&2) | ((s)&4) >> 2)
+
 /* The best path into a state, of two: the better one's metric, and which lanes took the upper. */
-#define STEP(low, high, s, straight, crossed)                                           \
-    do {                                                                                \
-        const __m512i a0 = _mm512_adds_epu16(low, straight);                            \
-        const __m512i b0 = _mm512_adds_epu16(high, crossed);                            \
-        const __m512i a1 = _mm512_adds_epu16(low, crossed);                             \
-        const __m512i b1 = _mm512_adds_epu16(high, straight);                           \
-        to[s] = _mm512_min_epu16(a0, b0);                                               \
-        to[s + 1] = _mm512_min_epu16(a1, b1);                                           \
-        _store_mask32((__mmask32 *)(upper + (s)), _mm512_cmplt_epu16_mask(b0, a0));     \
-        _store_mask32((__mmask32 *)(upper + (s) + 1), _mm512_cmplt_epu16_mask(b1, a1)); \
+#define STEP(low, high, s, straight, crossed)                                                \
+    do {                                                                                     \
+        const __m512i a0 = _mm512_adds_epu16(low, straight);                                 \
+        const __m512i b0 = _mm512_adds_epu16(high, crossed);                                 \
+        const __m512i a1 = _mm512_adds_epu16(low, crossed);                                  \
+        const __m512i b1 = _mm512_adds_epu16(high, straight);                                \
+        to[s] = _mm512_min_epu16(a0, b0);                                                    \
+        to[s + 1] = _mm512_min_epu16(a1, b1);                                                \
+        _store_mask32((__mmask32 *)(upper + PLACE(s)), _mm512_cmplt_epu16_mask(b0, a0));     \
+        _store_mask32((__mmask32 *)(upper + PLACE(s + 1)), _mm512_cmplt_epu16_mask(b1, a1)); \
     } while (0)
 
 ALWAYS void forward_step(__m512i m[STATES], const __m512i near[4], __m512i value,
                          uint32_t upper[STATES]) {
-    const __m512i size = _mm512_and_si512(value, _mm512_set1_epi16(0xFF));
     const __m512i cell = _mm512_srli_epi16(value, CELL);
     __m512i d[4], to[STATES];
     PITHI_UNROLL for (int k = 0; k < 4; k++) {
-        const __m512i e = _mm512_sub_epi16(size, _mm512_permutexvar_epi16(cell, near[k]));
+        const __m512i e = _mm512_sub_epi16(value, _mm512_permutexvar_epi16(cell, near[k]));
         d[k] = _mm512_mullo_epi16(e, e);
     }
     STEP(m[0], m[4], 0, d[0], d[2]);
@@ -108,6 +109,7 @@ ALWAYS void forward_step(__m512i m[STATES], const __m512i near[4], __m512i value
     PITHI_UNROLL for (int s = 0; s < STATES; s++) m[s] = to[s];
 }
 #undef STEP
+#undef PLACE
 
 ALWAYS void lower(__m512i m[STATES]) {
     const __m512i a = _mm512_min_epu16(m[0], m[1]), b = _mm512_min_epu16(m[2], m[3]);
@@ -171,23 +173,28 @@ static __attribute__((noinline)) __m512i go_forward(const struct tables *t, stru
 }
 
 /* Returns a bit of b where the mask has one, else of a. */
-ALWAYS uint32_t choose(uint32_t mask, uint32_t a, uint32_t b) { return a ^ ((a ^ b) & mask); }
+ALWAYS __m128i choose(__m128i mask, __m128i a, __m128i b) {
+    return _mm_ternarylogic_epi32(mask, a, b, 0xAC);
+}
 
+/* What a state kept is chosen among that of all by one bit of the state after the other: among four
+ * pairs, then two, then one. Every vector has the bits of all sequences in each of its lanes. */
 static __attribute__((noinline)) void go_backward(struct paths *p, size_t steps, __m512i state) {
-    uint32_t s0 = _mm512_test_epi16_mask(state, _mm512_set1_epi16(1));
-    uint32_t s1 = _mm512_test_epi16_mask(state, _mm512_set1_epi16(2));
-    uint32_t s2 = _mm512_test_epi16_mask(state, _mm512_set1_epi16(4));
+    __m128i s0 = _mm_set1_epi32((int)_mm512_test_epi16_mask(state, _mm512_set1_epi16(1)));
+    __m128i s1 = _mm_set1_epi32((int)_mm512_test_epi16_mask(state, _mm512_set1_epi16(2)));
+    __m128i s2 = _mm_set1_epi32((int)_mm512_test_epi16_mask(state, _mm512_set1_epi16(4)));
     for (size_t i = steps; i-- > 0;) {
-        const uint32_t *const upper = p->upper + i * STATES;
-        const uint32_t a = choose(s0, upper[0], upper[1]), b = choose(s0, upper[2], upper[3]);
-        const uint32_t c = choose(s0, upper[4], upper[5]), d = choose(s0, upper[6], upper[7]);
-        const uint32_t oldest = choose(s2, choose(s1, a, b), choose(s1, c, d));
-        p->lowest[i] = s0;
+        const __m128i *const upper = (const __m128i *)(p->upper + i * STATES);
+        const __m128i four = choose(s0, _mm_load_si128(upper), _mm_load_si128(upper + 1));
+        const __m128i two = choose(s1, four, _mm_unpackhi_epi64(four, four));
+        const __m128i one = choose(s2, two, _mm_shuffle_epi32(two, 1));
+        p->lowest[i] = (uint32_t)_mm_cvtsi128_si32(s0);
         s0 = s1;
         s1 = s2;
-        s2 = oldest;
+        s2 = _mm_broadcastd_epi32(one);
     }
-    p->mirrored = s0 | s1 | s2;
+    const __m128i any = _mm_or_si128(s0, _mm_or_si128(s1, s2));
+    p->mirrored = (uint32_t)_mm_cvtsi128_si32(any);
 }
 
 /* The lowest bits by lanes, 64 steps at a time. */
@@ -225,55 +232,65 @@ static bool decoded_before(const struct tables *t, const struct values *x, float
     return _mm512_testn_epi32_mask(bit, v_set(1)) == 0;
 }
 
-/* Rounds values to integers. */
+/* Rounds values to integers. They are within 16 bits before they are clamped: no reach of a group
+ * is 512. */
 ALWAYS void round_row(const struct tables *t, const struct values *x, float unit, size_t n,
                       uint16_t *row) {
-    const float limit = (float)t->plain.most;
-    const v16 by = v_spread(&unit), most = v_spread(&limit);
+    const v16 by = v_spread(&unit);
+    const __m512i most = _mm512_set1_epi16((short)t->plain.most),
+                  least = _mm512_set1_epi16((short)-t->plain.most);
     const __m512i even =
         _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30, 28, 26,
                          24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
     for (size_t k = 0; k < n; k += 32) {
-        const v16 a = f_round_to_i(f_limit(f_mul(values_at(x, k), by), most));
-        const v16 next = k + 16 < n ? values_at(x, k + 16) : v_set(0);
-        const v16 b = f_round_to_i(f_limit(f_mul(next, by), most));
-        const __m512i y = _mm512_permutex2var_epi16(a, even, b), size = _mm512_abs_epi16(y);
-        _mm512_storeu_si512(row + k, _mm512_mask_add_epi16(size, _mm512_movepi16_mask(y), size,
-                                                           _mm512_set1_epi16(NEGATIVE)));
+        const v16 a = f_round_to_i(f_mul(values_at(x, k), by));
+        const v16 b = k + 16 < n ? f_round_to_i(f_mul(values_at(x, k + 16), by)) : a;
+        const __m512i y = _mm512_permutex2var_epi16(a, even, b);
+        const __m512i within = _mm512_max_epi16(_mm512_min_epi16(y, most), least);
+        _mm512_storeu_si512(row + k, _mm512_add_epi16(within, _mm512_srai_epi16(within, 15)));
     }
 }
 
-/* Joins 64 codes of a byte each: neighbours, then neighbours of these. */
+/* Joins 64 codes of a byte each, of three or four bits: neighbours, then neighbours of these. */
 ALWAYS void put_codes(uint8_t *to, size_t n, __m512i code, unsigned bits) {
-    static const uint8_t places[3][32] = {
-        {0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60},
+    static const uint8_t places[2][32] = {
         {0, 1, 2, 8, 9, 10, 16, 17, 18, 24, 25, 26, 32, 33, 34, 40, 41, 42, 48, 49, 50, 56, 57, 58},
         {0,  2,  4,  6,  8,  10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30,
          32, 34, 36, 38, 40, 42, 44, 46, 48, 50, 52, 54, 56, 58, 60, 62}};
     const __m512i place =
-        _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)places[bits - 2]));
+        _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)places[bits - 3]));
     __m512i x = _mm512_maddubs_epi16(code, _mm512_set1_epi16((short)(1 | 1 << bits << 8)));
-    if (bits < 4) x = _mm512_madd_epi16(x, _mm512_set1_epi32(1 | 1 << 2 * bits << 16));
-    if (bits == 3) x = _mm512_or_si512(x, _mm512_srli_epi64(x, 20));
+    if (bits == 3) {
+        x = _mm512_madd_epi16(x, _mm512_set1_epi32(1 | 1 << 2 * bits << 16));
+        x = _mm512_or_si512(x, _mm512_srli_epi64(x, 20));
+    }
     const __m256i all = _mm512_castsi512_si256(_mm512_permutexvar_epi8(place, x));
     if (n < UNIT) {
         uint8_t bytes[32];
         _mm256_storeu_si256((__m256i *)bytes, all);
         memcpy(to, bytes, n * bits / 8);
-        return;
-    }
-    if (bits == 4) {
+    } else if (bits == 4) {
         _mm256_storeu_si256((__m256i *)to, all);
-        return;
+    } else {
+        _mm_storeu_si128((__m128i *)to, _mm256_castsi256_si128(all));
+        _mm_storel_epi64((__m128i *)(to + 16), _mm256_extracti128_si256(all, 1));
     }
-    _mm_storeu_si128((__m128i *)to, _mm256_castsi256_si128(all));
-    if (bits == 3) _mm_storel_epi64((__m128i *)(to + 16), _mm256_extracti128_si256(all, 1));
 }
 
-ALWAYS v16 value_of(const struct tables *t, __m128i number, unsigned bits) {
-    const v16 at = _mm512_cvtepu8_epi32(number), low = v_load((const uint8_t *)t->value);
-    if (bits < 4) return _mm512_permutexvar_epi32(at, low);
-    return _mm512_permutex2var_epi32(low, at, v_load((const uint8_t *)(t->value + 16)));
+/* Puts 64 codes of two bits, whose lower and upper ones these are. */
+ALWAYS void put_pairs(uint8_t *to, size_t n, uint64_t low, uint64_t high) {
+    const uint64_t even = UINT64_C(0x5555555555555555);
+    const uint64_t first = _pdep_u64(low, even) | _pdep_u64(high, even << 1);
+    const uint64_t second = _pdep_u64(low >> 32, even) | _pdep_u64(high >> 32, even << 1);
+    memcpy(to, &first, n < 32 ? 4 : 8);
+    if (n == UNIT) memcpy(to + 8, &second, 8);
+}
+
+/* The low bits of a number count. */
+ALWAYS v16 value_of(const struct tables *t, v16 number, unsigned bits) {
+    const v16 low = v_load((const uint8_t *)t->value);
+    if (bits < 4) return _mm512_permutexvar_epi32(number, low);
+    return _mm512_permutex2var_epi32(low, number, v_load((const uint8_t *)(t->value + 16)));
 }
 
 /* Sums levels, and writes their codes. */
@@ -287,11 +304,15 @@ ALWAYS void close_row(const struct tables *t, const struct paths *p, struct code
         32, 34, 36,  38,  40,  42,  44,  46,  48,  50,  52,  54,  56,  58,  60,  62,
         64, 66, 68,  70,  72,  74,  76,  78,  80,  82,  84,  86,  88,  90,  92,  94,
         96, 98, 100, 102, 104, 106, 108, 110, 112, 114, 116, 118, 120, 122, 124, 126};
-    const __m512i even = _mm512_loadu_si512(evens);
+    /* Byte j of a lane of 32 bits is that of value 16 * j + lane. */
+    static const uint8_t columns[64] = {
+        0,  16, 32, 48, 1,  17, 33, 49, 2,  18, 34, 50, 3,  19, 35, 51, 4,  20, 36, 52, 5,  21,
+        37, 53, 6,  22, 38, 54, 7,  23, 39, 55, 8,  24, 40, 56, 9,  25, 41, 57, 10, 26, 42, 58,
+        11, 27, 43, 59, 12, 28, 44, 60, 13, 29, 45, 61, 14, 30, 46, 62, 15, 31, 47, 63};
+    const __m512i even = _mm512_loadu_si512(evens), column = _mm512_loadu_si512(columns);
     const v16 by = v_spread(&g->unit);
     const uint16_t *const row = p->row + lane * SEQUENCE;
-    const uint64_t begin = p->mirrored >> lane & 1 ? 7 : 0;
-    const __m512i flip = _mm512_set1_epi8((char)(begin ? (1 << bits) - 1 : 0));
+    const uint64_t begin = p->mirrored >> lane & 1 ? 7 : 0, flip = begin ? ~UINT64_C(0) : 0;
     v16 with_value = v_load(g->with_value), with_itself = v_load(g->with_itself);
     uint64_t last = begin << 61;
     g->mirrored = begin != 0;
@@ -303,21 +324,26 @@ ALWAYS void close_row(const struct tables *t, const struct paths *p, struct code
         const __m512i a = _mm512_srli_epi16(_mm512_loadu_si512(row + k), CELL);
         const __m512i b = _mm512_srli_epi16(_mm512_loadu_si512(row + k + 32), CELL);
         const __m512i cell = _mm512_permutex2var_epi8(a, even, b);
-        const __m512i upper = _mm512_maskz_set1_epi8(low ^ back1 ^ back3, 64);
-        const __m512i place =
-            _mm512_mask_add_epi8(_mm512_or_si512(cell, upper), back2, _mm512_or_si512(cell, upper),
-                                 _mm512_set1_epi8(32));
+        const __m512i upper = _mm512_maskz_set1_epi8(low ^ back1 ^ back3, 2 * SIGNED);
+        const __m512i subset = _mm512_mask_add_epi8(upper, back2, upper, _mm512_set1_epi8(SIGNED));
+        const __m512i place = _mm512_ternarylogic_epi32(cell, _mm512_set1_epi8(SIGNED - 1), subset,
+                                                        0xEA); /* cell & (SIGNED - 1) | subset */
         const __m512i number = _mm512_permutex2var_epi8(number0, place, number1);
-        const __m512i high = _mm512_permutex2var_epi8(code0, place, code1);
-        const __m512i code = _mm512_mask_add_epi8(high, low, high, _mm512_set1_epi8(1));
         const size_t count = n - k < UNIT ? n - k : UNIT;
-        put_codes(to, count, _mm512_xor_si512(code, flip), bits);
-        _Alignas(64) uint8_t numbers[UNIT];
-        _mm512_store_si512(numbers, number);
-        PITHI_UNROLL for (size_t j = 0; j < UNIT; j += 16) {
-            if (j >= count) break;
-            const v16 l = value_of(t, _mm_load_si128((const __m128i *)(numbers + j)), bits);
-            const v16 v = f_mul(values_at(x, k + j), by);
+        if (bits == 2) {
+            const uint64_t high = _mm512_test_epi8_mask(number, _mm512_set1_epi8(4));
+            put_pairs(to, count, low ^ flip, high ^ flip);
+        } else {
+            const __m512i high = _mm512_permutex2var_epi8(code0, place, code1);
+            const __m512i code = _mm512_mask_add_epi8(high, low, high, _mm512_set1_epi8(1));
+            const __m512i all = _mm512_set1_epi8((char)(flip & ((1u << bits) - 1)));
+            put_codes(to, count, _mm512_xor_si512(code, all), bits);
+        }
+        const v16 numbers = _mm512_permutexvar_epi8(column, number);
+        PITHI_UNROLL for (unsigned j = 0; j < 4; j++) {
+            if (16 * j >= count) break;
+            const v16 l = value_of(t, j ? v_shr(numbers, 8 * j) : numbers, bits);
+            const v16 v = f_mul(values_at(x, k + 16 * j), by);
             with_value = f_add(with_value, f_mul(v, l));
             with_itself = f_add(with_itself, f_mul(l, l));
         }

@@ -84,23 +84,27 @@ ALWAYS struct values stage(const struct pithi_group_job *job, size_t i, size_t n
 
 /* ---- Encode: groups ---------------------------------------------------------------------------*/
 
-/* A group while it is coded. */
+/* What the sequences of a group need while they are coded. */
 struct coded {
-    float largest, utmost, unit;
-    int reach;
+    float unit;                              /* what values are multiplied by */
     bool blank;                              /* all codes are 0 */
     bool mirrored;                           /* of a group of one sequence */
     uint8_t with_value[64], with_itself[64]; /* sums, vectors that need no place of their own */
 };
 
 /* Groups that are coded together: up to WIDE of up to 256 values, or of as many sequences, or one.
+ * What scales follow from is in arrays of an entry for each group, so that it is a lane of 16.
  * Differences from a base are formed one sequence at a time, and once more where sums are: all of
  * them would double what is on the stack. */
 struct batch {
     struct coded group[WIDE];
+    _Alignas(64) float largest[WIDE], utmost[WIDE], reach[WIDE];
     struct paths paths;
     _Alignas(64) uint8_t differences[SEQUENCE * 4];
 };
+
+ALWAYS v16 lanes_of(const float *p) { return v_load((const uint8_t *)p); }
+ALWAYS void set_lanes(float *p, v16 x) { v_store((uint8_t *)p, x); }
 
 static uint32_t largest_of(const struct pithi_group_job *job, size_t i, size_t n, uint8_t *buffer) {
     v16 most = v_set(0);
@@ -112,28 +116,54 @@ static uint32_t largest_of(const struct pithi_group_job *job, size_t i, size_t n
     return v_reduce_maxu(most);
 }
 
+/* Does pithi_codebook_reach for 16 groups; returns which of them it has to look at itself. */
+ALWAYS uint32_t reach_utmost(const struct pithi_group_setting *s, uint32_t dtype, float top, v16 m,
+                             float utmost[16]) {
+    const v16 coded = v_greater(m, v_set(PITHI_CODEBOOK_TINY - 1));
+    const v16 scale = v_and(round_step(s->scale_dtype, f_div(m, v_spread(&top))), coded);
+    set_lanes(utmost, scale);
+    return v_nonfinite(m) | v_nonfinite(scale) |
+           v_nonfinite(round_to(dtype, f_mul(v_spread(&top), scale)));
+}
+
 /* Whether the first values are levels by this unit. */
 static bool decoded_before(const struct tables *t, const struct values *x, float unit);
 
-/* Finds what a group's values are multiplied by. */
-static void open_group(const struct pithi_group_job *job, const struct tables *t, size_t i,
-                       int reach, struct coded *g, uint8_t *buffer) {
+/* Finds what the values of groups from i on are multiplied by. */
+static void open_groups(const struct pithi_group_job *job, const struct tables *t, size_t i,
+                        size_t groups, int reach, struct batch *b) {
     const struct pithi_group_setting *s = &job->set;
     const uint32_t dtype = pithi_trellis_dtype(s, job->value_dtype);
-    const float top = (float)t->plain.top / PITHI_TRELLIS_UNIT;
-    const uint32_t m = largest_of(job, i, s->group, buffer);
-    g->utmost = pithi_codebook_reach(top, s, dtype, m);
-    g->blank = pithi_nonfinite(pithi_bits(g->utmost)) || g->utmost == 0;
-    g->largest = pithi_float(m);
-    g->mirrored = false;
-    v_store(g->with_value, v_set(0));
-    v_store(g->with_itself, v_set(0));
-    g->unit = 0;
-    if (g->blank) return;
-    g->reach = reach;
-    const struct values x = stage(job, i, PITHI_TRELLIS_LOOK, buffer);
-    if (decoded_before(t, &x, (float)t->plain.top / g->largest)) g->reach = t->plain.top;
-    g->unit = (float)g->reach / g->largest;
+    const float last = (float)t->plain.top, top = last / PITHI_TRELLIS_UNIT;
+    _Alignas(64) float unit[WIDE];
+    for (size_t k = 0; k < WIDE; k++) {
+        b->largest[k] =
+            k < groups ? pithi_float(largest_of(job, i + k * s->group, s->group, b->differences))
+                       : 0;
+        b->reach[k] = (float)reach;
+    }
+    for (size_t first = 0; first < groups; first += 16) {
+        const v16 m = lanes_of(b->largest + first);
+        uint32_t irregular = reach_utmost(s, dtype, top, m, b->utmost + first);
+        for (; irregular; irregular &= irregular - 1) {
+            const size_t k = first + (size_t)__builtin_ctz(irregular);
+            b->utmost[k] = pithi_codebook_reach(top, s, dtype, pithi_bits(b->largest[k]));
+        }
+        set_lanes(unit + first, f_div(v_spread(&last), m));
+    }
+    for (size_t k = 0; k < groups; k++) {
+        struct coded *const g = &b->group[k];
+        g->blank = pithi_nonfinite(pithi_bits(b->utmost[k])) || b->utmost[k] == 0;
+        g->mirrored = false;
+        v_store(g->with_value, v_set(0));
+        v_store(g->with_itself, v_set(0));
+        if (g->blank) continue;
+        const struct values x = stage(job, i + k * s->group, PITHI_TRELLIS_LOOK, b->differences);
+        if (decoded_before(t, &x, unit[k])) b->reach[k] = last;
+    }
+    for (size_t first = 0; first < groups; first += 16)
+        set_lanes(unit + first, f_div(lanes_of(b->reach + first), lanes_of(b->largest + first)));
+    for (size_t k = 0; k < groups; k++) b->group[k].unit = unit[k];
 }
 
 static void tables_make(struct tables *t, uint32_t bits);
@@ -141,17 +171,45 @@ static void tables_make(struct tables *t, uint32_t bits);
 static void encode_sequences(struct pithi_group_job *job, const struct tables *t, struct batch *b,
                              size_t i, size_t n, size_t count);
 
-static void close_group(struct pithi_group_job *job, const struct tables *t, size_t index,
-                        const struct coded *g) {
+/* Does pithi_trellis_scale for 16 groups of a batch, from group `first` of it on. */
+ALWAYS v16 fitted(const struct pithi_group_setting *s, const struct tables *t, uint32_t dtype,
+                  const struct batch *b, size_t first, v16 with_value, v16 with_itself) {
+    const v16 utmost = lanes_of(b->utmost + first), reach = lanes_of(b->reach + first);
+    const v16 part = v_set(pithi_bits(1 / PITHI_TRELLIS_UNIT)), infinite = v_set(PITHI_F32_INF);
+    const v16 least = v_set(pithi_bits(pithi_trellis_least(s))), none = v_set(0);
+    const float top = (float)t->plain.top / PITHI_TRELLIS_UNIT;
+    const v16 a = f_min(f_max(f_div(with_value, with_itself), least), f_mul(reach, part));
+    const v16 unit =
+        f_mul(f_div(lanes_of(b->largest + first), reach), v_set(pithi_bits(PITHI_TRELLIS_UNIT)));
+    const v16 scale = round_step(s->scale_dtype, f_mul(a, unit));
+    const v16 reached = round_to(dtype, f_mul(v_spread(&top), scale));
+    v16 good = v_and(v_greater(utmost, none), v_greater(infinite, utmost)); /* not blank */
+    good = v_and(good, v_and(v_greater(scale, none), v_greater(infinite, scale)));
+    good = v_and(good, v_greater(infinite, reached));
+    return v_xor(utmost, v_and(good, v_xor(utmost, scale)));
+}
+
+/* Writes the scales of the groups of a batch, the first of which has number `index`. */
+static void close_groups(struct pithi_group_job *job, const struct tables *t, size_t index,
+                         size_t groups, const struct batch *b) {
     const struct pithi_group_setting *s = &job->set;
     const uint32_t dtype = pithi_trellis_dtype(s, job->value_dtype);
-    float scale = g->utmost;
-    if (!g->blank)
-        scale = pithi_trellis_scale(s, &t->plain, dtype, g->reach, g->largest, g->utmost,
-                                    f_sum(v_load(g->with_value)), f_sum(v_load(g->with_itself)));
-    if (g->mirrored) scale = -scale;
-    job->poisoned += pithi_nonfinite(pithi_bits(scale));
-    pithi_scale_store(job->scales, s->scale_dtype, index, pithi_bits(scale));
+    for (size_t first = 0; first < groups; first += 16) {
+        const size_t some = groups - first < 16 ? groups - first : 16;
+        _Alignas(64) float with_value[16] = {0}, with_itself[16] = {0}, scale[16];
+        for (size_t k = 0; k < some; k++) {
+            with_value[k] = f_sum(v_load(b->group[first + k].with_value));
+            with_itself[k] = f_sum(v_load(b->group[first + k].with_itself));
+        }
+        set_lanes(scale,
+                  fitted(s, t, dtype, b, first, lanes_of(with_value), lanes_of(with_itself)));
+        for (size_t k = 0; k < some; k++) {
+            const uint32_t u = pithi_bits(scale[k]);
+            job->poisoned += pithi_nonfinite(u);
+            pithi_scale_store(job->scales, s->scale_dtype, index + first + k,
+                              b->group[first + k].mirrored ? u ^ 0x80000000u : u);
+        }
+    }
 }
 
 static void trellis_decode(struct pithi_group_job *job);
@@ -179,13 +237,12 @@ static void trellis_encode(struct pithi_group_job *job) {
     if (n < UNIT) memset(&b.paths, 0, sizeof b.paths); /* rows of whole units are read */
     for (size_t g = 0, groups; g < whole; g += groups) {
         groups = whole - g < most ? whole - g : most;
-        for (size_t k = 0; k < groups; k++)
-            open_group(job, &t, (g + k) * size, reach, &b.group[k], b.differences);
+        open_groups(job, &t, g * size, groups, reach, &b);
         const size_t sequences = groups * size / n;
         for (size_t k = 0; k < sequences; k += WIDE)
             encode_sequences(job, &t, &b, g * size + k * n, n,
                              sequences - k < WIDE ? sequences - k : WIDE);
-        for (size_t k = 0; k < groups; k++) close_group(job, &t, g + k, &b.group[k]);
+        close_groups(job, &t, g, groups, &b);
         if (job->update) update(job, g * size, groups * size);
     }
     if (job->count % size)
