@@ -195,7 +195,9 @@ PITHI_DEVICE bool pithi_set_join(uint8_t *map, struct pithi_gpu_set *c) {
     return known;
 }
 
-/* By the team's first thread: block `number` of the frame in s->from. */
+/* By the team's first thread: block `number` of the frame in s->from. `live` is written once: where
+ * frames of one item follow each other without a value, others may still look at what it was of the
+ * frame before, which is the same. */
 PITHI_DEVICE void pithi_topk_block(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                    uint64_t number) {
     struct pithi_gpu_block *const b = &s->strip.block;
@@ -204,10 +206,11 @@ PITHI_DEVICE void pithi_topk_block(const struct pithi_gpu_call *a, struct pithi_
     const uint64_t end = it->slot->count;
     b->number = number;
     b->workspace = pithi_frame_workspace(a, &a->from, it->index);
-    b->live = it->status == PITH_OK && number < it->slot->blocks;
+    const bool exists = it->status == PITH_OK && number < it->slot->blocks;
     s->strip.fault = PITHI_SOUND;
     s->strip.carry[0] = s->strip.run[0] = 0;
-    if (!b->live) return;
+    if (!exists) b->live = false;
+    if (!exists) return;
     b->lo = a->first < end ? a->first : end;
     b->hi = a->count < end - b->lo ? b->lo + a->count : end;
     /* All coefficients of the runs that are wanted. */
