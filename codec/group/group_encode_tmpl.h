@@ -60,7 +60,7 @@ static inline void pack_rotated(uint8_t *to, size_t capacity, const struct packi
 
 /* Elements of a unit, and the least of a batch: with a base, without one, and when decoding. */
 enum { UNIT = 64, ENCODED = 1024, ENCODED_ALONE = 2048, DECODED = 2048 };
-enum { BATCH_GROUPS = DECODED / 16 };
+enum { BATCH_GROUPS = DECODED / 16, LEAST_SEARCHED = 32, SEARCH_GROUPS = DECODED / LEAST_SEARCHED };
 
 /* How far reads run before the codes being made, in elements, where arithmetic takes longest or
  * there are two streams: as far as the first-level cache holds what they bring. The lines codes go
@@ -80,6 +80,7 @@ struct batch {
     uint64_t counter; /* Philox counter of the first element */
     uint32_t shift;   /* log2 of the group */
     uint32_t largest[BATCH_GROUPS + 16];
+    uint32_t above[SEARCH_GROUPS]; /* search: all ones where the largest is not negative */
     _Alignas(64) float scale[BATCH_GROUPS + 16];
     float zero[BATCH_GROUPS + 16], reciprocal[BATCH_GROUPS + 16];
     float most[BATCH_GROUPS + 16]; /* idempotent groups: the largest code */
@@ -291,6 +292,66 @@ ALWAYS bool find_largest(uint32_t vt, uint32_t bt, struct batch *b) {
     return worst < PITHI_SCALE_LIMIT;
 }
 
+/* Widens bits of a dtype to f32. */
+ALWAYS v16 from_bits(uint32_t dtype, v16 x) {
+    if (dtype == PITH_F32) return x;
+    return dtype == PITH_F16 ? f_widen(x) : v_shl16(x);
+}
+
+/* Returns the largest value that is not negative. */
+ALWAYS uint32_t largest_above(uint32_t dtype, const struct batch *b, size_t i, size_t end) {
+    v16 m = v_set(0);
+    for (; i + 16 <= end; i += 16) m = v_maxi(m, load(dtype, b->value, i));
+    if (i < end) m = v_maxi(m, short_difference(dtype, PITH_NONE, b->value, NULL, i, end - i));
+    return (uint32_t)v_reduce_maxi(m);
+}
+
+/* Finds the largest magnitudes of the first groups, of at least 32 values each, and sets `above`.
+ * Bits are compared as they are: the largest as signed integers is the largest value, unless all
+ * are negative, and the highest as unsigned ones that of the largest magnitude with a sign, if
+ * there is a sign. */
+ALWAYS void find_signed_largest(uint32_t dtype, struct batch *b, size_t groups) {
+    const bool wide = dtype == PITH_F32;
+    const size_t bytes = width(dtype) << b->shift;
+    for (size_t g = 0; g < groups; g += 16) {
+        vquad largest[4], highest[4];
+        v16 x[4], y[4];
+        for (size_t k = 0; k < 16; k++) {
+            const uint8_t *v = b->value + (g + k < groups ? g + k : groups - 1) * bytes;
+            const uint8_t *const end = v + bytes;
+            v16 hi = v_load(v), lo = hi;
+            for (v += 64; v < end; v += 64) {
+                hi = wide ? v_maxi(hi, v_load(v)) : v_maxi16(hi, v_load(v));
+                lo = wide ? v_maxu(lo, v_load(v)) : v_maxu16(lo, v_load(v));
+            }
+            x[k % 4] = hi;
+            y[k % 4] = lo;
+            if (k % 4 < 3) continue;
+            largest[k / 4] = wide ? v_largest_four(x) : v_largest16_four(x);
+            highest[k / 4] = wide ? v_highest_four(y) : v_highest16_four(y);
+        }
+        const v16 hi = from_bits(dtype, wide ? v_largest_all(largest) : v_largest16_all(largest));
+        const v16 lo = from_bits(dtype, wide ? v_highest_all(highest) : v_highest16_all(highest));
+        const v16 m = v_maxi(hi, v_and(lo, v_set(0x7FFFFFFFu)));
+        v_store((uint8_t *)(b->largest + g), m);
+        v_store((uint8_t *)(b->above + g), v_xor(v_greater(m, hi), v_set(~0u)));
+    }
+}
+
+/* Does find_largest for a search. */
+ALWAYS bool find_searched(uint32_t dtype, struct batch *b) {
+    const size_t groups = b->count >> b->shift, whole = groups << b->shift;
+    uint32_t worst = 0;
+    find_signed_largest(dtype, b, groups);
+    if (whole < b->count) {
+        b->largest[groups] = largest_of(dtype, PITH_NONE, b, whole, b->count);
+        b->above[groups] = largest_above(dtype, b, whole, b->count) == b->largest[groups] ? ~0u : 0;
+    }
+    for (size_t g = 0; g << b->shift < b->count; g++)
+        worst = b->largest[g] > worst ? b->largest[g] : worst;
+    return worst < PITHI_SCALE_LIMIT;
+}
+
 /* Rounds scales; e8m0 goes up to the next power of two. */
 ALWAYS v16 round_scale(uint32_t dtype, v16 x) {
     if (dtype != PITHI_E8M0) return round_to(dtype, x);
@@ -380,8 +441,7 @@ static void put_scales(const struct pithi_group_setting *s, const struct batch *
 /* ---- The search for the scale of least error --------------------------------------------------*/
 /* A lane has up to 128 values of one group, as integers of 16 bits in pairs: 16 lanes are summed at
  * a time, each in itself, then the lanes of a group. */
-enum { LANE_VALUES = 128, LANE_ROWS = LANE_VALUES / 32, LEAST_SEARCHED = 32 };
-enum { SEARCH_GROUPS = DECODED / LEAST_SEARCHED };
+enum { LANE_VALUES = 128, LANE_ROWS = LANE_VALUES / 32 };
 
 struct search {
     const struct pithi_group_setting *set;
@@ -529,24 +589,14 @@ ALWAYS void sum_lanes(uint32_t dtype, struct search *s, const struct batch *b, s
     correlate_all(s, first, b->shift);
 }
 
-/* Returns the largest value that is not negative. */
-ALWAYS uint32_t largest_above(uint32_t dtype, const struct batch *b, size_t i, size_t end) {
-    v16 m = v_set(0);
-    for (; i + 16 <= end; i += 16) m = v_maxi(m, load(dtype, b->value, i));
-    if (i < end) m = v_maxi(m, short_difference(dtype, PITH_NONE, b->value, NULL, i, end - i));
-    return (uint32_t)v_reduce_maxi(m);
-}
-
 /* Makes b->reciprocal what values become integers with, 0 in groups without codes. */
-ALWAYS void open_search(uint32_t dtype, struct search *s, struct batch *b, size_t groups) {
-    const size_t group = (size_t)1 << b->shift;
+static void open_search(struct search *s, struct batch *b, size_t groups) {
     const bool power = pithi_search_is_power(s->set);
     const v16 most =
         v_set(pithi_bits(power ? pithi_search_step(s->set) : (float)pithi_search_most(s->set)));
-    memset(s->above, 0, sizeof s->above);
-    for (size_t g = 0; g < groups && !power; g++) {
-        const size_t i = g << b->shift, end = i + group < b->count ? i + group : b->count;
-        if (largest_above(dtype, b, i, end) == b->largest[g]) s->above[g] = 0x80000000u;
+    for (size_t g = 0; g < SEARCH_GROUPS; g += 16) {
+        const v16 sign = v_set(power ? 0 : 0x80000000u);
+        v_store((uint8_t *)(s->above + g), v_and(v_load((const uint8_t *)(b->above + g)), sign));
     }
     for (size_t g = 0; g < groups; g += 16) {
         const v16 m = v_load((const uint8_t *)(b->largest + g));
@@ -597,7 +647,7 @@ ALWAYS void search_as(uint32_t dtype, const struct pithi_group_setting *set, str
         memset(s.yq, 0, sizeof s.yq);
         memset(s.qq, 0, sizeof s.qq);
     }
-    open_search(dtype, &s, b, groups);
+    open_search(&s, b, groups);
     for (size_t i = 0; i < b->count; i += 16 * 32 * s.rows) sum_lanes(dtype, &s, b, i);
     for (size_t g = 0; g < groups; g += 16) {
         const v16 coded = v_greater(v_load((const uint8_t *)(b->largest + g)), v_set(TINY - 1));
@@ -775,7 +825,7 @@ ALWAYS bool encode_batch(struct encoder *e, struct batch *b, struct variant r) {
         if (!find_ends(r.vt, r.bt, r.asymmetric, b, groups)) return false;
         if (!idempotent_scales(s, dtype, b, groups)) return false;
     } else {
-        if (!find_largest(r.vt, r.bt, b)) return false;
+        if (!(r.search ? find_searched(r.vt, b) : find_largest(r.vt, r.bt, b))) return false;
         symmetric_scales(s, b, groups);
     }
     if (r.search) search_scales(s, b, r.vt);
@@ -1276,12 +1326,6 @@ ALWAYS void group_extremes(v16 *lo, v16 *hi, const uint8_t *value, size_t group,
         __builtin_prefetch((const void *)((uintptr_t)value + prefetch), 0, 2);
         take_extremes(lo, hi, v_load(value), w);
     }
-}
-
-/* Widens bits of a dtype to f32. */
-ALWAYS v16 from_bits(uint32_t dtype, v16 x) {
-    if (dtype == PITH_F32) return x;
-    return dtype == PITH_F16 ? f_widen(x) : v_shl16(x);
 }
 
 /* Returns the values nearest to 0 of 16 groups from g on; lanes behind the last repeat it. */
