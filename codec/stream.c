@@ -383,7 +383,8 @@ static void change(const pith_stream *s, const struct run *at, bool inverse, flo
 
 /* Transforms a run of finite numbers, or transforms it back. What f32 does not reach becomes the
  * largest number: sums on the way, which may come back from beyond it, are those of numbers divided
- * by 2^9, and no sum of a run's products is more than PITHI_TRANSFORM_MAX times its largest number. */
+ * by 2^9, and no sum of a run's products is more than PITHI_TRANSFORM_MAX times its largest
+ * number. */
 static void transform(const pith_stream *s, const struct run *at, bool inverse, float *x) {
     float divided[PITHI_TRANSFORM_MAX];
     const size_t count = (size_t)at->count;

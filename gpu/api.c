@@ -87,8 +87,7 @@ static enum pithi_gpu_kernel encoder(const pith_cuda_plan *c, bool key) {
     const uint32_t kind = c->plan.device.kind;
     if (is_exact(c)) return PITHI_GPU_encode_exact;
     if (key) return pithi_cuda_is_paged(c) ? PITHI_GPU_paged_encode_key : PITHI_GPU_encode_key;
-    if (kind == PITHI_KIND_PAGES && pithi_cuda_has_paths(c))
-        return PITHI_GPU_trellis_paged_encode;
+    if (kind == PITHI_KIND_PAGES && pithi_cuda_has_paths(c)) return PITHI_GPU_trellis_paged_encode;
     if (kind == PITHI_KIND_PAGES && pithi_pages_strips(&c->plan))
         return PITHI_GPU_paged_encode_strips;
     if (kind == PITHI_KIND_PAGES)

@@ -290,13 +290,12 @@ PITHI_INLINE bool pithi_coding_bounded(const struct pithi_device_plan *t) {
 /* Strings have parts of blocks: so many. */
 PITHI_INLINE uint32_t pithi_coding_bounded_parts(const struct pithi_device_plan *t) {
     return t->device.kind == PITHI_KIND_ZEROS ? (uint32_t)PITHI_ACT_PARTS
-                                                : (uint32_t)PITHI_STRINGS_PARTS;
+                                              : (uint32_t)PITHI_STRINGS_PARTS;
 }
 /* The most bytes of a block at a fixed rate; of codecs with a bound those of their parts. */
 PITHI_INLINE uint64_t pithi_coding_block(const struct pithi_device_plan *t) {
     if (t->device.kind == PITHI_KIND_PAGES) return t->device.pages.most_bytes;
-    if (t->device.kind == PITHI_KIND_RAW)
-        return pithi_coding_run(t) * pithi_dtype_bytes(t->dtype);
+    if (t->device.kind == PITHI_KIND_RAW) return pithi_coding_run(t) * pithi_dtype_bytes(t->dtype);
     if (pithi_coding_bounded(t)) return pithi_coding_run(t) * pithi_coding_bounded_parts(t);
     return pithi_group_block_bytes(&t->device.groups.set, pithi_coding_run(t));
 }
