@@ -51,15 +51,13 @@ static const struct pithi_need needs[] = {
     {ENTROPY, REVISION, 3, "needs revision=3"},
 };
 
-/* The head of a block: how it is coded, and the order of differences or the row of level bounds.
- * Blocks of fewer elements than WEIGHTED_MIN are too small for the tables of many strings, unless
- * all methods are tried. */
+/* The head of a block: how it is coded, and the order of differences or the row of level
+ * bounds. */
 enum method { CONSTANT, PACKED, CODED, INTERPOLATED, WEIGHTED, METHODS };
-enum { HEAD_BYTES = 2, CODE_BYTES = 4, WEIGHTED_MIN = 16384 };
-/* Interpolation is near where it takes less than a quarter of a bit more than what suits best, in
- * 1/256 bit: noise, which it does not help, takes more. Weights pay where they take a hundredth
- * less, and may where they are said to take little more. */
-enum { NEAR = 64, PAYS = 65536 / 100 * 99, MAY_PAY = 65536 / 100 * 102, MANY = 3 * 256 };
+enum { HEAD_BYTES = 2, CODE_BYTES = 4 };
+/* Weights may pay where they are said to take little more. Where words take less than MANY, in
+ * 1/256 bit, all rows are tried. */
+enum { MAY_PAY = 65536 / 100 * 102, MANY = 3 * 256 };
 
 static size_t element_of(const struct pithi_params *p) { return pith_dtype_bytes(p->dtype); }
 
@@ -429,12 +427,12 @@ static uint32_t weighted_share(const struct pithi_block *b, const struct work *w
 static struct variant choose(const struct pithi_block *b, const struct work *w,
                              const struct pithi_estimate *e, bool always, uint32_t *share) {
     const unsigned order = best_order(e, dimensions(b->tiled.tile));
-    const bool weigh = b->count >= WEIGHTED_MIN && !w->quant.relative && can_weigh(b);
-    const bool near = always || order || e->interp < e->lorenzo[order] + NEAR;
+    const bool weigh = b->count >= PITHI_WEIGHTED_MIN && !w->quant.relative && can_weigh(b);
+    const bool near = always || order || e->interp < e->lorenzo[order] + PITHI_INTERP_NEAR;
     unsigned row = e->interp_row;
     const bool interp_best = e->interp < e->lorenzo[order];
     *share = weigh && near && !interp_best ? weighted_share(b, w, order, &row) : UINT32_MAX;
-    if (!interp_best && *share >= PAYS) return (struct variant){CODED, order};
+    if (!interp_best && *share >= PITHI_WEIGHTED_PAYS) return (struct variant){CODED, order};
     return (struct variant){weigh ? WEIGHTED : INTERPOLATED, row};
 }
 
@@ -443,13 +441,12 @@ static void quantize(struct pithi_block *b, struct work *w) {
 }
 
 static size_t code_ratio(struct pithi_block *b, struct work *w, size_t cap) {
-    enum { FEW = 64 };
     const struct pithi_estimate e = estimate(b, w);
     uint32_t share;
     struct variant variant = choose(b, w, &e, false, &share);
     if (variant.method != CODED) {
         const size_t misses = interpolate(b, w, variant);
-        if (misses <= b->exact + b->count / FEW) {
+        if (misses <= b->exact + b->count / PITHI_INTERP_FEW) {
             b->exact = misses;
             return put(b, w, variant, misses, b->bytes, cap);
         }
@@ -498,7 +495,8 @@ static size_t code_auto(struct pithi_block *b, struct work *w, size_t cap) {
         if (n) memcpy(b->bytes, w->other, length = n);
     }
     if (w->quant.relative) return length;
-    const bool large = b->count >= WEIGHTED_MIN; /* what is estimated of it is near the truth */
+    const bool large =
+        b->count >= PITHI_WEIGHTED_MIN; /* what is estimated of it is near the truth */
     const bool all_rows = !large || e.interp < MANY;
     uint32_t share;
     const struct variant chosen = choose(b, w, &e, true, &share);
@@ -701,11 +699,8 @@ static const char *take_weights(const struct pithi_block *b, struct pithi_reader
             const unsigned terms = pithi_weighted_terms(extent, k + 1);
             const uint8_t *const at = pithi_reader_take(r, (size_t)terms * PITHI_WEIGHT_BYTES);
             if (!at) return "the weights of a block are cut";
-            for (unsigned i = 0; i < terms; i++) {
-                const uint32_t u =
-                    at[3 * i] | (uint32_t)at[3 * i + 1] << 8 | (uint32_t)at[3 * i + 2] << 16;
-                w->of[level][k][i] = (int32_t)(u ^ 0x800000u) - 0x800000;
-            }
+            for (unsigned i = 0; i < terms; i++)
+                w->of[level][k][i] = pithi_weight_get(at + (size_t)i * PITHI_WEIGHT_BYTES);
         }
     }
     return NULL;

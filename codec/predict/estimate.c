@@ -157,37 +157,12 @@ static void add_interp(struct pithi_kinds *s, const struct tile *t, size_t at, s
 
 /* ---- Weighted interpolation ------------------------------------------------------------------*/
 
-/* Boxes of a tile that are coded to see what their words take, and how far from their sides words
- * count: nearer, neighbours are missing that most elements of the tile have. */
-enum { BOXES = 3, BOX_OF = 1 << 19, SIDE = 24, ROW = 64, PLANE_SIDE = 96, PLANE_ROW = 256 };
-enum { LINE_ROW = 16384, INNER = 3, INNER_LAST = 4 };
-
-struct box {
-    uint32_t extent[PITHI_TILE_NDIM];
-    size_t at[PITHI_TILE_NDIM]; /* of its first element, in the tile */
-};
-
-static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
-
-/* Returns box number i of a tile. */
-static struct box box_of(const uint32_t extent[PITHI_TILE_NDIM], unsigned i) {
-    const unsigned dimensions = 1u + (extent[1] > 1) + (extent[2] > 1);
-    const uint32_t side = dimensions == 3 ? SIDE : PLANE_SIDE;
-    struct box b = {.extent = {1, least(extent[1], side), least(extent[2], side)}};
-    b.extent[3] = least(extent[3], dimensions == 3 ? ROW : dimensions == 2 ? PLANE_ROW : LINE_ROW);
-    /* Places by steps that have nothing in common, so that boxes differ along all dimensions. */
-    static const unsigned steps[PITHI_TILE_NDIM] = {0, 2, 4, 3};
-    for (size_t d = 1; d < PITHI_TILE_NDIM; d++)
-        b.at[d] = (size_t)(extent[d] - b.extent[d]) * (1 + 2 * (i * steps[d] % 5)) / 10;
-    return b;
-}
-
-static size_t place_of(const uint32_t extent[PITHI_TILE_NDIM], const struct box *b, size_t j1,
+static size_t place_of(const uint32_t extent[PITHI_TILE_NDIM], const struct pithi_box *b, size_t j1,
                        size_t j2) {
     return ((b->at[1] + j1) * extent[2] + b->at[2] + j2) * extent[3] + b->at[3];
 }
 
-static void copy_box(const struct pithi_interp *t, const struct box *b, const void *values,
+static void copy_box(const struct pithi_interp *t, const struct pithi_box *b, const void *values,
                      uint8_t *to) {
     const size_t element = t->quant->dtype == PITH_F32 ? 4 : 2, row = b->extent[3] * element;
     for (size_t j1 = 0; j1 < b->extent[1]; j1++)
@@ -195,18 +170,15 @@ static void copy_box(const struct pithi_interp *t, const struct box *b, const vo
             memcpy(to, (const uint8_t *)values + place_of(t->extent, b, j1, j2) * element, row);
 }
 
-/* Whether row j of n counts. */
-static bool inner(size_t j, size_t n) { return n == 1 || (j >= INNER && j + INNER < n); }
-
 /* Adds words of differences. */
 static void add_differences(struct pithi_kinds *s, const struct pithi_interp *t,
-                            const struct box *b, const int32_t *codes, unsigned order,
+                            const struct pithi_box *b, const int32_t *codes, unsigned order,
                             uint32_t *words) {
-    const size_t n = b->extent[3] - 2 * INNER_LAST;
+    const size_t n = b->extent[3] - 2 * PITHI_BOX_INNER_LAST;
     for (size_t j1 = 0; j1 < b->extent[1]; j1++)
         for (size_t j2 = 0; j2 < b->extent[2]; j2++) {
-            if (!inner(j1, b->extent[1]) || !inner(j2, b->extent[2])) continue;
-            const size_t at = place_of(t->extent, b, j1, j2) + INNER_LAST;
+            if (!pithi_box_inner(j1, b->extent[1]) || !pithi_box_inner(j2, b->extent[2])) continue;
+            const size_t at = place_of(t->extent, b, j1, j2) + PITHI_BOX_INNER_LAST;
             pithi_predict_c(codes + at, t->extent, order, at, n, words);
             for (size_t i = 0; i < n; i++) add(s, words[i]);
         }
@@ -214,8 +186,8 @@ static void add_differences(struct pithi_kinds *s, const struct pithi_interp *t,
 
 /* Adds words of a coded box: those of each class of the finest level, and before them the coarse
  * ones, all of which count. */
-static void add_weighted(struct pithi_kinds s[PITHI_WEIGHTED_CLASSES + 1], const struct box *b,
-                         const uint32_t *words) {
+static void add_weighted(struct pithi_kinds s[PITHI_WEIGHTED_CLASSES + 1],
+                         const struct pithi_box *b, const uint32_t *words) {
     const size_t coarse = pithi_interp_coarse(b->extent);
     for (size_t i = 0; i < coarse; i++) add(&s[0], words[i]);
     words += coarse;
@@ -224,8 +196,10 @@ static void add_weighted(struct pithi_kinds s[PITHI_WEIGHTED_CLASSES + 1], const
         const size_t n = (b->extent[3] + (k & 1 ? 0 : 1)) / 2;
         for (size_t j1 = k >> 2 & 1; j1 < b->extent[1]; j1 += 2)
             for (size_t j2 = k >> 1 & 1; j2 < b->extent[2]; j2 += 2, words += n) {
-                if (!inner(j1, b->extent[1]) || !inner(j2, b->extent[2])) continue;
-                for (size_t i = INNER_LAST / 2; i + INNER_LAST / 2 < n; i++) add(&s[k], words[i]);
+                if (!pithi_box_inner(j1, b->extent[1]) || !pithi_box_inner(j2, b->extent[2]))
+                    continue;
+                for (size_t i = PITHI_BOX_INNER_LAST / 2; i + PITHI_BOX_INNER_LAST / 2 < n; i++)
+                    add(&s[k], words[i]);
             }
     }
 }
@@ -234,11 +208,12 @@ struct pithi_estimate_pair pithi_estimate_weighted(const struct pithi_interp *t,
                                                    const int32_t *codes, unsigned order,
                                                    const struct pithi_estimate_memory *memory) {
     const size_t count = (size_t)t->extent[1] * t->extent[2] * t->extent[3];
-    const unsigned boxes = count < BOX_OF ? 1 : BOXES;
+    const unsigned boxes = count < PITHI_BOX_OF ? 1 : PITHI_BOXES;
     struct pithi_kinds lorenzo = {0}, weighted[PITHI_WEIGHTED_CLASSES + 1] = {{0}};
     struct pithi_estimate_pair result;
     for (unsigned i = 0; i < boxes; i++) {
-        const struct box b = box_of(t->extent, boxes == 1 ? 2 : i);
+        const struct pithi_box b =
+            pithi_box_of(t->extent[1], t->extent[2], t->extent[3], boxes == 1 ? 2 : i);
         struct pithi_interp tile = *t;
         struct pithi_weights weights;
         memcpy(tile.extent, b.extent, sizeof tile.extent);
@@ -258,13 +233,6 @@ struct pithi_estimate_pair pithi_estimate_weighted(const struct pithi_interp *t,
                                  count);
     result.lorenzo = (uint32_t)(pithi_kinds_entropy(&lorenzo) / lorenzo.total);
     return result;
-}
-
-/* Chooses a row of level bounds. Exact coarse levels do not pay in noise, and pay most in tiles
- * that take next to nothing. */
-static unsigned row_of(uint32_t per_word, uint64_t bits) {
-    if (per_word >= 5 * 256 / 4) return 0;
-    return bits < 3500 ? 3 : bits < 12000 ? 2 : 1;
 }
 
 struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, pithi_predict_fn *difference,
@@ -291,7 +259,7 @@ struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, pithi_pre
     const uint32_t total = interp[0].total + interp[1].total;
     if (total) {
         result.interp = (uint32_t)(sum / total);
-        result.interp_row = row_of(result.interp, sum / 256 * count / total);
+        result.interp_row = pithi_interp_row_of(result.interp, sum / 256 * count / total);
     }
     for (unsigned order = 0; order <= PITHI_TILE_NDIM; order++)
         result.lorenzo[order] =

@@ -11,16 +11,7 @@
 #include "common/popcount.h"
 #include "predict/lorenzo.h"
 
-enum { FACTORS = 5, LINE = 1024 };
-
-/* The bound of each level as a factor of the tile's bound; the last one is for all coarser
- * levels. */
-static const float bounds[PITHI_INTERP_ROWS][FACTORS] = {
-    {1.0f, 1.0f, 1.0f, 1.0f, 1.0f},
-    {1.0f, 0x1.99999ap-1f, 0x1.47ae14p-1f, 0x1.0624dep-1f, 0.5f},
-    {1.0f, 0x1.555556p-1f, 0x1.c71c72p-2f, 0x1.555556p-2f, 0x1.555556p-2f},
-    {1.0f, 0x1.24924ap-1f, 0x1.4e5e0ap-2f, 0.25f, 0.25f},
-};
+enum { LINE = 1024 };
 
 static unsigned levels_of(const uint32_t extent[PITHI_TILE_NDIM]) {
     unsigned levels = 0;
@@ -246,14 +237,8 @@ void pithi_interp_decode_finest(const struct pithi_interp *t, const struct pithi
 
 #include "predict/interp_weighted.h"
 
-/* Least extents along the last dimension, so that margins are small beside rows, and along others
- * that are not 1, so that what lies outside mirrors what is inside. */
-enum { LAST_MIN = 64, SIDE_MIN = 16 };
-
 bool pithi_weighted_can(const uint32_t extent[PITHI_TILE_NDIM], uint32_t dtype) {
-    for (size_t d = 1; d < 3; d++)
-        if (extent[d] > 1 && extent[d] < SIDE_MIN) return false;
-    return dtype != PITH_F64 && extent[0] == 1 && extent[3] >= LAST_MIN;
+    return dtype != PITH_F64 && pithi_weighted_fits(extent);
 }
 
 size_t pithi_weighted_count(const uint32_t extent[PITHI_TILE_NDIM], unsigned parities) {
@@ -274,9 +259,9 @@ static size_t weighted_floats(const uint32_t extent[PITHI_TILE_NDIM], uint32_t d
     struct f32_walk w;
     struct grid grid[PITHI_WEIGHTED_LEVELS];
     uint32_t most[PITHI_TILE_NDIM];
-    if (dtype == PITH_F64 || extent[3] < LAST_MIN) return 0;
+    if (dtype == PITH_F64 || extent[3] < PITHI_WEIGHTED_LAST_MIN) return 0;
     for (size_t d = 0; d < PITHI_TILE_NDIM; d++)
-        most[d] = d == 3 || (d && extent[d] >= SIDE_MIN) ? extent[d] : 1;
+        most[d] = d == 3 || (d && extent[d] >= PITHI_WEIGHTED_SIDE_MIN) ? extent[d] : 1;
     return place_weighted(&w, most, reads, NULL, grid);
 }
 

@@ -7,29 +7,11 @@
 #ifndef PITHI_PREDICT_INTERP_H
 #define PITHI_PREDICT_INTERP_H
 
+#include "predict/interp_value.h"
 #include "predict/quant.h"
 #include "tile.h"
 
-enum { PITHI_INTERP_ROWS = 4 };       /* sets of bounds for the levels */
 #define PITHI_INTERP_MISS 0xFFFFFFFFu /* instead of a word: the value is stored exactly */
-
-/* Which neighbours a value has: a and b at its sides, c and e beyond them. */
-enum pithi_interp_kind {
-    PITHI_INTERP_CUBIC,  /* all four */
-    PITHI_INTERP_LEFT,   /* without e */
-    PITHI_INTERP_RIGHT,  /* without c */
-    PITHI_INTERP_LINEAR, /* a and b */
-    PITHI_INTERP_BEYOND, /* a and c */
-    PITHI_INTERP_COPY    /* a */
-};
-
-/* Returns the kind of the element at odd place i among `places` of a grid. */
-PITHI_INLINE enum pithi_interp_kind pithi_interp_kind(size_t i, size_t places) {
-    const bool b = i + 1 < places, c = i >= 3, e = i + 3 < places;
-    if (!b) return c ? PITHI_INTERP_BEYOND : PITHI_INTERP_COPY;
-    if (c) return e ? PITHI_INTERP_CUBIC : PITHI_INTERP_LEFT;
-    return e ? PITHI_INTERP_RIGHT : PITHI_INTERP_LINEAR;
-}
 
 /* A run of values that are neighbours in memory and predicted alike (f32, bf16 and f16 tiles, in
  * f32). */
@@ -54,7 +36,7 @@ pithi_interp_encode_fn pithi_interp_encode_c;
 pithi_interp_decode_fn pithi_interp_decode_c;
 
 /* Terms of a prediction: a weight each, and 2, 4 or 8 neighbours. */
-enum { PITHI_WEIGHTED_TERMS = 16, PITHI_WEIGHTED_POINTS = 64 };
+enum { PITHI_WEIGHTED_POINTS = 64 };
 struct pithi_interp_terms {
     size_t terms;
     float weight[PITHI_WEIGHTED_TERMS];
@@ -102,19 +84,6 @@ size_t pithi_interp_decode_scratch(const uint32_t extent[PITHI_TILE_NDIM], uint3
  * The two finest levels go by classes of elements, of the parities of their places along dimensions
  * 1 to 3: each is predicted by neighbours in all directions, whose weights the encoder may choose
  * for each level and class (doc/FORMAT.md, Weighted interpolation). */
-
-enum {
-    PITHI_WEIGHTED_LEVELS = 2,
-    PITHI_WEIGHTED_CLASSES = 7,
-    PITHI_WEIGHT_ONE = 1 << 22, /* weights are integers of so many bytes, in this unit */
-    PITHI_WEIGHT_BYTES = 3
-};
-
-/* Weights of classes 1 to 7, at index 0 to 6, of levels 0 and 1, as far as they are set. */
-struct pithi_weights {
-    uint8_t set[PITHI_WEIGHTED_LEVELS]; /* bit k: those of class k + 1 */
-    int32_t of[PITHI_WEIGHTED_LEVELS][PITHI_WEIGHTED_CLASSES][PITHI_WEIGHTED_TERMS];
-};
 
 /* Whether tiles of this extent can be coded so. */
 bool pithi_weighted_can(const uint32_t extent[PITHI_TILE_NDIM], uint32_t dtype);

@@ -239,8 +239,7 @@ static void NAME(pass)(struct NAME(walk) * w, unsigned d) {
 /* ---- Levels ----------------------------------------------------------------------------------*/
 
 static void NAME(begin_level)(struct NAME(walk) * w, unsigned level) {
-    const float *const factors = bounds[w->t->row];
-    const REAL bound = w->run.bound * (REAL)factors[level < FACTORS ? level : FACTORS - 1];
+    const REAL bound = w->run.bound * (REAL)pithi_interp_factor(w->t->row, level);
     w->level = level;
     w->run.step = 2 * bound;
     w->run.inverse = NAME(inverse)(w->run.step);

@@ -14,12 +14,6 @@ enum { TERMS = PITHI_WEIGHTED_TERMS, CLASSES = PITHI_WEIGHTED_CLASSES, SIDES = 3
 /* Elements that are predicted at once; and how far neighbours are along a dimension. */
 enum { PART = 256, REACH = 3 };
 
-/* Where the neighbours of a term are: at plus and minus so many places along dimensions 1 to 3. */
-static const uint8_t offsets[TERMS][SIDES] = {
-    {1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {1, 1, 0}, {1, 0, 1}, {0, 1, 1}, {1, 1, 1}, {3, 0, 0},
-    {0, 3, 0}, {0, 0, 3}, {1, 2, 0}, {1, 0, 2}, {2, 1, 0}, {0, 1, 2}, {2, 0, 1}, {0, 2, 1},
-};
-
 /* Rows that lie outside along dimensions 1 and 2 are there, too, REACH on each side of those that
  * have more than one place: so the neighbours of all elements of a class in a plane, the rows of a
  * place along dimension 1, are equally far. */
@@ -52,11 +46,12 @@ static bool has_class(const size_t side[SIDES], unsigned parities) {
 
 /* Whether elements of the class have a term: its neighbours exist, and are of a class that comes
  * before. */
-static bool has_term(const size_t side[SIDES], unsigned parities, const uint8_t offset[SIDES]) {
+static bool has_term(const size_t side[SIDES], unsigned parities, unsigned term) {
     unsigned other = parities;
-    for (size_t d = 0; d < SIDES; d++) {
-        if (offset[d] && side[d] == 1) return false;
-        other ^= (unsigned)(offset[d] & 1) << (SIDES - 1 - d);
+    for (unsigned d = 0; d < SIDES; d++) {
+        const unsigned offset = pithi_weighted_offset(term, d);
+        if (offset && side[d] == 1) return false;
+        other ^= (offset & 1) << (SIDES - 1 - d);
     }
     return other < parities;
 }
@@ -64,16 +59,12 @@ static bool has_term(const size_t side[SIDES], unsigned parities, const uint8_t 
 /* Makes the terms of a class with the weights for data of which nothing is known: cubic
  * interpolation along each dimension in which the element is odd, and the mean of these. */
 static struct class class_of(const size_t side[SIDES], unsigned parities) {
-    static const float near[SIDES] = {0.5625f, 0.28125f, 0.1875f};
-    static const float far[SIDES] = {-0.0625f, -0.03125f, -0x1.555556p-6f};
     struct class c = {.parities = parities};
-    const int odd = (int)pithi_ones_of(parities) - 1;
-    for (size_t k = 0; k < TERMS; k++) {
-        const uint8_t *const o = offsets[k];
-        if (!has_term(side, parities, o)) continue;
-        const bool along = (o[0] > 0) + (o[1] > 0) + (o[2] > 0) == 1;
+    const unsigned odd = (unsigned)pithi_ones_of(parities);
+    for (unsigned k = 0; k < TERMS; k++) {
+        if (!has_term(side, parities, k)) continue;
         c.term[c.count] = (uint8_t)k;
-        c.weight[c.count++] = !along ? 0 : o[0] + o[1] + o[2] == 1 ? near[odd] : far[odd];
+        c.weight[c.count++] = pithi_weighted_usual(k, odd);
     }
     return c;
 }
@@ -162,10 +153,11 @@ static void close_plane(const struct grid *g, unsigned parities, size_t j1) {
 
 /* Adds the neighbours of a term of elements in plane j1, as distances from the even half row at the
  * element's place. */
-static void add_points(const struct grid *g, unsigned parities, const uint8_t offset[SIDES],
-                       size_t j1, ptrdiff_t *to) {
+static void add_points(const struct grid *g, unsigned parities, unsigned term, size_t j1,
+                       ptrdiff_t *to) {
     const ptrdiff_t here = (ptrdiff_t)kept_at(g, (ptrdiff_t)j1);
-    const int o1 = offset[0], o2 = offset[1], o3 = offset[2];
+    const int o1 = (int)pithi_weighted_offset(term, 0), o2 = (int)pithi_weighted_offset(term, 1);
+    const int o3 = (int)pithi_weighted_offset(term, 2);
     const int p3 = (int)(parities & 1), q = (p3 + o3) & 1;
     for (int s1 = -o1; s1 <= o1; s1 += o1 ? 2 * o1 : 1) {
         const ptrdiff_t planes = (ptrdiff_t)kept_at(g, (ptrdiff_t)j1 + s1) - here;
@@ -184,10 +176,11 @@ static struct pithi_interp_terms terms_of(const struct grid *g, const struct cla
     t.terms = 0;
     t.from = NULL;
     for (unsigned k = 0; k < c->count; k++) {
-        const uint8_t *const o = offsets[c->term[k]];
+        unsigned along = 0;
         if (c->weight[k] == 0) continue;
-        add_points(g, c->parities, o, j1, t.distance + points);
-        t.points[t.terms] = (uint8_t)(1u << ((o[0] > 0) + (o[1] > 0) + (o[2] > 0)));
+        add_points(g, c->parities, c->term[k], j1, t.distance + points);
+        for (unsigned d = 0; d < SIDES; d++) along += pithi_weighted_offset(c->term[k], d) > 0;
+        t.points[t.terms] = (uint8_t)(1u << along);
         points += t.points[t.terms];
         t.weight[t.terms++] = c->weight[k];
     }
@@ -211,9 +204,7 @@ static float value_at(const struct f32_walk *w, const struct grid *g, unsigned p
     return x;
 }
 
-/* Parts of rows all over a class, of which every other one says which weights are best, and the
- * rest whether they are. */
-enum { SAMPLE = 32, SAMPLES_MIN = 64, SAMPLES_MAX = 256, SAMPLED = 512 };
+enum { SAMPLE = PITHI_WEIGHTED_SAMPLE };
 struct sample {
     size_t place[2], at, n;
 };
@@ -221,8 +212,9 @@ struct sample {
 static size_t samples_of(const struct grid *g, unsigned parities) {
     size_t count = 1;
     for (size_t d = 0; d < SIDES; d++) count *= places_of(g->side, parities, d);
-    const size_t samples = count / SAMPLED;
-    return samples < SAMPLES_MIN ? SAMPLES_MIN : samples > SAMPLES_MAX ? SAMPLES_MAX : samples;
+    const size_t samples = count / PITHI_WEIGHTED_SAMPLED;
+    if (samples < PITHI_WEIGHTED_SAMPLES_MIN) return PITHI_WEIGHTED_SAMPLES_MIN;
+    return samples < PITHI_WEIGHTED_SAMPLES_MAX ? samples : (size_t)PITHI_WEIGHTED_SAMPLES_MAX;
 }
 
 static struct sample sample_of(const struct grid *g, unsigned parities, size_t i) {
@@ -557,9 +549,11 @@ static void begin_progress(const struct grid *g, struct progress *p) {
         if (!k || !has_class(g->side, k)) continue;
         const struct class c = class_of(g->side, k);
         for (unsigned i = 0; i < c.count; i++) {
-            const uint8_t *const o = offsets[c.term[i]];
-            const unsigned other = k ^ ((o[0] & 1u) << 2 | (o[1] & 1u) << 1 | (o[2] & 1u));
-            if (p->needs[k][other] < (int8_t)o[0]) p->needs[k][other] = (int8_t)o[0];
+            unsigned other = k;
+            for (unsigned d = 0; d < SIDES; d++)
+                other ^= (pithi_weighted_offset(c.term[i], d) & 1) << (SIDES - 1 - d);
+            const int8_t ahead = (int8_t)pithi_weighted_offset(c.term[i], 0);
+            if (p->needs[k][other] < ahead) p->needs[k][other] = ahead;
         }
     }
 }
