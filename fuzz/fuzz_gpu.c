@@ -86,8 +86,8 @@ static bool open_plan(struct subject *x, struct fuzz_source *s) {
              dim ? (int)(5 + strspn(dim + 5, "0123456789")) : 0, dim ? dim : "");
     if (x->exact) spec = only;
     if ((strncmp(spec, "embed", 5) == 0 && !strstr(spec, "mode=fast")) ||
-        (strncmp(spec, "act", 3) == 0 && strstr(spec, "mode=ratio")) ||
-        (strncmp(spec, "eb", 2) == 0 && strstr(spec, "mode=ratio") && strstr(spec, "pwrel="))) {
+        ((strncmp(spec, "act", 3) == 0 || strncmp(spec, "eb", 2) == 0) &&
+         strstr(spec, "mode=ratio"))) {
         snprintf(coded, sizeof coded, "%s%centropy=rans", spec, strchr(spec, ':') ? ',' : ':');
         spec = coded;
     }

@@ -16,6 +16,13 @@ static void of_strings(struct pithi_cuda_launches *l, enum pithi_gpu_kernel kern
     pithi_launch_teams(l, kernel, teams);
     l->call->memory = PITHI_MEMORY_BLOCKS;
 }
+/* Launches one that works on words, a team for every sequence of the blocks. */
+static void of_sequences(struct pithi_cuda_launches *l, enum pithi_gpu_kernel kernel) {
+    const uint32_t sequences = pithi_coding_sequences(&l->cuda->plan);
+    l->call->predict.parts = sequences;
+    of_strings(l, kernel, l->cuda->plan.most_blocks * sequences);
+    l->call->predict.parts = 1;
+}
 
 static bool has_rows(const pith_cuda_plan *c) { return c->plan.device.kind == PITHI_KIND_ROWS; }
 static bool has_zeros(const pith_cuda_plan *c) { return c->plan.device.kind == PITHI_KIND_ZEROS; }
@@ -23,8 +30,9 @@ static bool has_zeros(const pith_cuda_plan *c) { return c->plan.device.kind == P
 /* What blocks come to that have strings: how they are cut, the strings, their lengths. */
 static void code_strings(struct pithi_cuda_launches *l, enum pithi_gpu_kernel cut,
                          enum pithi_gpu_kernel measure) {
-    const uint64_t blocks = l->cuda->plan.most_blocks, strings = blocks * l->call->coding.strings;
-    of_strings(l, cut, blocks);
+    const uint64_t blocks = l->cuda->plan.most_blocks;
+    const uint64_t strings = blocks * l->call->coding.tried * l->call->coding.strings;
+    of_sequences(l, cut);
     of_strings(l, PITHI_GPU_rans_encode, pithi_cuda_shares(strings, PITHI_RANS_WRITERS));
     of_strings(l, measure, blocks);
 }
@@ -33,6 +41,7 @@ static void plan_blocks(struct pithi_cuda_launches *l) {
     pithi_launch_parts(l, PITHI_GPU_bounded_code);
     if (l->cuda->plan.device.coded) {
         pithi_launch_blocks(l, PITHI_GPU_coded_plan);
+        if (pithi_interpolates(&l->cuda->plan)) pithi_launch_blocks(l, PITHI_GPU_interp_plan);
         pithi_launch_parts(l, PITHI_GPU_coded_words);
         code_strings(l, PITHI_GPU_strings_cut, PITHI_GPU_eb_measure);
         return;
@@ -59,13 +68,13 @@ static void plan_zeros(struct pithi_cuda_launches *l) {
 /* Decodes the parts of frames that are entropy-coded, before the rest is looked at. */
 static void read_strings(struct pithi_cuda_launches *l) {
     const struct pithi_device_plan *const t = &l->cuda->plan;
-    const uint64_t strings = t->most_blocks * pithi_lossless_parts(t);
+    const uint64_t strings = t->most_blocks * l->call->coding.tried * pithi_lossless_parts(t);
     const enum pithi_gpu_kernel read = has_zeros(l->cuda)  ? PITHI_GPU_act_read
                                        : has_rows(l->cuda) ? PITHI_GPU_embed_read
                                                            : PITHI_GPU_eb_read;
     of_strings(l, read, t->most_blocks);
     of_strings(l, PITHI_GPU_rans_decode, pithi_cuda_shares(strings, PITHI_RANS_READERS));
-    of_strings(l, PITHI_GPU_strings_join, t->most_blocks);
+    of_sequences(l, PITHI_GPU_strings_join);
 }
 
 pith_status pithi_cuda_bounded_encode(const pith_cuda_plan *c, struct pithi_gpu_call *a,
@@ -92,8 +101,7 @@ pith_status pithi_cuda_bounded_encode(const pith_cuda_plan *c, struct pithi_gpu_
     else
         pithi_launch_parts(&l, has_rows(c) ? PITHI_GPU_rows_write : PITHI_GPU_bounded_write);
     if (c->plan.device.coded)
-        of_strings(&l, has_zeros(c) ? PITHI_GPU_act_write : PITHI_GPU_strings_write,
-                   c->plan.most_blocks);
+        of_sequences(&l, has_zeros(c) ? PITHI_GPU_act_write : PITHI_GPU_strings_write);
     if (c->plan.checksums) pithi_launch_blocks(&l, PITHI_GPU_bounded_sum);
     return l.status;
 }
@@ -129,6 +137,7 @@ pith_status pithi_cuda_bounded_decode(const pith_cuda_plan *c, struct pithi_gpu_
         pithi_launch_parts(&l, PITHI_GPU_rows_decode);
     } else {
         const uint32_t order = pithi_workspace_parts(&c->plan) > 1 ? dimensions(c) : 1;
+        if (pithi_interpolates(&c->plan)) pithi_launch_blocks(&l, PITHI_GPU_interp_decode);
         pithi_launch_parts(&l, PITHI_GPU_bounded_decode);
         for (a->predict.dimension = 1; a->predict.dimension < order; a->predict.dimension++)
             pithi_launch_parts(&l, PITHI_GPU_bounded_along);

@@ -797,13 +797,12 @@ static struct pithi_bound_setting bound_setting(const struct pithi_params *p) {
 
 static const struct pithi_bounded_codec bounded = {bound_setting};
 
-/* Kernels of devices code without entropy coding, or with rANS under a relative bound, where no
- * block is interpolated; and not in f64. */
+/* Kernels of devices code without entropy coding, or with rANS in mode ratio; and not in f64. */
 static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     d->kind = PITHI_KIND_BOUNDED;
     d->coded = p->value[MODE] == RATIO && p->value[ENTROPY] == RANS;
     if (p->dtype == PITH_F64 || !pithi_bound_describe(p, d)) return false;
-    return d->coded ? d->requested.target == PITHI_TARGET_PWREL : p->value[MODE] == FAST;
+    return d->coded || p->value[MODE] == FAST;
 }
 
 static const struct pithi_former former[] = {
@@ -840,8 +839,8 @@ const struct pithi_codec pithi_codec_eb = {
     .own.bounded = &bounded,
     .describe = describe,
     .described =
-        "devices code eb with mode=fast and abs, rel or pwrel, or with "
-        "mode=ratio,entropy=rans and pwrel, and not in f64",
+        "devices code eb with abs, rel or pwrel, and mode=fast or mode=ratio,entropy=rans, and not "
+        "in f64",
     .described_keys = 1u << MODE | 1u << REVISION | 1u << EFFORT,
     .later_keys = 1u << ENTROPY,
 };

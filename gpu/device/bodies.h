@@ -44,6 +44,7 @@
 #include "device/predict/coded.h"
 #include "device/predict/decode.h"
 #include "device/predict/encode.h"
+#include "device/predict/interp_encode.h"
 #include "device/predict/rows_decode.h"
 #include "device/predict/rows_encode.h"
 #include "device/predict/zeros.h"

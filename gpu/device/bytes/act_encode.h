@@ -168,7 +168,6 @@ PITHI_DEVICE uint64_t pithi_act_shortest(const struct pithi_gpu_call *a,
         const uint64_t end = best ? best - 1 : most;
         const uint64_t length =
             pithi_strings_words_length(a, s, PITHI_STRINGS_SYMBOLS + 2 * form, coded, at, end);
-        coded->words_at = (uint32_t)at;
         if (length > end) continue;
         best = length;
         entry->bounded.method = PITHI_EB_CODED;

@@ -20,7 +20,7 @@ struct pithi_gpu_coding {
     uint64_t strings, pieces, symbols, symbols_each, unplaced_each;
     /* Exact values: strings of a part of a block; where what is known of blocks lies, and the
      * values that the base had before; how many forms of a block are tried, and of these, how many
-     * by the launch, from which on. */
+     * by the launch, from which on. Sequences of words of a block with a bound are its forms. */
     uint64_t levels, blocks, before;
     uint32_t forms, tried, form;
 };

@@ -190,13 +190,14 @@ PITHI_DEVICE void pithi_reader_words(const struct pithi_gpu_call *a, struct pith
     const struct pithi_gpu_item *const it = &s->from;
     const struct pithi_device_plan *const p = &a->from.plan;
     const uint32_t parts = pithi_lossless_parts(p);
-    const uint64_t block = number / parts;
+    const uint64_t sequence = number / parts;
+    const uint64_t block = pithi_coding_bounded(p) ? sequence / a->coding.forms : sequence;
     if (block >= it->slot->blocks) return;
     if (pithi_coded_exact(p) &&
         !pithi_coded_touches(a, block << p->block_log2, pithi_lossless_count(p, it, block)))
         return;
     const struct pithi_rans_piece *const piece = pithi_coding_piece(
-        a, it->index, block, (uint32_t)(number % parts) * (uint32_t)a->coding.levels);
+        a, it->index, sequence, (uint32_t)(number % parts) * (uint32_t)a->coding.levels);
     if (!piece->length) return;
     r->codes = pithi_coding_of(a, it->index) + piece->from;
     r->coded = it->payload + pithi_reader_at(a, it->index, block) + piece->at;

@@ -36,7 +36,6 @@ PITHI_DEVICE uint64_t pithi_embed_length(const struct pithi_gpu_call *a,
         at = map <= end ? map : plain;
     }
     at += (uint64_t)r->wide * r->row;
-    coded->words_at = (uint32_t)at;
     const uint64_t packed = at + entry->bounded.packed;
     at = pithi_strings_words_length(a, s, PITHI_STRINGS_SYMBOLS, coded, at, most);
     if (at <= most && at <= packed) {

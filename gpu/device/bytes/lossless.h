@@ -54,7 +54,8 @@ PITHI_DEVICE void pithi_lossless_find(const struct pithi_gpu_call *a,
     w->before = NULL;
     w->parts = pithi_coding_symbols(a, it->index, block);
     w->run = pithi_coding_run(p);
-    w->room = w->number = 0;
+    w->room = 0;
+    w->number = block;
     w->form = PITHI_FORM_VALUES;
     w->apart = 0;
     w->row = p->device.row;

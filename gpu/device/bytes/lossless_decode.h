@@ -97,7 +97,7 @@ PITHI_DEVICE bool pithi_lossless_read_leave(const struct pithi_gpu_call *a,
                                             uint32_t part, uint32_t n) {
     const struct pithi_gpu_item *const it = &s->from;
     struct pithi_rans_piece *const piece =
-        pithi_coding_piece(a, it->index, block, part * (uint32_t)a->coding.levels);
+        pithi_coding_piece(a, it->index, s->rans.words.number, part * (uint32_t)a->coding.levels);
     const uint8_t *const begin = it->payload + pithi_reader_at(a, it->index, block);
     const uint8_t *const size = pithi_planes_take(s, PITHI_CODES_HEAD - PITHI_CODES_KIND);
     if (!size) return false;

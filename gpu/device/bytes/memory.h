@@ -157,11 +157,11 @@ struct pithi_bounded_strings {
     uint32_t words_at;     /* where coded words are; decode: their low bits */
     uint32_t low, form, escapes;
     uint32_t symbols, others; /* of the first part, and of the second */
-    uint32_t escapes_at;      /* decode */
+    uint32_t escapes_at;
     uint32_t sound;
 };
-/* A block of rows, or of act or eb, whose numbers are rows of one element. part: the first of its
- * words. touched: decode, of eb: an element is wanted.
+/* A block of rows, or of act or eb, whose numbers are rows of one element; of eb a sequence of its
+ * words. part: the first of its words. touched: decode, of eb: an element is wanted.
  * last: of each thread the place behind the last of its symbols that is not 0, or
  * 0; next: that of all strips before, of the strip that is looked at, and the next. */
 struct pithi_bounded_shared {
@@ -283,6 +283,11 @@ PITHI_INLINE uint64_t pithi_coding_run(const struct pithi_device_plan *t) {
  * of numbers. */
 enum { PITHI_STRINGS_MAP, PITHI_STRINGS_SYMBOLS, PITHI_STRINGS_OTHERS, PITHI_STRINGS_PARTS };
 enum { PITHI_ACT_FORMS = 2, PITHI_ACT_PARTS = PITHI_STRINGS_PARTS + 2 };
+/* Sequences of words of a block, each with symbols and strings of its own: of an interpolated one
+ * the coarse words, then those of the finest level or of each of its classes. */
+PITHI_INLINE uint32_t pithi_coding_sequences(const struct pithi_device_plan *t) {
+    return pithi_interpolates(t) ? 1 + (uint32_t)PITHI_WEIGHTED_CLASSES : 1;
+}
 PITHI_INLINE bool pithi_coding_bounded(const struct pithi_device_plan *t) {
     return t->device.kind == PITHI_KIND_ROWS || t->device.kind == PITHI_KIND_ZEROS ||
            t->device.kind == PITHI_KIND_BOUNDED;
@@ -350,6 +355,19 @@ PITHI_INLINE uint64_t pithi_coding_tail_bytes(const struct pithi_device_plan *t,
     if (t->device.kind == PITHI_KIND_ZEROS) return pithi_act_tail_bytes(run);
     return pithi_coding_bounded(t) ? 0 : pithi_lossless_tail_bytes(run);
 }
+/* Where the symbols of a sequence begin in those of a block, and its strings in the room for
+ * these, behind sequences of so many words. */
+enum { PITHI_SEQUENCE_SLACK = 768 };
+PITHI_INLINE uint64_t pithi_sequence_symbols(const struct pithi_device_plan *t, uint32_t sequence,
+                                             uint64_t before) {
+    return pithi_lossless_parts(t) *
+           (pithi_coding_pad(before + before / 3) + (uint64_t)sequence * PITHI_SEQUENCE_SLACK);
+}
+PITHI_INLINE uint64_t pithi_sequence_room(const struct pithi_device_plan *t, uint64_t strings,
+                                          uint32_t sequence, uint64_t before) {
+    return pithi_coding_pad(before * pithi_lossless_parts(t)) +
+           sequence * strings * pithi_coding_string_bytes(1);
+}
 /* Symbols, and room for strings, of a form of so many words. */
 PITHI_INLINE uint64_t pithi_lossless_symbols_bytes(const struct pithi_device_plan *t,
                                                    uint64_t run) {
@@ -399,10 +417,15 @@ PITHI_INLINE struct pithi_gpu_coding pithi_coding_layout(const struct pithi_devi
         c.levels = pithi_lossless_levels(run);
         c.strings = pithi_lossless_parts(t) * c.levels;
         const uint64_t sample = pithi_lossless_sample_run(run);
-        c.forms = pithi_lossless_forms(t);
+        c.forms = exact ? pithi_lossless_forms(t) : pithi_coding_sequences(t);
         c.symbols_each = pithi_lossless_symbols_bytes(t, run);
         c.unplaced_each = pithi_lossless_room_bytes(t, c.strings, run);
-        if (c.forms > 1) {
+        if (bounded) {
+            c.tried = c.forms;
+            c.symbols_each += pithi_sequence_symbols(t, c.forms - 1, 0);
+            c.unplaced_each += pithi_sequence_room(t, c.strings, c.forms - 1, 0);
+        }
+        if (exact && c.forms > 1) {
             c.symbols_each = 2 * c.symbols_each + pithi_lossless_symbols_bytes(t, sample);
             c.unplaced_each = 2 * c.unplaced_each + pithi_lossless_room_bytes(t, c.strings, sample);
         }
@@ -412,7 +435,7 @@ PITHI_INLINE struct pithi_gpu_coding pithi_coding_layout(const struct pithi_devi
     c.staging =
         c.pieces + pithi_coding_pad(blocks * c.forms * c.strings * sizeof(struct pithi_rans_piece));
     c.before = c.staging + pithi_coding_pad(bounded ? 0 : tables + blocks * block);
-    c.symbols = c.before + pithi_coding_pad(c.forms > 1 ? blocks * block : 0);
+    c.symbols = c.before + pithi_coding_pad(exact && c.forms > 1 ? blocks * block : 0);
     c.unplaced = c.symbols + blocks * c.symbols_each;
     c.each = c.unplaced + blocks * c.unplaced_each;
     return c;

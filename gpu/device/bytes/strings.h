@@ -10,13 +10,15 @@
 #define PITHI_GPU_DEVICE_BYTES_STRINGS_H
 
 #include "device/bytes/lossless.h"
+#include "device/predict/interp.h"
 #include "device/predict/rows.h"
 #include "device/predict/zeros.h"
 
+/* number: of a block, or of a sequence of those of all blocks. */
 PITHI_DEVICE struct pithi_bounded_strings *pithi_strings_record(const struct pithi_gpu_call *a,
-                                                                uint64_t frame, uint64_t block) {
+                                                                uint64_t frame, uint64_t number) {
     uint8_t *const blocks = pithi_coding_of(a, frame) + a->coding.blocks;
-    return (struct pithi_bounded_strings *)(void *)blocks + PITHI_ACT_FORMS * block;
+    return (struct pithi_bounded_strings *)(void *)blocks + PITHI_ACT_FORMS * number;
 }
 /* Words of the distinct rows; groups of 16 of them. */
 PITHI_DEVICE uint32_t pithi_strings_words(const struct pithi_bounded_shared *e) {
@@ -67,6 +69,24 @@ PITHI_DEVICE void pithi_eb_open(const struct pithi_gpu_side *side, const struct 
                                 struct pithi_gpu_rows *r) {
     pithi_strings_numbers(r, b->count, (uint32_t *)(void *)pithi_scratch_of(side, b),
                           (uint32_t *)(void *)pithi_codes_of(side, b));
+}
+
+/* By the team's first thread: words are those of a sequence of the block from now on. */
+PITHI_DEVICE void pithi_eb_sequence(const struct pithi_gpu_call *a,
+                                    const struct pithi_gpu_side *side, uint64_t frame,
+                                    uint32_t method, uint32_t i, struct pithi_gpu_shared *s) {
+    struct pithi_bounded_shared *const e = &s->rans.bounded;
+    const struct pithi_device_plan *const p = &side->plan;
+    const struct pithi_gpu_sequence q = pithi_sequence_of(&e->block.tile, method, i);
+    pithi_eb_open(side, &e->block, &e->rows);
+    e->rows.distinct = q.words;
+    e->rows.code += q.before;
+    e->rows.scratch += q.before;
+    s->rans.words.parts =
+        pithi_coding_symbols(a, frame, e->block.number) + pithi_sequence_symbols(p, i, q.before);
+    s->rans.words.run = q.words;
+    s->rans.words.number = e->block.number * a->coding.forms + i;
+    s->rans.words.room = pithi_sequence_room(p, a->coding.strings, i, q.before);
 }
 
 /* By the team's first thread, of an item that is located: its block. Whether there is one. */

@@ -56,9 +56,14 @@ PITHI_DEVICE bool pithi_strings_read_begin(const struct pithi_gpu_call *a,
     struct pithi_bounded_shared *const e = &s->rans.bounded;
     s->rans.live = pithi_strings_wanted(a, s, number);
     if (!e->block.live) return false;
-    for (uint32_t part = 0; part < pithi_lossless_parts(&a->from.plan); part++)
-        pithi_coding_piece(a, s->from.index, e->block.number, part * (uint32_t)a->coding.levels)
-            ->length = 0;
+    const uint64_t forms = a->coding.forms, parts = pithi_lossless_parts(&a->from.plan);
+    for (uint64_t i = 0; i < forms; i++) {
+        const uint64_t words = e->block.number * forms + i;
+        for (uint32_t part = 0; part < parts; part++)
+            pithi_coding_piece(a, s->from.index, words, part * (uint32_t)a->coding.levels)->length =
+                0;
+        pithi_strings_record(a, s->from.index, words)->sound = 0;
+    }
     pithi_entry(e->block.workspace, e->block.number)->bounded.kind =
         0; /* act, eb: nothing is known */
     s->rans.plain = s->rans.foreign = false;
@@ -69,7 +74,6 @@ PITHI_DEVICE bool pithi_strings_read_begin(const struct pithi_gpu_call *a,
     e->coded.low = e->coded.form = e->coded.escapes = e->coded.symbols = e->coded.others = 0;
     e->coded.words_at = e->coded.escapes_at = e->coded.open = e->coded.sound = 0;
     for (uint32_t i = 0; i < PITHI_RANS_READERS; i++) s->rans.string[i].live = false;
-    pithi_strings_record(a, s->from.index, e->block.number)->sound = 0;
     return true;
 }
 PITHI_PHASE(pithi_strings_read_open, uint64_t number) {
@@ -99,6 +103,7 @@ PITHI_DEVICE bool pithi_strings_words_parse(struct pithi_gpu_shared *s) {
         return false;
     e->coded.low = head[0];
     e->coded.form = head[1];
+    e->coded.others = 0;
     e->coded.escapes = pithi_get32(head + 4);
     e->coded.words_at = (uint32_t)(s->rans.at - e->block.bytes);
     e->coded.symbols = words;
@@ -120,16 +125,19 @@ PITHI_PHASE(pithi_strings_part_begin, uint64_t block, uint32_t part) {
         pithi_lossless_read_whole(a, s, block, part,
                                   part == PITHI_STRINGS_OTHERS ? c->others : c->symbols, last);
 }
-PITHI_PHASE(pithi_strings_words_end, uint64_t block) {
+PITHI_PHASE(pithi_strings_words_end, uint64_t number) {
     struct pithi_bounded_shared *const e = &s->rans.bounded;
     if (t->tid || s->rans.fault) return;
     e->coded.escapes_at = (uint32_t)(s->rans.at - e->block.bytes);
-    s->rans.fault = s->rans.left != 4 * (uint64_t)e->coded.escapes;
+    s->rans.fault = s->rans.left / 4 < e->coded.escapes ||
+                    !pithi_planes_take(s, 4 * e->coded.escapes) ||
+                    (s->rans.left && !pithi_coded_tiles(&a->from.plan));
     e->coded.sound = !s->rans.fault;
-    *pithi_strings_record(a, s->from.index, block) = e->coded;
+    *pithi_strings_record(a, s->from.index, number) = e->coded;
 }
 
-/* Part of a body: of coded words whose head is sound. */
+/* Part of a body: coded words whose head is sound; those of a block are its last bytes, but for
+ * sequences of eb. */
 PITHI_DEVICE void pithi_strings_read_parts(const struct pithi_gpu_call *a,
                                            struct pithi_gpu_shared *s, struct pithi_gpu_thread *t,
                                            struct pithi_team *team, uint64_t block) {
@@ -142,7 +150,7 @@ PITHI_DEVICE void pithi_strings_read_parts(const struct pithi_gpu_call *a,
         if (s->rans.fault) return;
     }
     PITHI_MEET();
-    PITHI_RUN(pithi_strings_words_end, block);
+    PITHI_RUN(pithi_strings_words_end, s->rans.words.number);
 }
 
 PITHI_LOCAL(pithi_strings_read_close, uint64_t block) {
@@ -159,11 +167,16 @@ PITHI_PHASE(pithi_strings_join_open, uint64_t number) {
     if (t->tid) return;
     s->rans.live = pithi_strings_wanted(a, s, number);
     if (!s->rans.live) return;
-    e->coded = *pithi_strings_record(a, s->from.index, e->block.number);
+    e->coded =
+        *pithi_strings_record(a, s->from.index, e->block.number * a->coding.forms + e->block.part);
     s->rans.live = e->coded.sound;
     s->rans.carry[0] = 0;
     s->rans.fault = 0;
-    if (!s->rans.live || pithi_coded_tiles(&a->from.plan)) return;
+    if (!s->rans.live) return;
+    if (pithi_coded_tiles(&a->from.plan)) {
+        pithi_eb_sequence(a, &a->from, s->from.index, e->block.bytes[0], e->block.part, s);
+        return;
+    }
     if (pithi_coded_zeros(&a->from.plan)) {
         e->rows.distinct = pithi_entry(e->block.workspace, e->block.number)->bounded.distinct;
         return;
@@ -296,7 +309,7 @@ PITHI_DEVICE void pithi_strings_join_spread(const struct pithi_gpu_call *a,
     PITHI_RUN(pithi_strings_join_judge, strips);
 }
 
-/* A team a block. */
+/* A team a block, or a sequence of one. */
 PITHI_BODY(pithi_strings_join) {
     uint32_t strips = 0;
     PITHI_RUN(pithi_strings_join_open, number);

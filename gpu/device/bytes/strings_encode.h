@@ -16,7 +16,7 @@ PITHI_DEVICE const struct pithi_gpu_entry *pithi_strings_made(const struct pithi
     if (!pithi_strings_find(a, &a->to, &s->to, number, s)) return NULL;
     const struct pithi_gpu_entry *const entry = pithi_entry(e->block.workspace, e->block.number);
     if (pithi_coded_tiles(&a->to.plan)) {
-        if (entry->bounded.method != PITHI_EB_CODED) e->rows.distinct = 0;
+        pithi_eb_sequence(a, &a->to, s->to.index, entry->bounded.method, e->block.part, s);
         return entry;
     }
     pithi_rows_distinct(&e->block, &e->rows, entry->bounded.distinct);
@@ -62,11 +62,10 @@ PITHI_PHASE(pithi_strings_words_clear, uint32_t unused) {
 /* No part has a string yet; no open bits are set. */
 PITHI_PHASE(pithi_strings_clear, uint32_t unused) {
     const struct pithi_gpu_rows *const r = &s->rans.bounded.rows;
-    const uint64_t block = s->rans.bounded.block.number;
     (void)unused;
     for (uint64_t i = t->tid; i < a->coding.strings; i += PITHI_TEAM) {
         struct pithi_rans_piece *const piece =
-            pithi_coding_piece(a, s->to.index, block, (uint32_t)i);
+            pithi_coding_piece(a, s->to.index, s->rans.words.number, (uint32_t)i);
         piece->n = piece->length = piece->need = 0;
     }
     for (uint32_t i = t->tid; i < r->rows; i += PITHI_TEAM) r->place[r->rows + i] = 0;
@@ -246,15 +245,15 @@ PITHI_PHASE(pithi_strings_part, uint32_t part) {
     s->rans.from[0] = pithi_lossless_part(s, part);
     s->rans.bytes[0] = pithi_strings_part_count(&s->rans.bounded, part);
 }
-PITHI_PHASE(pithi_strings_record_block, uint64_t block) {
-    if (t->tid == 0) *pithi_strings_record(a, s->to.index, block) = s->rans.bounded.coded;
+PITHI_PHASE(pithi_strings_record_words, uint64_t number) {
+    if (t->tid == 0) *pithi_strings_record(a, s->to.index, number) = s->rans.bounded.coded;
 }
 
-/* A team a block. */
+/* A team a block, or a sequence of one. */
 PITHI_BODY(pithi_strings_cut) {
     PITHI_RUN(pithi_strings_open, number);
     if (!s->rans.bounded.block.live) return;
-    const uint64_t block = s->rans.bounded.block.number;
+    const uint64_t words = s->rans.words.number;
     PITHI_RUN(pithi_strings_clear, 0);
     if (!pithi_strings_words(&s->rans.bounded)) return;
     pithi_strings_cut_words(a, s, t, team);
@@ -263,9 +262,9 @@ PITHI_BODY(pithi_strings_cut) {
         if (!pithi_strings_part_count(&s->rans.bounded, part)) continue;
         PITHI_RUN(pithi_strings_part, part);
         pithi_spread_cut(a, s, t, team, part);
-        PITHI_RUN(pithi_lossless_strings, block, part);
+        PITHI_RUN(pithi_lossless_strings, words, part);
     }
-    PITHI_RUN(pithi_strings_record_block, block);
+    PITHI_RUN(pithi_strings_record_words, words);
 }
 
 /* ---- What words come to ----------------------------------------------------------------------*/
@@ -273,15 +272,16 @@ PITHI_BODY(pithi_strings_cut) {
 /* The length of a block in which the CPU finds too little space. */
 #define PITHI_STRINGS_FULL (UINT64_MAX / 2)
 
-/* Places the strings of a part from byte `at` of the block on; they end before byte `end`. Returns
- * where they do. The CPU does not begin a string that may need more than there is. */
+/* Places the strings of a part of a block or a sequence, from byte `at` of the block on; they end
+ * before byte `end`. Returns where they do. The CPU does not begin a string that may need more than
+ * there is. */
 PITHI_DEVICE uint64_t pithi_strings_place(const struct pithi_gpu_call *a, uint64_t frame,
-                                          uint64_t block, uint32_t part, uint64_t at,
+                                          uint64_t number, uint32_t part, uint64_t at,
                                           uint64_t end) {
     const uint32_t levels = (uint32_t)a->coding.levels;
     for (uint32_t i = 0; i < levels; i++) {
         struct pithi_rans_piece *const piece =
-            pithi_coding_piece(a, frame, block, part * levels + i);
+            pithi_coding_piece(a, frame, number, part * levels + i);
         if (!piece->length) continue;
         if (at + piece->need > end) return PITHI_STRINGS_FULL;
         piece->at = at;
@@ -295,14 +295,16 @@ PITHI_DEVICE uint64_t pithi_strings_place(const struct pithi_gpu_call *a, uint64
  * on. */
 PITHI_DEVICE uint64_t pithi_strings_words_length(const struct pithi_gpu_call *a,
                                                  const struct pithi_gpu_shared *s, uint32_t part,
-                                                 const struct pithi_bounded_strings *coded,
-                                                 uint64_t at, uint64_t end) {
-    const uint64_t frame = s->to.index, block = s->rans.bounded.block.number;
+                                                 struct pithi_bounded_strings *coded, uint64_t at,
+                                                 uint64_t end) {
+    const uint64_t frame = s->to.index, number = s->rans.words.number;
     const bool thin = coded->form == PITHI_SYMBOLS_SPARSE;
+    coded->words_at = (uint32_t)at;
     at += PITHI_SYMBOLS_HEAD + 2 * (uint64_t)coded->low * pithi_strings_groups(&s->rans.bounded) +
           (thin ? PITHI_SYMBOLS_SPARSE_HEAD : 0);
-    at = pithi_strings_place(a, frame, block, part, at, end);
-    at = pithi_strings_place(a, frame, block, part + 1, at, end);
+    at = pithi_strings_place(a, frame, number, part, at, end);
+    at = pithi_strings_place(a, frame, number, part + 1, at, end);
+    coded->escapes_at = (uint32_t)at;
     return at + 4 * (uint64_t)coded->escapes;
 }
 
@@ -315,7 +317,7 @@ PITHI_PHASE(pithi_strings_write_open, uint64_t number) {
     s->to.status = pithi_mark(a, s->to.index)->status;
     const struct pithi_gpu_entry *const entry = pithi_strings_made(a, s, number);
     if (!entry) return;
-    e->coded = *pithi_strings_record(a, s->to.index, e->block.number);
+    e->coded = *pithi_strings_record(a, s->to.index, s->rans.words.number);
     e->block.bytes = s->to.payload + entry->at;
     e->block.plain = entry->length & PITHI_INDEX_PLAIN;
     e->block.method = entry->bounded.method;
@@ -372,8 +374,7 @@ PITHI_PHASE(pithi_strings_escapes_put, uint32_t first) {
     const struct pithi_bounded_shared *const e = &s->rans.bounded;
     const uint32_t n = pithi_strings_left(t, first, pithi_strings_words(e));
     const uint64_t before = pithi_strings_before(s, t, first / PITHI_ROW);
-    const struct pithi_gpu_entry *const entry = pithi_entry(e->block.workspace, e->block.number);
-    uint8_t *to = e->block.bytes + entry->length - 4 * (e->coded.escapes - before);
+    uint8_t *to = e->block.bytes + e->coded.escapes_at + 4 * before;
     uint32_t word[PITHI_UNIT];
     (void)a;
     if (t->tid == 0) pithi_strings_carry(s, first / PITHI_ROW);
@@ -404,14 +405,15 @@ PITHI_DEVICE void pithi_strings_words_write(const struct pithi_gpu_call *a,
     }
 }
 
-/* A team a block. */
+/* A team a block, or a sequence of one. */
 PITHI_BODY(pithi_strings_write) {
     const struct pithi_bounded_shared *const e = &s->rans.bounded;
     PITHI_RUN(pithi_strings_write_open, number);
     if (!e->block.live || e->block.plain) return;
     const uint64_t block = e->block.number;
     if (e->rows.kind == PITHI_ROWMAP_CODED) PITHI_STEP(pithi_embed_map_put, block);
-    if (e->block.method == PITHI_EB_CODED) pithi_strings_words_write(a, s, t, team, block);
+    if (e->block.method >= PITHI_EB_CODED && pithi_strings_words(e))
+        pithi_strings_words_write(a, s, t, team, block);
 }
 
 #endif

@@ -139,10 +139,12 @@ PITHI_BODY(pithi_bounded_check) {
 
 enum { PITHI_SOUND, PITHI_UNKNOWN, PITHI_DAMAGED };
 
-PITHI_DEVICE bool pithi_variant_legal(const struct pithi_gpu_block *b) {
+PITHI_DEVICE bool pithi_variant_legal(const struct pithi_gpu_block *b, uint32_t revision) {
     if (b->method == PITHI_EB_CONSTANT) return b->order == 0;
+    if (b->method == PITHI_EB_WEIGHTED && (revision < 3 || !pithi_weighted_fits(b->tile.extent)))
+        return false;
     if (b->method == PITHI_EB_INTERPOLATED || b->method == PITHI_EB_WEIGHTED)
-        return b->order < PITHI_PACK_WIDTHS && !b->quant.relative;
+        return b->order < PITHI_INTERP_ROWS && !b->quant.relative;
     return b->method < PITHI_EB_INTERPOLATED && b->order <= pithi_tile_dimensions(&b->tile);
 }
 
@@ -178,20 +180,27 @@ PITHI_DEVICE bool pithi_exact_parse(struct pithi_gpu_block *b, uint32_t head, ui
     return true;
 }
 
-/* Finds the parts of a block; those that lie in bytes of unknown meaning are looked at later.
- * coded: launches before have read coded words, and looked at them. */
-PITHI_DEVICE uint32_t pithi_block_parse(struct pithi_gpu_block *b, uint32_t width, bool coded) {
+/* Finds the parts of a block of a frame of some revision; those that lie in bytes of unknown
+ * meaning are looked at later. last: the last method whose words launches before have read, and
+ * looked at. */
+PITHI_DEVICE uint32_t pithi_block_parse(struct pithi_gpu_block *b, uint32_t width, uint32_t last,
+                                        uint32_t revision) {
     if (b->plain) return b->length == b->count * width ? PITHI_SOUND : PITHI_DAMAGED;
     if (b->length < PITHI_EB_HEAD) return PITHI_DAMAGED;
     b->method = b->bytes[0];
     b->order = b->bytes[1];
-    if (!pithi_variant_legal(b) || !pithi_exact_parse(b, PITHI_EB_HEAD, width))
+    if (!pithi_variant_legal(b, revision) || !pithi_exact_parse(b, PITHI_EB_HEAD, width))
         return PITHI_DAMAGED;
-    if (b->method == PITHI_EB_CODED && coded) return PITHI_SOUND;
-    if (b->method >= PITHI_EB_CODED) return PITHI_UNKNOWN;
+    if (b->method >= PITHI_EB_CODED) return b->method <= last ? PITHI_SOUND : PITHI_UNKNOWN;
     if (b->method == PITHI_EB_CONSTANT)
         return b->body_bytes == PITHI_EB_CODE ? PITHI_SOUND : PITHI_DAMAGED;
     return pithi_strip_legal(b) ? PITHI_SOUND : PITHI_DAMAGED;
+}
+
+/* Returns the last of the methods that kernels read. */
+PITHI_DEVICE uint32_t pithi_method_last(const struct pithi_device_plan *p) {
+    if (!p->device.coded) return PITHI_EB_PACKED;
+    return pithi_interpolates(p) ? PITHI_EB_WEIGHTED : PITHI_EB_CODED;
 }
 
 /* ---- Blocks ----------------------------------------------------------------------------------*/
@@ -214,18 +223,21 @@ PITHI_DEVICE bool pithi_block_find(const struct pithi_gpu_call *a, struct pithi_
     b->bytes = s->from.payload + entry->at;
     b->length = entry->length & ~PITHI_INDEX_PLAIN;
     b->plain = entry->length & PITHI_INDEX_PLAIN;
-    b->joined = false;
+    b->joined = b->interpolated = false;
     return true;
 }
 
 PITHI_PHASE(pithi_block_locate, uint64_t number) {
     struct pithi_gpu_block *const b = &s->strip.block;
-    const bool coded = a->from.plan.device.coded;
+    const uint32_t last = pithi_method_last(&a->from.plan);
     if (t->tid || !pithi_block_find(a, s, number)) return;
-    s->strip.fault = pithi_block_parse(b, pithi_dtype_bytes(a->from.plan.dtype), coded);
+    s->strip.fault = pithi_block_parse(b, pithi_dtype_bytes(a->from.plan.dtype), last,
+                                       s->from.frame[PITHI_AT_REVISION]);
     b->legible = s->strip.fault != PITHI_DAMAGED && !b->plain;
-    b->joined = coded && b->legible && b->method == PITHI_EB_CODED &&
-                pithi_entry(b->workspace, b->number)->bounded.kind;
+    const bool known = b->legible && b->method >= PITHI_EB_CODED && b->method <= last &&
+                       pithi_entry(b->workspace, b->number)->bounded.kind;
+    b->joined = known && b->method == PITHI_EB_CODED;
+    b->interpolated = known && !b->joined;
 }
 /* Whether there are words, which are packed or were joined. */
 PITHI_DEVICE bool pithi_block_words(const struct pithi_gpu_block *b) {

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Two launches behind that of codes: a team a block decides as the CPU does (predict/estimate.c),
- * then a team a part leaves differences in the workspace. Launches behind (device/bytes) make coded
- * words of them. */
+ * then a team a part leaves differences in the workspace; between them blocks may become
+ * interpolated ones (interp_encode.h). Launches behind (device/bytes) make coded words of these. */
 #ifndef PITHI_GPU_DEVICE_PREDICT_CODED_H
 #define PITHI_GPU_DEVICE_PREDICT_CODED_H
 
@@ -97,6 +97,7 @@ PITHI_PHASE(pithi_coded_close, bool constant) {
     entry->bounded.misses = misses;
     entry->bounded.kind = 0;
     entry->bounded.map = 0;
+    entry->bounded.packed = constant ? 0 : s->strip.bits[b->order];
     entry->length = constant && length < raw ? (uint32_t)length : (uint32_t)raw | PITHI_INDEX_PLAIN;
     if (constant) pithi_put_aligned32(pithi_codes_of(&a->to, b), s->strip.high);
 }

@@ -7,7 +7,7 @@
 #ifndef PITHI_GPU_DEVICE_PREDICT_DECODE_H
 #define PITHI_GPU_DEVICE_PREDICT_DECODE_H
 
-#include "device/predict/check.h"
+#include "device/predict/interp.h"
 
 /* ---- Values out ------------------------------------------------------------------------------*/
 
@@ -154,6 +154,17 @@ PITHI_PHASE(pithi_codes_read, uint64_t number) {
                          pithi_own_value(&b->quant, pithi_get_aligned32(codes + 4 * (uint64_t)i)));
 }
 
+/* Values that were predicted, which a launch before has left in the workspace. */
+PITHI_PHASE(pithi_rebuilt_read, uint64_t number) {
+    const struct pithi_gpu_block *const b = &s->strip.block;
+    const float *const rebuilt = pithi_rebuilt_of(&a->from, b);
+    const struct pithi_gpu_share share = pithi_share_elements(b);
+    (void)number;
+    for (uint32_t i = share.from + t->tid; i < share.to; i += PITHI_TEAM)
+        pithi_value_make(a, &s->from, b, i, pithi_place_of(&s->from.slot->tiling, &b->tile, i).at,
+                         pithi_own_bits(a->from.plan.dtype, pithi_bits(rebuilt[i])));
+}
+
 /* ---- Exact values ----------------------------------------------------------------------------*/
 
 PITHI_DEVICE void pithi_exact_make(const struct pithi_gpu_call *a, const struct pithi_gpu_shared *s,
@@ -281,11 +292,13 @@ PITHI_BODY(pithi_bounded_decode) {
         PITHI_RUN(pithi_plain_read, pithi_dtype_bytes(a->from.plan.dtype));
         return;
     }
-    if (pithi_block_words(b))
+    if (b->interpolated)
+        PITHI_RUN(pithi_rebuilt_read, number);
+    else if (pithi_block_words(b))
         pithi_strip_read(a, s, t, team);
     else
         PITHI_RUN(pithi_constant_read, number);
-    if (b->order > 1) {
+    if (b->order > 1 && !b->interpolated) {
         if (b->parts > 1) return; /* sums are other launches' */
         for (uint32_t k = 1; k < b->order; k++) PITHI_RUN(pithi_sum_along, PITHI_TILE_NDIM - 1 - k);
         PITHI_RUN(pithi_codes_read, number);

@@ -9,7 +9,7 @@
 #define PITHI_GPU_DEVICE_PREDICT_ENCODE_H
 
 #include "device/group/encode.h"
-#include "device/predict/check.h"
+#include "device/predict/interp.h"
 
 /* ---- Extremes --------------------------------------------------------------------------------*/
 
@@ -659,6 +659,20 @@ PITHI_DEVICE bool pithi_write_find(const struct pithi_gpu_call *a, struct pithi_
     return !b->plain && b->part == 0;
 }
 
+/* By one thread: the weights of classes that have some, the coarse level's first. */
+PITHI_DEVICE void pithi_weights_put(const struct pithi_weights *w, const struct pithi_tile *tile,
+                                    uint8_t *to) {
+    for (uint32_t level = PITHI_WEIGHTED_LEVELS; level-- > 0;) *to++ = w->set[level];
+    for (uint32_t level = PITHI_WEIGHTED_LEVELS; level-- > 0;)
+        for (uint32_t k = 0; k < PITHI_WEIGHTED_CLASSES; k++) {
+            if (!(w->set[level] >> k & 1)) continue;
+            const uint32_t terms = pithi_class_terms(tile->extent, k + 1);
+            for (uint32_t i = 0; i < terms; i++)
+                for (uint32_t byte = 0; byte < PITHI_WEIGHT_BYTES; byte++)
+                    *to++ = (uint8_t)((uint32_t)w->of[level][k][i] >> 8 * byte);
+        }
+}
+
 PITHI_PHASE(pithi_write_open, uint64_t number) {
     struct pithi_gpu_block *const b = &s->strip.block;
     if (t->tid || !pithi_write_find(a, s, number, PITHI_EB_HEAD)) return;
@@ -669,6 +683,8 @@ PITHI_PHASE(pithi_write_open, uint64_t number) {
         pithi_put32(body, pithi_get_aligned32(pithi_codes_of(&a->to, b)));
     else if (b->method == PITHI_EB_PACKED)
         for (uint32_t k = 0; k < PITHI_PACK_WIDTHS; k++) body[k] = s->strip.table[k];
+    else if (b->method == PITHI_EB_WEIGHTED)
+        pithi_weights_put(pithi_weights_of(&a->to, b), &b->tile, body);
 }
 
 PITHI_PHASE(pithi_write_plain, uint32_t width) {

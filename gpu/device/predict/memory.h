@@ -8,11 +8,18 @@
 #include "device/phase.h"
 #include "predict/bitplane_choice.h"
 #include "predict/estimate_value.h"
+#include "predict/interp_value.h"
 #include "sparse/select.h"
 
 /* The k-th largest magnitude is found in three passes: by its upper 11 bits, the next 10, the last
  * 10. */
 enum { PITHI_SELECT_LEVELS = 3, PITHI_SELECT_BINS = 1 << 11 };
+
+/* Whether blocks may be interpolated: those of eb that are coded under an absolute bound. */
+PITHI_INLINE bool pithi_interpolates(const struct pithi_device_plan *t) {
+    return t->device.kind == PITHI_KIND_BOUNDED && t->device.coded &&
+           t->device.requested.target != PITHI_TARGET_PWREL;
+}
 
 struct pithi_predict_thread {
     uint64_t total;     /* what is summed over the team */
@@ -36,8 +43,9 @@ struct pithi_gpu_block {
     /* decode: all of the slot is wanted; the parts of the block are known. What branches look at
      * must not change in the phases behind them. */
     bool whole, legible;
-    /* decode, of coded words: launches before have left their differences where codes lie. */
-    bool joined;
+    /* decode, of coded words: launches before have left their differences where codes lie; or
+     * values that were predicted by interpolation, which wait to be rounded. */
+    bool joined, interpolated;
     /* Parts of the block. */
     const uint8_t *which, *values, *body;
     uint32_t body_bytes;
@@ -106,6 +114,48 @@ struct pithi_gpu_moments {
     struct pithi_moments all;
 };
 
+/* A tile, or a box of one, that is predicted by interpolation, at the level that is coded. */
+struct pithi_gpu_interp {
+    uint32_t extent[PITHI_TILE_NDIM], pitch[PITHI_TILE_NDIM]; /* of the box */
+    uint32_t grid[PITHI_TILE_NDIM];                           /* elements of the level's grid */
+    uint64_t apart[PITHI_TILE_NDIM]; /* elements of the tensor to the next along a dimension */
+    uint64_t first;                  /* the box's first element in the tensor */
+    uint32_t row, level;
+    float bound, step, inverse;    /* bound: of the tile */
+    float *y;                      /* reconstructions, in the order of the box */
+    uint32_t *words;               /* differences, in the order of coding */
+    uint32_t *map;                 /* encode: bits of missed values; NULL: nobody asks */
+    struct pithi_weights *weights; /* encode: those that were chosen */
+    const uint8_t *stored;         /* decode: weights of classes to come, in the block */
+    /* A class of a weighted level: the number of its first word, its terms. */
+    uint32_t at, parities, terms;
+    float weight[PITHI_WEIGHTED_TERMS];
+    uint8_t term[PITHI_WEIGHTED_TERMS];
+    /* Encode: how the block is coded; what words of interpolation and of differences are said to
+     * take; the row from which on, and boxes in which, weighted interpolation is looked at, none
+     * where it is not; the least that a row is said to take of differences. */
+    uint32_t method, cost, lorenzo, rows, boxes, share;
+    bool better; /* the row that was looked at is better than those before */
+    bool kept;   /* few enough values are stored exactly */
+};
+
+/* What a sample of a class says of the best weights, some of its parts at a time. term: of each
+ * value, without weights; left: what these leave of it; share: what it counts, below 0 where it
+ * does not. */
+enum { PITHI_FIT_PARTS = 4, PITHI_FIT_VALUES = PITHI_FIT_PARTS * PITHI_WEIGHTED_SAMPLE };
+struct pithi_gpu_fit {
+    float term[PITHI_WEIGHTED_TERMS][PITHI_FIT_VALUES];
+    double left[PITHI_FIT_VALUES], share[PITHI_FIT_VALUES];
+    double matrix[PITHI_WEIGHTED_TERMS][PITHI_WEIGHTED_TERMS], vector[PITHI_WEIGHTED_TERMS];
+    int32_t stored[PITHI_WEIGHTED_TERMS];
+    float weight[PITHI_WEIGHTED_TERMS];
+    bool solved;
+    uint64_t before, after, count; /* 1/256 bits of a sample with the usual weights and these */
+    /* Words of boxes: of differences, and of weighted interpolation the coarse ones and those of
+     * each class. */
+    struct pithi_kinds lorenzo, weighted[PITHI_WEIGHTED_CLASSES + 1];
+};
+
 /* The team's memory. */
 struct pithi_gpu_strip {
     struct pithi_gpu_block block;
@@ -113,6 +163,7 @@ struct pithi_gpu_strip {
     struct pithi_gpu_zeros zeros;
     struct pithi_gpu_set set;
     struct pithi_gpu_transform transform;
+    struct pithi_gpu_interp interp;
     uint64_t scan[2][PITHI_TEAM];
     uint64_t carry[2], run[2]; /* of the strips before; the strip that is summed, and the next */
     uint32_t low, high, touched, fault;
@@ -123,6 +174,8 @@ struct pithi_gpu_strip {
     union {
         uint32_t word[PITHI_BITPLANE_GROUP][PITHI_TEAM]; /* of each thread's group */
         struct pithi_kinds kinds[PITHI_TILE_NDIM + 1];   /* of samples, by order */
+        struct pithi_kinds levels[2]; /* of samples that are interpolated: finest level, others */
+        struct pithi_gpu_fit fit;
         uint32_t bins[PITHI_SELECT_BINS];
         struct pithi_gpu_moments moments;
         float values[PITHI_TILE];

@@ -4,6 +4,7 @@
 #define PITHI_GPU_DEVICE_PREDICT_WORKSPACE_H
 
 #include "device/sparse/state.h"
+#include "predict/interp_value.h"
 
 /* What launches of one call tell each other lies in the workspace: a mark per frame, all 0 before,
  * then a part for each frame. */
@@ -34,7 +35,8 @@ struct pithi_bounded_entry {
     uint32_t distinct;
     uint8_t method, order, table[4];
     /* embed, coded: the kind of the map, and its bytes where it is coded; encode: bytes of packed
-     * words. act and eb, decode: `kind` is whether the map, or coded words, are known. */
+     * words. act and eb, decode: `kind` is whether the map, or coded words, are known. eb, encode:
+     * `packed` is what differences are said to take, in 1/256 bit a word. */
     uint8_t kind, unused;
     uint32_t map, packed;
 };
@@ -88,6 +90,17 @@ PITHI_INLINE uint64_t pithi_workspace_scratch(const struct pithi_device_plan *t)
 }
 PITHI_INLINE uint64_t pithi_workspace_numbers(const struct pithi_device_plan *t) {
     return pithi_workspace_scratch(t) + pithi_workspace_pad(4 * (t->most + t->device.row));
+}
+/* Blocks that may be interpolated: reconstructions of every element, bits of those that no
+ * interpolation keeps, 4 bytes at a time, weights of every block. */
+PITHI_INLINE uint64_t pithi_workspace_rebuilt(const struct pithi_device_plan *t) {
+    return pithi_workspace_numbers(t);
+}
+PITHI_INLINE uint64_t pithi_workspace_missed(const struct pithi_device_plan *t) {
+    return pithi_workspace_rebuilt(t) + pithi_workspace_pad(4 * t->most);
+}
+PITHI_INLINE uint64_t pithi_workspace_weights(const struct pithi_device_plan *t) {
+    return pithi_workspace_missed(t) + pithi_workspace_pad(t->most / 8 + 4 * t->most_blocks);
 }
 /* act: bitmaps of every block, and the bytes of its map; less than two bits an element each. */
 enum { PITHI_ZEROS_SLACK = 64 };
@@ -144,6 +157,9 @@ PITHI_INLINE uint64_t pithi_workspace_bytes(const struct pithi_device_plan *t) {
                (t->device.sets.run > 1 ? pithi_workspace_whole(t) : 0);
     if (t->device.kind == PITHI_KIND_ZEROS)
         return 2 * pithi_workspace_pieces(t) - pithi_workspace_maps(t);
+    if (pithi_interpolates(t))
+        return pithi_workspace_weights(t) +
+               pithi_workspace_pad(t->most_blocks * sizeof(struct pithi_weights));
     if (t->device.kind == PITHI_KIND_BOUNDED)
         return t->device.coded ? pithi_workspace_numbers(t) : pithi_workspace_scratch(t);
     return pithi_workspace_numbers(t) + pithi_workspace_pad(16 * pithi_workspace_rows(t));
