@@ -1,5 +1,5 @@
-/* eb_encode.h - what strings of words make of a block of eb, sequence by sequence; the words are cut
- * and written as those of rows are.
+/* eb_encode.h - what strings of words make of a block of eb, sequence by sequence;
+ * the words are cut and written as those of rows are.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef PITHI_GPU_DEVICE_BYTES_EB_ENCODE_H
 #define PITHI_GPU_DEVICE_BYTES_EB_ENCODE_H

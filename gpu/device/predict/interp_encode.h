@@ -2,9 +2,9 @@
  * interpolated, by which weights, and the words of those that are.
  * SPDX-License-Identifier: Apache-2.0
  *
- * A team a block decides as the CPU does (codecs/eb.c, predict/estimate.c, interp_weighted.h), behind
- * the launch that chooses an order of differences. Counts are of integers, so that their order does
- * not matter; sums of floating-point numbers have a thread each, in the CPU's order. */
+ * A team a block decides as the CPU does (codecs/eb.c, predict/estimate.c, interp_weighted.h),
+ * behind the launch that chooses an order of differences. Counts are of integers, so that their
+ * order does not matter; sums of floating-point numbers have a thread each, in the CPU's order. */
 #ifndef PITHI_GPU_DEVICE_PREDICT_INTERP_ENCODE_H
 #define PITHI_GPU_DEVICE_PREDICT_INTERP_ENCODE_H
 
