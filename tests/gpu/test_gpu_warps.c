@@ -16,7 +16,8 @@ static void check_trip(const char *spec, const pith_layout *layout, uint64_t num
     trip_check_encode(&t);
     trip_check_decode(&t);
     trip_check_range(&t, t.r.count / 3, t.r.count / 4 + 1);
-    if (layout->dtype <= PITH_F16) trip_check_other(&t, trip_reals[number % 3], number % 2);
+    /* Every codec adds to another dtype; not every one decodes to one. */
+    if (layout->dtype <= PITH_F16) trip_check_other(&t, trip_reals[number % 3], true);
     trip_close(&t);
 }
 
