@@ -270,6 +270,15 @@ static inline v16 f_narrow(v16 x) {
     return (v16){_mm256_cvtepu16_epi32(_mm256_cvtps_ph(F(x.a), _MM_FROUND_TO_NEAREST_INT)),
                  _mm256_cvtepu16_epi32(_mm256_cvtps_ph(F(x.b), _MM_FROUND_TO_NEAREST_INT))};
 }
+/* The same from memory and to it, without 16-bit values in lanes between. */
+static inline v16 f_load16(const uint8_t *p) {
+    return (v16){I(_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p))),
+                 I(_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p + 1)))};
+}
+static inline void f_store16(uint8_t *p, v16 x) {
+    _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(F(x.a), _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128((__m128i *)p + 1, _mm256_cvtps_ph(F(x.b), _MM_FROUND_TO_NEAREST_INT));
+}
 /* Rounds to the nearest f16 and widens it again. */
 static inline __m256i round16(__m256i x) {
     return I(_mm256_cvtph_ps(_mm256_cvtps_ph(F(x), _MM_FROUND_TO_NEAREST_INT)));

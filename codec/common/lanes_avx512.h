@@ -205,6 +205,13 @@ static inline v16 f_widen(v16 a) { return I(_mm512_cvtph_ps(_mm512_cvtepi32_epi1
 static inline v16 f_narrow(v16 a) {
     return _mm512_cvtepu16_epi32(_mm512_cvtps_ph(F(a), _MM_FROUND_TO_NEAREST_INT));
 }
+/* The same from memory and to it, without 16-bit values in lanes between. */
+static inline v16 f_load16(const uint8_t *p) {
+    return I(_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)));
+}
+static inline void f_store16(uint8_t *p, v16 x) {
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(F(x), _MM_FROUND_TO_NEAREST_INT));
+}
 /* Rounds to the nearest f16 and widens it again. */
 static inline v16 f_round16(v16 a) {
     return I(_mm512_cvtph_ps(_mm512_cvtps_ph(F(a), _MM_FROUND_TO_NEAREST_INT)));

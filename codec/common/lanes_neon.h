@@ -108,6 +108,10 @@ static inline void v_store16(uint8_t *p, v16 x) {
     vst1q_u8(p + 16, vreinterpretq_u8_u16(vmovn_high_u32(vmovn_u32(x.val[2]), x.val[3])));
 }
 
+/* f_widen and f_narrow from memory and to it. */
+static inline v16 f_load16(const uint8_t *p) { return f_widen(v_load16(p)); }
+static inline void f_store16(uint8_t *p, v16 x) { v_store16(p, f_narrow(x)); }
+
 /* Lanes moved up by one: the first is the last of `last`. */
 static inline v16 v_before(v16 x, v16 last) {
     return (v16){{vextq_u32(last.val[3], x.val[0], 3), vextq_u32(x.val[0], x.val[1], 3),

@@ -14,8 +14,10 @@ ALWAYS size_t width(uint32_t dtype) { return dtype == PITH_NONE ? 0 : dtype == P
 
 ALWAYS v16 load(uint32_t dtype, const uint8_t *p, size_t i) {
     if (dtype == PITH_F32) return v_load(p + 4 * i);
-    return dtype == PITH_BF16 ? v_load_high(p + 2 * i) : f_widen(v_load16(p + 2 * i));
+    return dtype == PITH_BF16 ? v_load_high(p + 2 * i) : f_load16(p + 2 * i);
 }
+
+ALWAYS v16 magnitude16(v16 x) { return v_and(x, v_set(0x7FFFFFFFu)); }
 
 /* f32 to the nearest value of the dtype, in f32; a bf16 leaves the low half undefined. NaN only as
  * the canonical one. */
@@ -43,7 +45,7 @@ ALWAYS void store(uint32_t dtype, uint8_t *p, size_t i, v16 x) {
     else if (dtype == PITH_BF16)
         v_store_high(p + 2 * i, x);
     else
-        v_store16(p + 2 * i, f_narrow(x));
+        f_store16(p + 2 * i, x);
 }
 
 /* Codes times a scale, and on top, unless that is NULL, a zero point. */

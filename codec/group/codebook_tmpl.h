@@ -102,8 +102,6 @@ static void book_make(struct book *b, const struct pithi_group_setting *s) {
 
 /* ---- Codes of a unit --------------------------------------------------------------------------*/
 
-ALWAYS v16 magnitude16(v16 x) { return v_and(x, v_set(0x7FFFFFFFu)); }
-
 /* Joins bytes of four vectors; lanes hold values below 256. */
 ALWAYS v16 join(const v16 x[4]) {
     return v_add(v_add(x[0], v_up(x[1], 8)), v_add(v_up(x[2], 16), v_up(x[3], 24)));

@@ -25,11 +25,6 @@ ALWAYS v16 widen_scales(uint32_t dtype, v16 x) {
     return dtype == PITH_F16 ? f_widen(x) : v_shl16(x);
 }
 
-/* Loads 16 scales of f32, f16 or bf16. */
-ALWAYS v16 load_scales(uint32_t dtype, const uint8_t *from) {
-    return dtype == PITH_F32 ? v_load(from) : widen_scales(dtype, v_load16(from));
-}
-
 static uint32_t worse(uint32_t worst, float x) {
     const uint32_t m = pithi_magnitude(pithi_bits(x));
     return m > worst ? m : worst;
@@ -46,7 +41,7 @@ static uint32_t read_scales(const struct pithi_group_setting *s, const uint8_t *
     size_t g = 0;
     if (s->scale_dtype != PITHI_E8M0)
         for (; g + 16 <= groups; g += 16) {
-            const v16 x = load_scales(s->scale_dtype, scales + g * width(s->scale_dtype));
+            const v16 x = load(s->scale_dtype, scales, g);
             v_store((uint8_t *)(to + g), x);
             most = v_maxu(most, magnitude16(x));
         }

@@ -179,7 +179,6 @@ ALWAYS v16 round_zero(const struct pithi_group_setting *s, v16 lo, bool round) {
     return v_and(v_add(v_add(zero, v_set(0x1FFFF)), odd), v_set(0xFFFC0000u));
 }
 
-ALWAYS v16 magnitude16(v16 x) { return v_and(x, v_set(0x7FFFFFFFu)); }
 ALWAYS v16 above_limit(v16 x) { return v_greater(magnitude16(x), v_set(PITHI_SCALE_LIMIT - 1)); }
 
 /* Sets bits where the last code does not lie at `range` above the zero point. */

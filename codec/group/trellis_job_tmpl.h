@@ -42,8 +42,6 @@ ALWAYS void transpose_rows(eight rows[8], eight columns[8]) {
     interlace(rows, columns);
 }
 
-ALWAYS v16 magnitude16(v16 x) { return v_and(x, v_set(0x7FFFFFFFu)); }
-
 /* ---- Encode: values ---------------------------------------------------------------------------*/
 
 /* Values of a job where they lie, or differences, as f32, in a buffer. */
