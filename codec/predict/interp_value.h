@@ -6,6 +6,7 @@
 #ifndef PITHI_PREDICT_INTERP_VALUE_H
 #define PITHI_PREDICT_INTERP_VALUE_H
 
+#include "common/log2.h"
 #include "predict/quant_value.h"
 
 enum { PITHI_INTERP_ROWS = 4 }; /* sets of bounds for the levels */
@@ -98,6 +99,67 @@ PITHI_INLINE float pithi_weighted_usual(uint32_t k, uint32_t odd) {
 PITHI_INLINE int32_t pithi_weight_get(const uint8_t *p) {
     const uint32_t u = p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16;
     return (int32_t)(u ^ 0x800000u) - 0x800000;
+}
+
+/* ---- Weights that fit a tile -----------------------------------------------------------------*/
+
+/* The normal equations of a class's weights: of the symmetric matrix the lower half is set. */
+struct pithi_equations {
+    double matrix[PITHI_WEIGHTED_TERMS][PITHI_WEIGHTED_TERMS], vector[PITHI_WEIGHTED_TERMS];
+};
+
+/* Solves the first n equations, in e->vector. False where there is no solution. */
+PITHI_INLINE bool pithi_equations_solve(struct pithi_equations *e, uint32_t n) {
+    double trace = 0;
+    for (uint32_t k = 0; k < n; k++) trace += e->matrix[k][k];
+    for (uint32_t k = 0; k < n; k++) e->matrix[k][k] += trace * 1e-9;
+    for (uint32_t k = 0; k < n; k++) {
+        if (!(e->matrix[k][k] > 0)) return false;
+        for (uint32_t i = k + 1; i < n; i++) {
+            const double factor = e->matrix[i][k] / e->matrix[k][k];
+            for (uint32_t j = k + 1; j <= i; j++) e->matrix[i][j] -= factor * e->matrix[j][k];
+            e->vector[i] -= factor * e->vector[k];
+        }
+    }
+    for (uint32_t k = n; k-- > 0;) {
+        e->vector[k] /= e->matrix[k][k];
+        for (uint32_t i = 0; i < k; i++) e->vector[i] -= e->matrix[k][i] * e->vector[k];
+    }
+    return true;
+}
+
+/* Sets the number that is stored for a weight. False where none means it. */
+PITHI_INLINE bool pithi_weight_of(double weight, int32_t *stored) {
+    const double x = weight * (double)PITHI_WEIGHT_ONE;
+    if (!(x < 0x7FFFFF && x > -0x7FFFFF)) return false;
+    *stored = (int32_t)(x < 0 ? x - 0.5 : x + 0.5);
+    return true;
+}
+PITHI_INLINE float pithi_weight_value(int32_t stored) {
+    return (float)stored * (1.0f / (float)PITHI_WEIGHT_ONE);
+}
+
+/* About what words take, as a product of numbers of which only the logarithm matters: a logarithm
+ * of each would take longer. */
+struct pithi_word_cost {
+    uint64_t top, shifted; /* the product's 32 highest bits, and how many bits are below these */
+};
+PITHI_INLINE struct pithi_word_cost pithi_word_cost_none(void) {
+    const struct pithi_word_cost none = {UINT64_C(1) << 31, 0};
+    return none;
+}
+/* Adds a value that is predicted so many steps off. */
+PITHI_INLINE void pithi_word_cost_add(struct pithi_word_cost *c, float steps) {
+    const bool within = steps < PITHI_QUANT_LIMIT && steps > -PITHI_QUANT_LIMIT;
+    const int32_t fine = within ? (int32_t)(steps * 16) : 1 << 26;
+    const uint64_t whole = c->top * (8 + (uint32_t)(fine < 0 ? -fine : fine));
+    const uint32_t more = pithi_bit_length((uint32_t)(whole >> 32));
+    c->top = whole >> more;
+    c->shifted += more;
+}
+/* Returns the cost in 1/256 bit. */
+PITHI_INLINE uint64_t pithi_word_cost_sum(const struct pithi_word_cost *c) {
+    return c->shifted * 256 + pithi_log2_256((uint32_t)c->top) - 31 * 256;
 }
 
 /* ---- Choices of the encoder ------------------------------------------------------------------*/

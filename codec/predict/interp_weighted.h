@@ -229,10 +229,6 @@ static struct sample sample_of(const struct grid *g, unsigned parities, size_t i
     return s;
 }
 
-struct equations {
-    double matrix[TERMS][TERMS], vector[TERMS];
-};
-
 /* What the values of a sample say: of each, its terms, with zeros behind them, what is left of it
  * without the weights of the class, and what it counts. */
 struct said {
@@ -282,7 +278,7 @@ static void add_products(const struct said *said, unsigned k, unsigned first, do
 }
 
 /* Adds what the values of a sample say of the weights, as differences to those of the class. */
-static void add_sample(const struct said *said, unsigned count, struct equations *e) {
+static void add_sample(const struct said *said, unsigned count, struct pithi_equations *e) {
     for (unsigned k = 0; k < count; k++) {
         add_products(said, k, 0, e->matrix[k]);
         if (k >= 8) add_products(said, k, 8, e->matrix[k]);
@@ -291,55 +287,18 @@ static void add_sample(const struct said *said, unsigned count, struct equations
     }
 }
 
-/* Solves equations of a symmetric matrix, of which the lower half is given, in e->vector. False
- * where there is no solution. */
-static bool solve(struct equations *e, unsigned n) {
-    double trace = 0;
-    for (unsigned k = 0; k < n; k++) trace += e->matrix[k][k];
-    for (unsigned k = 0; k < n; k++) e->matrix[k][k] += trace * 1e-9;
-    for (unsigned k = 0; k < n; k++) {
-        if (!(e->matrix[k][k] > 0)) return false;
-        for (unsigned i = k + 1; i < n; i++) {
-            const double factor = e->matrix[i][k] / e->matrix[k][k];
-            for (unsigned j = k + 1; j <= i; j++) e->matrix[i][j] -= factor * e->matrix[j][k];
-            e->vector[i] -= factor * e->vector[k];
-        }
-    }
-    for (unsigned k = n; k--;) {
-        e->vector[k] /= e->matrix[k][k];
-        for (unsigned i = 0; i < k; i++) e->vector[i] -= e->matrix[k][i] * e->vector[k];
-    }
-    return true;
-}
-
-/* A product of numbers, of which only the logarithm matters: a logarithm of each would take
- * longer. */
-struct product {
-    uint64_t top, shifted; /* its 32 highest bits, and how many bits are below these */
-};
-
-static void multiply(struct product *p, uint32_t x) {
-    const uint64_t whole = p->top * x;
-    const unsigned more = 32 - (unsigned)__builtin_clzll(whole);
-    p->top = whole >> more;
-    p->shifted += more;
-}
-
 /* Returns about what the words of a sample take, in 1/256 bit. */
 static uint64_t sample_cost(const struct f32_walk *w, const struct grid *g, unsigned parities,
                             const struct sample *s, struct pithi_interp_terms *t) {
     float predicted[SAMPLE];
-    struct product product = {UINT64_C(1) << 31, 0};
+    struct pithi_word_cost cost = pithi_word_cost_none();
     aim_at(g, s->place, s->at, t);
     w->t->weigh(t, s->n, predicted);
     for (size_t i = 0; i < s->n; i++) {
         const float x = value_at(w, g, parities, s->place, s->at + i);
-        const float steps = (x - predicted[i]) * w->run.inverse;
-        const bool within = steps < PITHI_QUANT_LIMIT && steps > -PITHI_QUANT_LIMIT;
-        const int32_t fine = within ? (int32_t)(steps * 16) : 1 << 26;
-        multiply(&product, 8 + (uint32_t)(fine < 0 ? -fine : fine));
+        pithi_word_cost_add(&cost, (x - predicted[i]) * w->run.inverse);
     }
-    return product.shifted * 256 + pithi_log2_256((uint32_t)product.top) - 31 * 256;
+    return pithi_word_cost_sum(&cost);
 }
 
 /* Chooses the weights of a class whose neighbours are known, of a grid that keeps all planes: those
@@ -348,7 +307,7 @@ static uint64_t sample_cost(const struct f32_walk *w, const struct grid *g, unsi
 static bool choose_weights(const struct f32_walk *w, const struct grid *g, struct class *c,
                            int32_t stored[TERMS]) {
     const size_t samples = samples_of(g, c->parities);
-    struct equations e = {0};
+    struct pithi_equations e = {0};
     struct class fitted = *c;
     struct said said = {0};
     for (unsigned k = 0; k < c->count; k++) fitted.weight[k] = 1;
@@ -359,12 +318,10 @@ static bool choose_weights(const struct f32_walk *w, const struct grid *g, struc
         look_at(w, g, c, &s, &all, &said);
         add_sample(&said, c->count, &e);
     }
-    if (!solve(&e, c->count)) return false;
+    if (!pithi_equations_solve(&e, c->count)) return false;
     for (unsigned k = 0; k < c->count; k++) {
-        const double weight = (e.vector[k] + (double)c->weight[k]) * PITHI_WEIGHT_ONE;
-        if (!(weight < 0x7FFFFF && weight > -0x7FFFFF)) return false;
-        stored[k] = (int32_t)(weight < 0 ? weight - 0.5 : weight + 0.5);
-        fitted.weight[k] = (float)stored[k] * (1.0f / PITHI_WEIGHT_ONE);
+        if (!pithi_weight_of(e.vector[k] + (double)c->weight[k], &stored[k])) return false;
+        fitted.weight[k] = pithi_weight_value(stored[k]);
     }
     uint64_t before = 0, after = 0, count = 0, elements = 1;
     struct pithi_interp_terms usual = terms_of(g, c, p1), own = terms_of(g, &fitted, p1);

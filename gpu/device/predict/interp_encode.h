@@ -55,8 +55,8 @@ PITHI_DEVICE float pithi_sampled_value(const struct pithi_gpu_call *a,
 PITHI_PHASE(pithi_fit_clear, uint32_t unused) {
     struct pithi_gpu_fit *const f = &s->strip.fit;
     (void)a, (void)unused;
-    f->matrix[t->tid / PITHI_WEIGHTED_TERMS][t->tid % PITHI_WEIGHTED_TERMS] = 0;
-    if (t->tid < PITHI_WEIGHTED_TERMS) f->vector[t->tid] = 0;
+    f->equations.matrix[t->tid / PITHI_WEIGHTED_TERMS][t->tid % PITHI_WEIGHTED_TERMS] = 0;
+    if (t->tid < PITHI_WEIGHTED_TERMS) f->equations.vector[t->tid] = 0;
     if (t->tid == 0) f->before = f->after = f->count = 0;
 }
 /* Terms of the values of parts first, first + 2 and so on; half of them by other threads. */
@@ -95,70 +95,41 @@ PITHI_PHASE(pithi_fit_add, uint32_t unused) {
     const uint32_t k = t->tid / PITHI_WEIGHTED_TERMS, m = t->tid % PITHI_WEIGHTED_TERMS;
     (void)a, (void)unused;
     if (k >= s->strip.interp.terms || m > k) return;
-    double sum = f->matrix[k][m], side = m == k ? f->vector[k] : 0;
+    double sum = f->equations.matrix[k][m], side = m == k ? f->equations.vector[k] : 0;
     for (uint32_t i = 0; i < PITHI_FIT_VALUES; i++) {
         if (f->share[i] < 0) continue;
         const double shared = (double)f->term[k][i] * f->share[i];
         sum += shared * (double)f->term[m][i];
         side += shared * f->left[i];
     }
-    f->matrix[k][m] = sum;
-    if (m == k) f->vector[k] = side;
+    f->equations.matrix[k][m] = sum;
+    if (m == k) f->equations.vector[k] = side;
 }
 
-/* By the team's first thread: solves the equations. False where there is no solution. */
-PITHI_DEVICE bool pithi_fit_equations(struct pithi_gpu_fit *f, uint32_t n) {
-    double trace = 0;
-    for (uint32_t k = 0; k < n; k++) trace += f->matrix[k][k];
-    for (uint32_t k = 0; k < n; k++) f->matrix[k][k] += trace * 1e-9;
-    for (uint32_t k = 0; k < n; k++) {
-        if (!(f->matrix[k][k] > 0)) return false;
-        for (uint32_t i = k + 1; i < n; i++) {
-            const double factor = f->matrix[i][k] / f->matrix[k][k];
-            for (uint32_t j = k + 1; j <= i; j++) f->matrix[i][j] -= factor * f->matrix[j][k];
-            f->vector[i] -= factor * f->vector[k];
-        }
-    }
-    for (uint32_t k = n; k-- > 0;) {
-        f->vector[k] /= f->matrix[k][k];
-        for (uint32_t i = 0; i < k; i++) f->vector[i] -= f->matrix[k][i] * f->vector[k];
-    }
-    return true;
-}
 PITHI_PHASE(pithi_fit_solve, uint32_t unused) {
     const struct pithi_gpu_interp *const w = &s->strip.interp;
     struct pithi_gpu_fit *const f = &s->strip.fit;
     (void)a, (void)unused;
     if (t->tid) return;
-    f->solved = pithi_fit_equations(f, w->terms);
+    f->solved = pithi_equations_solve(&f->equations, w->terms);
     for (uint32_t k = 0; k < w->terms && f->solved; k++) {
-        const double weight = (f->vector[k] + (double)w->weight[k]) * (double)PITHI_WEIGHT_ONE;
-        f->solved = weight < 0x7FFFFF && weight > -0x7FFFFF;
-        if (!f->solved) break;
-        f->stored[k] = (int32_t)(weight < 0 ? weight - 0.5 : weight + 0.5);
-        f->weight[k] = (float)f->stored[k] * (1.0f / PITHI_WEIGHT_ONE);
+        f->solved = pithi_weight_of(f->equations.vector[k] + (double)w->weight[k], &f->stored[k]);
+        if (f->solved) f->weight[k] = pithi_weight_value(f->stored[k]);
     }
 }
 
-/* Returns about what the words of a part take, in 1/256 bit: the logarithm of a product, of which
- * the 32 highest bits are kept. */
+/* Returns about what the words of a part take, in 1/256 bit. */
 PITHI_DEVICE uint64_t pithi_sampled_cost(const struct pithi_gpu_call *a,
                                          const struct pithi_gpu_shared *s,
                                          const struct pithi_gpu_sampled *q, const float *weight) {
     const struct pithi_gpu_interp *const w = &s->strip.interp;
-    uint64_t top = UINT64_C(1) << 31, shifted = 0;
+    struct pithi_word_cost cost = pithi_word_cost_none();
     for (uint32_t in = 0; in < q->n; in++) {
         const float predicted =
             pithi_class_predict(w, weight, q->j1, q->j2, pithi_sampled_j3(w, q, in));
-        const float steps = (pithi_sampled_value(a, s, q, in) - predicted) * w->inverse;
-        const bool within = pithi_interp_within(steps, PITHI_QUANT_LIMIT);
-        const int32_t fine = within ? (int32_t)(steps * 16) : 1 << 26;
-        const uint64_t whole = top * (8 + (uint32_t)(fine < 0 ? -fine : fine));
-        const uint32_t more = pithi_bit_length((uint32_t)(whole >> 32));
-        top = whole >> more;
-        shifted += more;
+        pithi_word_cost_add(&cost, (pithi_sampled_value(a, s, q, in) - predicted) * w->inverse);
     }
-    return shifted * 256 + pithi_log2_256((uint32_t)top) - 31 * 256;
+    return pithi_word_cost_sum(&cost);
 }
 /* Two threads a part: with the usual weights, and with those that were found. */
 PITHI_PHASE(pithi_fit_cost, uint32_t unused) {

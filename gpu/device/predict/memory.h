@@ -146,7 +146,7 @@ enum { PITHI_FIT_PARTS = 4, PITHI_FIT_VALUES = PITHI_FIT_PARTS * PITHI_WEIGHTED_
 struct pithi_gpu_fit {
     float term[PITHI_WEIGHTED_TERMS][PITHI_FIT_VALUES];
     double left[PITHI_FIT_VALUES], share[PITHI_FIT_VALUES];
-    double matrix[PITHI_WEIGHTED_TERMS][PITHI_WEIGHTED_TERMS], vector[PITHI_WEIGHTED_TERMS];
+    struct pithi_equations equations;
     int32_t stored[PITHI_WEIGHTED_TERMS];
     float weight[PITHI_WEIGHTED_TERMS];
     bool solved;
