@@ -189,7 +189,7 @@ static void test_training(void **state) {
     uint64_t number = 0;
     for (size_t k = 0; k < SPECS; k++)
         for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++, number++)
-            if (counts[i] < 40000 || k % 3 == 0)
+            if ((counts[i] < 40000 || k % 3 == 0) && is_sampled(number, 3))
                 one_training(specs[k], counts[i], counts[i] >= 1000 ? 1 + number % 3 : 1, number);
 }
 
@@ -210,7 +210,7 @@ static void test_rows(void **state) {
             struct rig r;
             struct asks q;
             struct job j;
-            if (shapes[i][2] > 60000 && k > 1) continue;
+            if ((shapes[i][2] > 60000 && k > 1) || !is_sampled(number, 3)) continue;
             context("%s, shape %d", rows[k], (int)i);
             device_order((int)(number % (uint64_t)device_orders()));
             if (shapes[i][1] >= 3) layout.slots = 1 + number % 3;
@@ -468,7 +468,7 @@ static void test_again(void **state) {
                 uint64_t seed = number;
                 struct again g;
                 struct asks q;
-                if (counts[k] > 10000 && (i + o) % 3) continue;
+                if ((counts[k] > 10000 && (i + o) % 3) || !is_sampled(number, 4)) continue;
                 context("%s to %s, %llu elements", sources[i], results[o],
                         (unsigned long long)counts[k]);
                 device_order((int)(number % (uint64_t)device_orders()));

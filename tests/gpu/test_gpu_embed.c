@@ -124,7 +124,7 @@ static void test_batches(void **state) {
     for (size_t i = 0; i < BATCHES; i++)
         for (int kind = 0; kind < ROWS; kind++, number++)
             for (int mode = 0; mode < MODES; mode++)
-                if (is_sampled(number * MODES + (uint64_t)mode, 2))
+                if (is_sampled(number * MODES + (uint64_t)mode, 4))
                     one_batch(i, mode, (enum rows)kind, number + i);
 }
 
