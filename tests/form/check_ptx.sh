@@ -57,8 +57,9 @@ done
 
 # ---- The kernels ---------------------------------------------------------------------------------
 # The build has kept the PTX of every family, kernels_<family>*.ptx in FOLDER. PITH_PTX_SWEEP: also
-# what becomes of Hopper's in registers; "all": and what the oldest devices get, not optimised:
-# that takes half of the time and keeps the same rules of numbers. Minutes each.
+# what becomes of Hopper's in registers, in families with special kernels of these, which are to be
+# fast; "all": of all kernels, and what the oldest devices get, not optimised: that takes half of
+# the time and keeps the same rules of numbers. Minutes each.
 check() { # check NAME PTX...
     local name=$1 count ptx all=0
     shift
@@ -90,12 +91,26 @@ if [ -n "${PITH_PTX_SWEEP:-}" ]; then
         "$NVCC" "$@" -O1 -Xcicc -O1 "-DPITHI_GPU_$family" "-DPITHI_GPU_FAMILY=$family" \
             -arch=compute_75 -ptx "$source" -o "$PLACE/$family.75.ptx"
     }
+    special() { # special PTX: without the general kernels, where there are special ones
+        sed -n 's/^PITH_GPU_SPECIAL(\w*, \(\w*\), \(\w*\), \(\w*\))$/kernel_\1_\2_\3/p' \
+            gpu/device/special.def | awk '
+            NR == FNR { wanted[$1]; next }
+            FNR == 1 { pass++ }
+            /^\.entry / { name = $2; sub(/.*kernel_/, "kernel_", name); sub(/14pithi_.*/, "", name) }
+            pass == 1 { some = some || name in wanted; next }
+            name == "" || !some || name in wanted
+            /^}/ { name = "" }' - "$1" "$1"
+    }
     assemble() { # assemble PTX: as the build has it, for Hopper
-        local name=${1##*/}
-        "${NVCC%nvcc}ptxas" -v -arch=sm_90 --fmad false "$1" -o "$PLACE/$name.cubin" \
+        local name=${1##*/} from=$1
+        if [ "$PITH_PTX_SWEEP" != all ]; then
+            from=$PLACE/$name
+            special "$1" >"$from"
+        fi
+        "${NVCC%nvcc}ptxas" -v -arch=sm_90 --fmad false "$from" -o "$PLACE/$name.cubin" \
             >"$PLACE/$name.usage" 2>&1
     }
-    export -f compile assemble
+    export -f compile special assemble
     export NVCC=$nvcc PLACE=$place
     mapfile -t hopper < <(grep -lE '^\.target sm_90$' "${kept[@]}")
     [ ${#hopper[@]} = ${#sources[@]} ] || { echo 'the build has no PTX for Hopper'; failed=1; }
