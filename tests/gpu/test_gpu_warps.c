@@ -90,7 +90,8 @@ static void test_cases(void **state) {
         if (strcmp(before[based], c->spec) == 0 || c->dtype > PITH_F16) continue;
         if (!is_coded(c->spec, &layout)) continue;
         before[based] = c->spec;
-        check_any(c->spec, &layout, rows++);
+        if (is_sampled(rows, 3)) check_any(c->spec, &layout, rows);
+        rows++;
     }
     CHECK(rows > 60);
 }
