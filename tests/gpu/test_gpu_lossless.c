@@ -71,7 +71,7 @@ static void test_trips(void **state) {
             for (size_t d = 0; d < TRIP_DTYPES; d++)
                 for (int fill = 0; fill < FILLS; fill++, number++)
                     if ((number + number / 16) % (settings[k].counts[i] < 1000 ? 5 : 13) == 0 &&
-                        is_sampled(number, 3))
+                        is_sampled(number, 6))
                         one_trip(settings[k].spec, trip_dtypes[d], settings[k].counts[i], fill,
                                  number);
 }

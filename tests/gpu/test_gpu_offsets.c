@@ -92,7 +92,7 @@ static void test_trips(void **state) {
         for (size_t d = 0; d < 4; d++)
             for (int fill = 0; fill < FILLS; fill++, number++) {
                 const size_t block = number % 3 == 0 || widths[w] > 256 ? 16384 : 4096;
-                if (((number + number / 11) % 4 == 0 || fill == BOTH) && is_sampled(number, 3))
+                if (((number + number / 11) % 4 == 0 || fill == BOTH) && is_sampled(number, 6))
                     shifted += one_trip(block, floats[d], 9000 / widths[w] + number % 9, widths[w],
                                         (enum fill)fill, number);
             }

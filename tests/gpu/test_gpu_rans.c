@@ -69,7 +69,7 @@ static void test_trips(void **state) {
         for (size_t i = 0; i < COUNTS; i++)
             for (int fill = 0; fill < FILLS; fill++, number++)
                 if ((counts[i] < 300 || (number + i) % (counts[i] < 10000 ? 5 : 17) == 0) &&
-                    is_sampled(number, 3))
+                    is_sampled(number, 6))
                     one_trip(specs[k], counts[i], (enum fill)fill, number);
 }
 
@@ -109,7 +109,7 @@ static void test_pages(void **state) {
     for (size_t k = 0; k < PAGE_SPECS; k++)
         for (size_t i = 0; i < PAGES; i++)
             for (int fill = 0; fill < FILLS; fill++, number++)
-                if ((number + i) % 5 == 0 && is_sampled(number, 3))
+                if ((number + i) % 5 == 0 && is_sampled(number, 6))
                     one_page_trip(page_specs[k], pages[i], (enum fill)fill, number);
 }
 

@@ -179,7 +179,7 @@ static bool wanted(enum gen kind, size_t count) {
     return true;
 }
 
-enum { SAMPLED = 2 }; /* one in so many trips, where a sample is wanted */
+enum { SAMPLED = 3 }; /* one in so many trips, where a sample is wanted */
 
 /* What a sample of the trips is of so many. */
 static uint64_t part_of(uint64_t trips) {

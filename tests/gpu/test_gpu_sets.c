@@ -434,7 +434,7 @@ static void test_listed(void **state) {
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         for (size_t k = 0; k < sizeof runs / sizeof runs[0]; k++)
             for (size_t m = 0; m < sizeof lists / sizeof lists[0]; m++, number++)
-                if (is_sampled(number, 2))
+                if (is_sampled(number, 4))
                     one_list(counts[i], counts[i] > 1000 ? 1 + number % 3 : 1, runs[k], lists[m],
                              number);
 }

@@ -87,7 +87,7 @@ static void test_trips(void **state) {
         for (size_t k = 0; k < SPECS; k++)
             for (int kind = 0; kind < KINDS; kind++, number++)
                 if ((i >= COUNTS - 2 || kind == CLUSTERS || (number + i) % 3 == 0) &&
-                    is_sampled(number, 3))
+                    is_sampled(number, 6))
                     one_trip(specs[k], counts[i], kind, number / 2 + k + i);
 }
 
@@ -256,7 +256,7 @@ static void test_parts(void **state) {
         check_sum("topk:density=0.02,block=32768", 70009, 3, 2, 1, PITH_F32, GEN_NOISE);
     }
     for (uint64_t number = 0; number < 6; number++)
-        if (is_sampled(number, 2))
+        if (is_sampled(number, 4))
             one_trip("topk:density=0.01,block=65536", 65536 + 20001 * (number % 2), CLUSTERS,
                      number);
 }
