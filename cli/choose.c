@@ -99,6 +99,7 @@ static void wanted(const struct options *options, const struct tensor *tensor, s
     if (options->spec_count == 0) return;
     const char *spec = options->specs[0];
     out->requested = !(traits_of(spec) & PITH_TRAIT_LOSSLESS);
+    out->by_kind = out->requested && (!is_float(tensor->dtype) || tensor->rank < 2);
     if (out->requested && !is_float(tensor->dtype))
         out->note = "is of no float dtype; stored lossless";
     else if (out->requested && tensor->rank < 2)

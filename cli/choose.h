@@ -16,6 +16,7 @@ struct choice {
     bool finite;                     /* the lossy codec would not keep values that are not finite */
     const struct tensor *base;       /* the tensor's counterpart in the base; NULL: none */
     const char *note;                /* why the choice is not what was requested; NULL: it is */
+    bool by_kind;                    /* the reason is the tensor's dtype or rank */
     char text[PITH_ERROR_TEXT + 64]; /* memory of a note that is put together */
 };
 

@@ -100,9 +100,6 @@ static int write_frame(struct task *t, size_t i) {
     report_add(&t->report, tensor->name, &frame.info, frame.bound, frame.seconds);
     t->kept += t->choices[i].requested && !t->choices[i].lossy;
     t->based += frame.info.base_dtype != PITH_NONE;
-    if (t->choices[i].note)
-        say_note(t->options->quiet, t->set.in.path, "%s: %s", tensor_label(tensor->name).text,
-                 t->choices[i].note);
     progress_advance(tensor->bytes);
     return EXIT_GOOD;
 }
@@ -180,6 +177,28 @@ static void summarize(const struct task *t, const char *path) {
              path_label(path, true));
 }
 
+/* Says why tensors are not coded as asked. Of those whose kind is the reason only the first is
+ * named, unless all are wanted; where values or a base are, each is. */
+static void explain_choices(struct task *t) {
+    const struct options *const o = t->options;
+    for (size_t i = 0; i < t->set.count; i++) {
+        const char *const note = t->choices[i].note, *const name = t->set.items[i].name;
+        size_t more = 0;
+        if (!note) continue;
+        for (size_t k = i + 1; k < t->set.count && t->choices[i].by_kind && !o->verbose; k++) {
+            struct choice *const other = &t->choices[k];
+            if (!other->by_kind || !other->note || strcmp(other->note, note) != 0) continue;
+            other->note = NULL;
+            more++;
+        }
+        if (more)
+            say_note(o->quiet, t->set.in.path, "%s and %zu more: %s", tensor_label(name).text, more,
+                     note);
+        else
+            say_note(o->quiet, t->set.in.path, "%s: %s", tensor_label(name).text, note);
+    }
+}
+
 static int compress(struct task *t) {
     const struct options *o = t->options;
     int code = open_inputs(t);
@@ -190,6 +209,7 @@ static int compress(struct task *t) {
     report_begin(&t->report, o->json, !o->json);
     t->encoder = (struct encoder){.path = t->set.in.path, .env = options_env(o)};
     code = write_file(t, path);
+    if (code == EXIT_GOOD) explain_choices(t);
     if (code == EXIT_GOOD && o->verbose && !o->json) {
         report_end(&t->report, stderr, t->out.written);
     } else if (code == EXIT_GOOD) {

@@ -29,9 +29,9 @@ enum pithi_key_kind {
     PITHI_KEY_NUMBER, /* a decimal number, min..max, and in `allowed` when that is not 0 (bit v) */
     PITHI_KEY_POW2,   /* a power of two, min..max, or 0 when min is 0; frames store the logarithm */
     PITHI_KEY_WORD,   /* one of `words`, separated by '|'; the value is its position */
-    PITHI_KEY_DECAY,  /* none|full|ema:0.ddd; the value is 0, 1, or 1 + the thousandths */
-    PITHI_KEY_REAL,   /* a decimal number (common/decimal.h) above 0, or none: 0 */
-    PITHI_KEY_BLOCK   /* elements per block: a power of two, min..max, or whole: 0 */
+    PITHI_KEY_FEEDBACK, /* none|full|ema:0.ddd; the value is 0, 1, or 1 + the thousandths */
+    PITHI_KEY_REAL,     /* a decimal number (common/decimal.h) above 0, or none: 0 */
+    PITHI_KEY_BLOCK     /* elements per block: a power of two, min..max, or whole: 0 */
 };
 
 /* Where frames store a key: a byte of the parameters (numbers that may exceed 255: four bytes),

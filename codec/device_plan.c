@@ -184,7 +184,7 @@ static bool list_free_keys(const struct pithi_params *q, struct pithi_free_keys 
 /* Fills in what the codec says of itself; false when kernels cannot code with the setting. */
 static bool describe(const struct pithi_params *q, struct pithi_device *d) {
     *d = (struct pithi_device){.base_hash = q->base_dtype && q->stream.base_hash,
-                               .decay = q->stream.feedback};
+                               .feedback = q->stream.feedback};
     if (!q->codec->describe || !q->codec->describe(q, d)) return false;
     d->free_keys.legal = 1;
     d->free_keys.revision = q->codec->revision;

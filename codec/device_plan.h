@@ -38,10 +38,10 @@ struct pithi_free_keys {
 struct pithi_device {
     uint32_t kind;
     struct pithi_free_keys free_keys;
-    uint32_t row;   /* codecs in rows: elements of a row */
-    uint32_t decay; /* error feedback: 0 none, 1 full, 1 + thousandths */
-    bool base_hash; /* frames carry the hash of their base */
-    bool coded;     /* codes are entropy-coded, and blocks of variable length */
+    uint32_t row;      /* codecs in rows: elements of a row */
+    uint32_t feedback; /* of errors: 0 none, 1 full, 1 + thousandths */
+    bool base_hash;    /* frames carry the hash of their base */
+    bool coded;        /* codes are entropy-coded, and blocks of variable length */
     struct pithi_groups groups;
     union {
         struct pithi_pages pages;

@@ -70,8 +70,8 @@ static pith_status take_sizes(const void *first, size_t count, size_t known, siz
         memcpy(&size, at, sizeof size);
         if (size != *bytes || size < known || size > 4096 || size % _Alignof(pith_item))
             return pithi_fail_numbers(error, PITH_ERR_ARG,
-                                      "size of a struct in a list: number # has #, which is not "
-                                      "set, or not that of the first",
+                                      "item # of a list has size #: not set, or not that of the "
+                                      "first",
                                       i, size);
         for (size_t k = known; k < size; k++)
             if (at[k])

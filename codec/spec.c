@@ -44,7 +44,7 @@ static bool is(const char *text, size_t length, const char *word) {
 }
 
 /* Parses "none", "full" or "ema:0.8", which has up to three digits after the point. */
-static bool parse_decay(const char *text, size_t length, uint32_t *out) {
+static bool parse_feedback(const char *text, size_t length, uint32_t *out) {
     const bool none = is(text, length, "none");
     uint32_t thousandths = 0, worth = 100;
     *out = none ? 0 : 1;
@@ -76,7 +76,7 @@ static bool parse_real(const char *text, size_t length, uint32_t *out) {
 
 static bool parse_value(const struct pithi_key *key, const char *text, size_t length,
                         uint32_t *out) {
-    if (key->kind == PITHI_KEY_DECAY) return parse_decay(text, length, out);
+    if (key->kind == PITHI_KEY_FEEDBACK) return parse_feedback(text, length, out);
     if (key->kind == PITHI_KEY_REAL) return parse_real(text, length, out);
     if (key->kind == PITHI_KEY_BLOCK && is(text, length, "whole")) {
         *out = 0;
@@ -254,7 +254,7 @@ static void put_number(struct text *t, uint32_t v) {
     put(t, digits + at, sizeof digits - at);
 }
 
-static void put_decay(struct text *t, uint32_t v) {
+static void put_feedback(struct text *t, uint32_t v) {
     put(t, v == 0 ? "none" : v == 1 ? "full" : "ema:0.", v > 1 ? 6 : 4);
     for (uint32_t rest = v - 1, worth = 100; v > 1 && rest; rest %= worth, worth /= 10)
         put_number(t, rest / worth);
@@ -267,8 +267,8 @@ static void put_real(struct text *t, uint32_t v) {
 }
 
 static void put_value(struct text *t, const struct pithi_key *key, uint32_t v) {
-    if (key->kind == PITHI_KEY_DECAY) {
-        put_decay(t, v);
+    if (key->kind == PITHI_KEY_FEEDBACK) {
+        put_feedback(t, v);
         return;
     }
     if (key->kind == PITHI_KEY_REAL) {

@@ -29,15 +29,13 @@ static pith_status check_flags(uint32_t flags, uint32_t known, pith_error *error
  * float dtype; with a base the tensor is the base. */
 static pith_status check_output(const pith_cuda_plan *c, const pith_cuda_items *items, bool add,
                                 pith_error *error) {
-    const bool known =
-        items->dtype == PITH_F32 || items->dtype == PITH_BF16 || items->dtype == PITH_F16;
     const bool exact = c->plan.device.kind == PITHI_KIND_RAW && !add;
     if (add && pithi_cuda_has_base(&c->plan) && items->dtype != c->plan.base_dtype)
         return pithi_fail(error, PITH_ERR_DTYPE, "the tensor's dtype is not the base's");
     if (add && c->plan.device.kind == PITHI_KIND_RAW && c->plan.dtype > PITH_F16 &&
         !pithi_cuda_has_base(&c->plan))
         return pithi_fail(error, PITH_ERR_DTYPE, "only f32, bf16 and f16 add");
-    if (items->dtype != c->plan.dtype && (!known || exact))
+    if (items->dtype != c->plan.dtype && (!pithi_is_float16_32(items->dtype) || exact))
         return pithi_fail(error, PITH_ERR_DTYPE, "the codec does not decode to the tensor's dtype");
     return PITH_OK;
 }

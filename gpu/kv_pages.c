@@ -39,11 +39,9 @@ static pith_status check_pages(const pith_cuda_plan *c, const pith_view *like, c
     if (!like) return pithi_cuda_null("like", error);
     if (!pairs && count) return pithi_cuda_null("pairs", error);
     if (!status && count) return pithi_cuda_null("status", error);
-    const bool known =
-        like->dtype == PITH_F32 || like->dtype == PITH_BF16 || like->dtype == PITH_F16;
     const pith_status shape = check_shape(c, like, error);
     if (shape != PITH_OK) return shape;
-    if (output && !known)
+    if (output && !pithi_is_float16_32(like->dtype))
         return pithi_fail(error, PITH_ERR_DTYPE, "pages decode to f32, bf16 or f16");
     if (!output && like->dtype != c->plan.dtype)
         return pithi_fail(error, PITH_ERR_DTYPE, "the view's dtype is not the layout's");

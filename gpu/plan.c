@@ -34,7 +34,7 @@ uint64_t pithi_cuda_stream_bytes(const struct pithi_device_plan *t) {
         bytes += t->count * pithi_dtype_bytes(t->base_dtype);
     if (t->device.kind == PITHI_KIND_SETS)
         return pithi_stream_maps_at(t) + pithi_stream_maps_bytes(t);
-    if (t->device.decay) bytes += 2 * sizeof(float) * t->count;
+    if (t->device.feedback) bytes += 2 * sizeof(float) * t->count;
     return bytes;
 }
 

@@ -20,7 +20,7 @@ static pith_status open_sets(const pith_cuda_plan *c, const pith_cuda_stream *st
 }
 
 static pith_status check_values(uint32_t dtype, pith_error *error) {
-    if (dtype == PITH_F32 || dtype == PITH_BF16 || dtype == PITH_F16) return PITH_OK;
+    if (pithi_is_float16_32(dtype)) return PITH_OK;
     return pithi_fail(error, PITH_ERR_DTYPE, "values are f32, bf16 or f16");
 }
 
@@ -28,6 +28,14 @@ static struct pithi_gpu_call sets_call(const pith_cuda_plan *c, const pith_cuda_
                                        const pith_cuda_items *items) {
     return (struct pithi_gpu_call){
         .to = pithi_cuda_side(c, stream, items), .count = UINT64_MAX, .per_item = 1, .scale = 1};
+}
+
+/* The same of a call that looks at no tensors, which may be any address. */
+static struct pithi_gpu_call slots_call(const pith_cuda_plan *c, const pith_cuda_stream *stream,
+                                        pith_cuda_items *items) {
+    items->tensor = NULL;
+    items->tensors = NULL;
+    return sets_call(c, stream, items);
 }
 
 pith_status pith_cuda_sparse_hold(const pith_cuda_plan *c, pith_cuda_stream *stream,
@@ -42,9 +50,7 @@ pith_status pith_cuda_sparse_hold(const pith_cuda_plan *c, pith_cuda_stream *str
                              per_item);
     if (how != PITH_SET_UNION && how != PITH_SET_INTERSECTION)
         return pithi_fail(error, PITH_ERR_ARG, "neither union nor intersection");
-    items.tensor = NULL; /* nothing looks at tensors, so they may hold anything */
-    items.tensors = NULL;
-    struct pithi_gpu_call a = sets_call(c, stream, &items);
+    struct pithi_gpu_call a = slots_call(c, stream, &items);
     a.from = a.to;
     a.per_item = per_item;
     a.sparse.names = true;
@@ -60,9 +66,7 @@ pith_status pith_cuda_sparse_hold_elements(const pith_cuda_plan *c, pith_cuda_st
     if (status != PITH_OK) return status;
     if (!run || (!items.frame && !items.frames))
         return pithi_fail(error, PITH_ERR_ARG, "no elements, or a run has none");
-    items.tensor = NULL; /* nothing looks at tensors, so they may hold anything */
-    items.tensors = NULL;
-    struct pithi_gpu_call a = sets_call(c, stream, &items);
+    struct pithi_gpu_call a = slots_call(c, stream, &items);
     a.sparse.run = run;
     return pithi_cuda_sparse_hold_elements(c, &a, &items, cuda_stream, error);
 }
@@ -88,7 +92,7 @@ pith_status pith_cuda_sparse_gather(const pith_cuda_plan *c, const pith_cuda_str
     pith_cuda_items items;
     const pith_status status = open_values(c, stream, from, dtype, &items, error);
     if (status != PITH_OK) return status;
-    if (!items.tensor && !items.tensors && !c->plan.device.decay)
+    if (!items.tensor && !items.tensors && !c->plan.device.feedback)
         return pithi_fail(error, PITH_ERR_STATE, "the stream has no error feedback");
     struct pithi_gpu_call a = sets_call(c, stream, &items);
     a.sparse.dtype = dtype;
@@ -115,9 +119,7 @@ static pith_status open_slots(const pith_cuda_plan *c, const pith_cuda_stream *s
                               struct pithi_gpu_call *a, pith_error *error) {
     const pith_status status = open_sets(c, stream, from, true, items, error);
     if (status != PITH_OK) return status;
-    items->tensor = NULL; /* nothing looks at tensors, so they may hold anything */
-    items->tensors = NULL;
-    *a = sets_call(c, stream, items);
+    *a = slots_call(c, stream, items);
     return PITH_OK;
 }
 
@@ -128,7 +130,7 @@ pith_status pith_cuda_sparse_clear(const pith_cuda_plan *c, pith_cuda_stream *st
     struct pithi_gpu_call a;
     const pith_status status = open_slots(c, stream, from, &items, &a, error);
     if (status != PITH_OK) return status;
-    if (!c->plan.device.decay)
+    if (!c->plan.device.feedback)
         return pithi_fail(error, PITH_ERR_STATE, "the stream has no error feedback");
     return pithi_cuda_sparse_clear(c, &a, &items, cuda_stream, error);
 }

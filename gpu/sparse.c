@@ -114,7 +114,7 @@ pith_status pithi_cuda_sparse_encode(const pith_cuda_plan *c, struct pithi_gpu_c
     }
     if (!a->sparse.sends)
         choose(&l);
-    else if (c->plan.device.decay)
+    else if (c->plan.device.feedback)
         pithi_launch_tiles(&l, PITHI_GPU_sparse_map); /* the residual, of a map that stays */
     pithi_launch_tiles(&l, PITHI_GPU_sparse_cut);
     pithi_launch_teams(&l, PITHI_GPU_sparse_list, 1);

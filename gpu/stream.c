@@ -199,7 +199,7 @@ struct exchange {
 };
 
 static uint64_t element_bytes(const struct pithi_device_plan *t) {
-    return pithi_cuda_has_base(t) ? pithi_dtype_bytes(t->base_dtype) : t->device.decay ? 4 : 0;
+    return pithi_cuda_has_base(t) ? pithi_dtype_bytes(t->base_dtype) : t->device.feedback ? 4 : 0;
 }
 /* Returns the bytes of a base or residual, and of the momentum behind it. */
 static uint64_t memory_bytes(const struct pithi_device_plan *t) {
@@ -332,7 +332,7 @@ static void copy_elements(const struct exchange *x) {
     const uint64_t width = element_bytes(x->plan), memory = pithi_stream_memory_at(x->plan);
     uint8_t *const to = x->saved + x->elements;
     for (uint64_t i = 0; i < x->plan->slots && width && !x->plan->external; i++) {
-        const uint64_t side = x->plan->device.decay ? slot_at(x, i)->side & 1 : 0;
+        const uint64_t side = x->plan->device.feedback ? slot_at(x, i)->side & 1 : 0;
         const uint8_t *const from = x->bytes + memory + side * memory_bytes(x->plan);
         const uint64_t all = x->plan->count * width;
         for (uint64_t at = 0; at < memory_bytes(x->plan); at += all) {

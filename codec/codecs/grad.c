@@ -31,7 +31,7 @@ static const struct pithi_key keys[] = {
          "scale from the largest value, or searched for the least error: the latter by default "
          "at 2 and 3 bits with round=nearest",
          true},
-    [EF] = {"ef", PITHI_KEY_DECAY, 0, 0, 1000, 0, PITHI_WIRE_NONE, "none|full|ema:0.BETA",
+    [EF] = {"ef", PITHI_KEY_FEEDBACK, 0, 0, 1000, 0, PITHI_WIRE_NONE, "none|full|ema:0.W",
             "error feedback: what is lost is added to the next step", false},
     [SIGN_SEED] = {"sign_seed", PITHI_KEY_NUMBER, 0, 0, UINT32_MAX, 0, 8, "0..4294967295",
                    "seed of random signs before the transform; 0: none", false},

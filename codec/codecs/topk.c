@@ -61,7 +61,7 @@ static const struct pithi_key keys[] = {
                "control=every and oktopk: steps from one exact threshold to the next", false},
     [INDEX] = {"index", PITHI_KEY_WORD, SMALL, 0, FAST, 0, AT_INDEX, "small|fast",
                "coding of indices", true},
-    [EF] = {"ef", PITHI_KEY_DECAY, 0, 0, 1000, 0, PITHI_WIRE_NONE, "none|full|ema:0.BETA",
+    [EF] = {"ef", PITHI_KEY_FEEDBACK, 0, 0, 1000, 0, PITHI_WIRE_NONE, "none|full|ema:0.W",
             "error feedback: what is not sent is added to the next step", false},
     [CLEAR] = {"clear", PITHI_KEY_WORD, 0, 0, 1, 0, PITHI_WIRE_NONE, "sent|call",
                "what leaves the residual: what is sent, or what pith_sparse_clear takes", false},

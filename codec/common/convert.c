@@ -4,10 +4,6 @@
 
 #include "common/numeric.h"
 
-bool pithi_is_float16_32(uint32_t dtype) {
-    return dtype == PITH_F32 || dtype == PITH_BF16 || dtype == PITH_F16;
-}
-
 /* A loop that is inlined with constant dtypes, so that each copy of it is one straight
  * conversion. */
 static inline void loop(void *dst, uint32_t dst_dtype, const void *src, uint32_t src_dtype,

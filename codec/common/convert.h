@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Whether the dtype is f32, bf16 or f16. */
-bool pithi_is_float16_32(uint32_t dtype);
+#include "common/dtype.h"
+
 /* Converts values. Equal dtypes copy bits; others round to nearest even, with NaN canonical. */
 void pithi_convert(void *dst, uint32_t dst_dtype, const void *src, uint32_t src_dtype,
                    size_t count);

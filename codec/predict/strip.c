@@ -20,6 +20,7 @@ static size_t count_of(const struct pithi_strip *p) {
     return (size_t)p->extent[0] * p->extent[1] * p->extent[2] * p->extent[3];
 }
 static size_t groups_of(size_t count) { return (count + GROUP - 1) / GROUP; }
+
 /* ---- Memory ----------------------------------------------------------------------------------*/
 
 /* Scratch memory: a strip of words, one of codes and one of values; sums; to write also widths and

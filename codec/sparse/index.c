@@ -96,6 +96,7 @@ struct pithi_list_measure pithi_list_measure_c(const uint32_t *list, size_t coun
     for (size_t first = 0; first < count; first += GROUP) {
         const size_t c = group_count(count, first);
         m.packed += 1 + pithi_packed_bytes(c, differ(list, first, c, difference));
+        /* Numbers of 7 bits a byte: where elements are left out, their number and the run's. */
         for (size_t i = 0; i < c; i++) m.runs += difference[i] > 128 ? 3 : difference[i] ? 2 : 0;
     }
     if (list[0] == 0) m.runs += 2; /* a run that no difference begins */

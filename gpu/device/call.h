@@ -66,7 +66,7 @@ PITHI_INLINE uint64_t pithi_stream_copy(const struct pithi_device_plan *t) {
  * Else teams count straight into the stream, and a slot may come any number of times. Decodes
  * depend on the slot where there is a base. */
 PITHI_INLINE bool pithi_encode_depends(const struct pithi_device_plan *p) {
-    return p->base_dtype != PITH_NONE || p->device.decay || p->device.groups.set.stochastic ||
+    return p->base_dtype != PITH_NONE || p->device.feedback || p->device.groups.set.stochastic ||
            p->device.kind == PITHI_KIND_SETS;
 }
 

@@ -104,7 +104,7 @@ PITHI_INLINE uint8_t pithi_known_scales(const struct pithi_known *k) {
     EACH(device.pages.rotated, (k)->form == PITHI_KNOWN_TURNED)                                   \
     EACH(device.pages.outliers, false)                                                            \
     EACH(device.groups.domain, pithi_known_grad(k))                                               \
-    EACH(device.decay, reads ? p->device.decay : 0)                                               \
+    EACH(device.feedback, reads ? p->device.feedback : 0)                                         \
     EACH(device.groups.antithetic, reads ? p->device.groups.antithetic : false)
 
 /* Whether it holds of this side of the call. A tensor has the plan's dtype, if there is one. */

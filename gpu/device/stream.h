@@ -59,7 +59,7 @@ PITHI_PHASE(pithi_stream_undo, uint64_t number) {
     struct pithi_gpu_slot_state *const slot = pithi_stream_slots(a->to.stream) + i;
     if (slot->undone || slot->step != a->change.step + 1) return;
     slot->step = a->change.step;
-    if (a->to.plan.device.decay) slot->side ^= 1;
+    if (a->to.plan.device.feedback) slot->side ^= 1;
     if (a->to.plan.device.kind == PITHI_KIND_SETS) {
         struct pithi_gpu_chosen *const c = pithi_stream_chosen(&a->to.plan, a->to.stream) + i;
         c->control = c->before;

@@ -43,8 +43,8 @@ PITH_API double pith_stream_bound(const pith_stream *stream, uint64_t slot);
 PITH_API double pith_stream_nonzero(const pith_stream *stream, uint64_t slot);
 
 /* How much error saved activations (act) may take, in terms of what the gradient of the layer's
- * weights may. Zero every field you do not set, and set size = sizeof(pith_budget). Size rule as
- * pith_env.
+ * weights may. Zero every field you do not set, and set size = sizeof(pith_budget)
+ * (pith.h, Structs).
  *
  * A weight's gradient is a sum over samples and positions of arriving gradient times activation.
  * Errors of the nonzero activations, spread evenly within +-bound and independent of that gradient,

@@ -31,9 +31,9 @@
  * the parent, or leave threads at 0), and processes made without fork's handlers (the system call
  * clone, _Fork). A child that calls exec begins anew. Unloading the library takes its handler away.
  *
- * Memory. pith_plan_create is the only call that allocates, apart from the one-shot calls at the
- * end of this file, which make a plan for their own duration. Works and streams lie in memory of
- * the caller's; encoding and decoding allocate nothing. Every pointer handed in is borrowed for the
+ * Memory. Only calls that take a pith_env allocate: pith_plan_create, and those without a stream,
+ * which make a plan for their own duration. Works and streams lie in memory of the caller's;
+ * encoding and decoding allocate nothing. Every pointer handed in is borrowed for the
  * duration of the call, except the memory of a work, a stream and a bound base, and the plan of a
  * stream, which must outlive it.
  *
@@ -63,7 +63,8 @@
  * except where a status promises that nothing was written; no byte outside the view changes.
  *
  * Not promised: that two releases of pith write the same bytes for one input (each reads what the
- * older ones wrote), and that a frame of a lossy codec survives a second encoding unchanged.
+ * older ones wrote), and that a frame of a lossy codec survives a second encoding unchanged (kv.h
+ * says from when on its pages do).
  */
 #ifndef PITH_PITH_H
 #define PITH_PITH_H
@@ -436,10 +437,10 @@ PITH_API const pith_error *pith_work_error(const pith_work *work);
  * answers PITH_ERR_STEP (a frame was lost) or PITH_ERR_BASE: send it a key frame (PITH_KEY_FRAME),
  * or give both sides one base and step with pith_stream_set_base.
  *
- * Error feedback (grad and topk with ef=full or ef=ema:W): what encoding lost so far (the residual,
- * two copies of 4 bytes an element, kept as the codec sees it: transformed, where it transforms;
- * with momentum as much again). Encoding adds it to the values and keeps what is lost now; where
- * that is not finite the residual stays.
+ * Error feedback (grad and topk with ef=full or ef=ema:0.W): what encoding lost so far (the
+ * residual, two copies of 4 bytes an element, kept as the codec sees it: transformed, where it
+ * transforms; with momentum as much again). Encoding adds it to the values and keeps what is lost
+ * now; where that is not finite the residual stays.
  *
  * One call at a time. A call marks the streams that it may change and takes the marks away when it
  * returns; a second call, from another thread or from inside a runner, answers PITH_ERR_BUSY and
@@ -538,7 +539,8 @@ PITH_NODISCARD PITH_API pith_status pith_stream_set_residual(pith_work *work, pi
 PITH_NODISCARD PITH_API pith_status pith_stream_save(pith_work *work, const pith_stream *stream,
                                                      void *dst, size_t cap, size_t *written);
 /* Inverse of save, into an initialised stream (external base: bound) of a plan of the same spec and
- * layout. Any bytes are safe. On failure the stream is as before. PITH_ERR_MISMATCH: saved by
+ * layout, which goes on as the saved one would have: with its steps, seed, rng_stream, rank and
+ * ranks. Any bytes are safe. On failure the stream is as before. PITH_ERR_MISMATCH: saved by
  * another plan; PITH_ERR_MAGIC, _TRUNCATED, _CORRUPT, _CHECKSUM: the bytes are not what was saved;
  * PITH_ERR_STATE: no base is bound. */
 PITH_NODISCARD PITH_API pith_status pith_stream_load(pith_work *work, pith_stream *stream,
@@ -606,7 +608,7 @@ enum {
 
 /* Encode one slot for each item and advance its stream: step + 1 and, with a base, base := what
  * receivers will hold. flags: PITH_KEY_FRAME or 0, for all of the list: items that want key frames
- * are a list of their own.
+ * are a list of their own. The view's dtype is the layout's.
  * An item that fails has length 0 and an unspecified frame; its stream is unchanged when the status
  * is one of the caller's arguments (-1..-19) or PITH_ERR_BUSY. After others, but as PITH_ERR_BASE
  * has it below, a slot's base is invalid: see pith_decode.

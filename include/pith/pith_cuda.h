@@ -34,16 +34,9 @@
  * rng_stream and the keys that decoding does not depend on: a frame with other sections (a source)
  * or with checksums where the plan has none, or the reverse, is PITH_ERR_MISMATCH here.
  *
- * Codecs: raw; lossless with entropy=rans and without key_every=N, but for sums; wdiff without
- * entropy=zstd and key_every=N (the host does not know the step; see PITH_KEY_FRAME); grad; eb with
- * mode=fast and abs, rel or pwrel, or with mode=ratio,entropy=rans and pwrel, act with mode=fast
- * and the same bounds or entropy=rans, and embed with mode=fast or entropy=rans and decay=none, all
- * of f32, bf16 and f16, but for sums, and without bounds that a stream sets; kv without
- * entropy=zstd, but for sums, and with entropy=rans without codebook and outliers and of up to 256
- * heads; topk of slots of less than 2^32 elements of which none is exempt; reduce_encode of its
- * frames makes its frames alone, without momentum, scope=row and controllers that sample values
- * (sage, dgc). Frames of entropy=rans are not summed, nor are sums encoded to them.
- * pith_cuda_plan_sizes answers PITH_ERR_UNSUPPORTED for others. Frames of eb, embed and act whose
+ * Codecs and settings: the table of doc/CUDA.md, Limits. pith_cuda_plan_sizes answers
+ * PITH_ERR_UNSUPPORTED for others, with a text that says what devices take; calls that sum do where
+ * the table has no sums. Frames of eb, embed and act whose
  * blocks need another mode, and those of lossless, eb, embed and act that have strings of zstd, or
  * maps bit by bit, have the status PITH_ERR_UNSUPPORTED; that of frames whose blocks are damaged as
  * well is PITH_ERR_CORRUPT, where devices have looked. What the header of eb, embed and act says

@@ -21,13 +21,15 @@ END
 python3 make.py
 exits 0 pith compress -C eb:rel=0.01 --json -o p m
 cp out p.json
-says 'm: norm: has fewer than two dimensions; stored lossless, since no --rule names it'
-says 'm: scale: has fewer than two dimensions; stored lossless'
-says 'm: count: is of no float dtype; stored lossless'
-says 'm: random: is of no float dtype; stored lossless'
+says 'm: norm and 1 more: has fewer than two dimensions; stored lossless, since no --rule names it'
+says 'm: count and 2 more: is of no float dtype; stored lossless'
 says 'm: tiny: would become no shorter; stored as it is'
 grep -q 'matrix' err && die 'a word for what was coded as asked'
 grep -q 'stored without the loss' err && die 'a count after every one was named'
+exits 0 pith compress -f -v -C eb:rel=0.01 -o q m
+says 'm: norm: has fewer than two dimensions; stored lossless, since no --rule names it'
+says 'm: scale: has fewer than two dimensions; stored lossless'
+says 'm: random: is of no float dtype; stored lossless'
 exits 0 pith compress -qf -C eb:rel=0.01 -o q m
 [ "$(cat err)" = 'pith: m: 6 of 7 tensors stored without the loss asked for' ] ||
     die "said: $(cat err)"

@@ -96,7 +96,8 @@ if [ -n "${PITH_PTX_SWEEP:-}" ]; then
             gpu/device/special.def | awk '
             NR == FNR { wanted[$1]; next }
             FNR == 1 { pass++ }
-            /^\.entry / { name = $2; sub(/.*kernel_/, "kernel_", name); sub(/14pithi_.*/, "", name) }
+            /^\.entry / {
+                name = $2; sub(/.*kernel_/, "kernel_", name); sub(/14pithi_.*/, "", name) }
             pass == 1 { some = some || name in wanted; next }
             name == "" || !some || name in wanted
             /^}/ { name = "" }' - "$1" "$1"

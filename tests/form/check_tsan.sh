@@ -18,8 +18,8 @@ ${CC:-cc} -fsanitize=thread -x c - -o "$place/empty" <<<'int main(void) { return
 
 # OpenMP's runtime is not instrumented: the threads are those of the test.
 [ -f "$build/build.ninja" ] || meson setup "$build" --buildtype=plain -Ddebug=true \
-    -Doptimization=1 -Db_sanitize=thread -Db_lundef=false -Dopenmp=disabled -Dcli=disabled -Dmpi=disabled -Dlapack=disabled \
-    -Dcuda=disabled -Dbench=false -Dtests=true -Dfuzz=none
+    -Doptimization=1 -Db_sanitize=thread -Db_lundef=false -Dopenmp=disabled -Dcli=disabled \
+    -Dmpi=disabled -Dlapack=disabled -Dcuda=disabled -Dbench=false -Dtests=true -Dfuzz=none
 ninja -C "$build" ${JOBS:+-j "$JOBS"} tests/test_threads tests/gpu/gpu_host_warps
 export TSAN_OPTIONS=halt_on_error=1
 "${run[@]}" "$build/tests/test_threads"

@@ -138,7 +138,7 @@ PITHI_LOCAL(pithi_recode_exempt, uint64_t tile, bool stay) {
             PITHI_STEP(pithi_rotate_inner, tile);                                               \
             PITHI_ROTATE_ACROSS(&a->to.plan.device.groups.rotation, pithi_rotate_across, tile); \
         }                                                                                       \
-        if (a->to.plan.device.decay) PITHI_STEP(pithi_encode_residual, tile);                   \
+        if (a->to.plan.device.feedback) PITHI_STEP(pithi_encode_residual, tile);                \
     } while (0)
 
 /* ---- Codes -----------------------------------------------------------------------------------*/
@@ -181,7 +181,7 @@ PITHI_DEVICE void pithi_encode_fade(const struct pithi_gpu_call *a, const struct
                                     const float decoded[8]) {
     const uint8_t *const before = (const uint8_t *)(pithi_residual(a, it, 0) + e);
     uint8_t *const after = (uint8_t *)(pithi_residual(a, it, 1) + e);
-    const uint32_t ef = a->to.plan.device.decay;
+    const uint32_t ef = a->to.plan.device.feedback;
     const float decay = (float)(ef - 1) / 1000.0f, gain = (float)(1001 - ef) / 1000.0f;
     uint32_t faded[PITHI_UNIT];
     pithi_unit_get(before, 4, n, faded);
@@ -249,7 +249,7 @@ PITHI_PHASE(pithi_encode_codes, uint64_t segment, uint64_t tile) {
         pithi_unit_put_codes(to, bits, n, word);
         if (p->base_dtype != PITH_NONE)
             pithi_encode_update(p, it, t, u, e, n, codes, s->group.scale[g]);
-        if (!p->device.decay) continue;
+        if (!p->device.feedback) continue;
         float decoded[PITHI_UNIT];
         pithi_encode_decoded(codes, s->group.scale[g], decoded);
         pithi_encode_fade(a, it, e, n, t->x[u], decoded);
@@ -362,7 +362,7 @@ PITHI_DEVICE void pithi_encode_finish(const struct pithi_gpu_call *a, struct pit
     const struct pithi_device_plan *const p = &a->to.plan;
     struct pithi_gpu_slot_state *const slot = it->slot_state;
     const uint64_t hash = pithi_results_finish(a->to.stream, slot, 1, false);
-    if (p->device.decay) slot->side ^= 1;
+    if (p->device.feedback) slot->side ^= 1;
     slot->undone = 0;
     pithi_advance(slot, slot->step, pithi_item_base_hash(p, it, hash));
 }

@@ -280,7 +280,7 @@ PITHI_LOCAL(pithi_trellis_update, uint64_t segment, uint64_t tile) {
         const uint32_t scale = s->trellis.any.largest[(uint32_t)(e - segment) >> log2];
         pithi_trellis_scaled(scale, n, t->y[u], &ignored);
         if (p->base_dtype != PITH_NONE) pithi_encode_rebase(p, it, t, u, e, n, t->y[u]);
-        if (p->device.decay) pithi_encode_fade(a, it, e, n, t->x[u], t->y[u]);
+        if (p->device.feedback) pithi_encode_fade(a, it, e, n, t->x[u], t->y[u]);
     }
 }
 
@@ -328,7 +328,7 @@ PITHI_DEVICE void pithi_trellis_leave(const struct pithi_gpu_call *a, struct pit
                                       uint64_t segment, uint64_t tile, uint64_t end) {
     const uint32_t group = a->to.plan.device.groups.set.group;
     const bool longer = group > PITHI_TILE;
-    const bool keeps = a->to.plan.base_dtype != PITH_NONE || a->to.plan.device.decay;
+    const bool keeps = a->to.plan.base_dtype != PITH_NONE || a->to.plan.device.feedback;
     const uint64_t next = tile + PITHI_TILE;
     PITHI_RUN(pithi_trellis_put_codes, segment, tile);
     if (pass == PITHI_TRELLIS_CODES) {
@@ -350,7 +350,7 @@ PITHI_DEVICE void pithi_trellis_encode_segment(const struct pithi_gpu_call *a,
                                                uint64_t end) {
     const uint32_t group = a->to.plan.device.groups.set.group, log2 = pithi_trellis_log2(group);
     const bool longer = group > PITHI_TILE;
-    const bool keeps = a->to.plan.base_dtype != PITH_NONE || a->to.plan.device.decay;
+    const bool keeps = a->to.plan.base_dtype != PITH_NONE || a->to.plan.device.feedback;
     PITHI_STEP(pithi_tile_whole, whole);
     if (!plain) PITHI_RUN(pithi_trellis_clear, segment);
     PITHI_ROLLED for (int pass = 0; pass < PITHI_TRELLIS_PASSES; pass++) {

@@ -27,7 +27,7 @@ PITHI_DEVICE bool pithi_trellis_suits(const struct pithi_device_plan *p) {
            set->group >= PITHI_TRELLIS_WHOLE / PITHI_TRELLIS_GROUPS &&
            set->group <= PITHI_TRELLIS_SEQUENCE && p->dtype == PITH_F32 &&
            p->base_dtype == PITH_NONE && !p->ranges && !p->device.groups.rotation.signs &&
-           !p->device.decay && (uint64_t)1 << p->block_log2 >= PITHI_TRELLIS_WHOLE;
+           !p->device.feedback && (uint64_t)1 << p->block_log2 >= PITHI_TRELLIS_WHOLE;
 }
 
 /* Where the thread's elements begin in a tile, and the number of its group in the segment. */

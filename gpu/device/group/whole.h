@@ -13,7 +13,7 @@
 PITHI_DEVICE bool pithi_whole_suits(const struct pithi_device_plan *p) {
     const struct pithi_group_setting *const set = &p->device.groups.set;
     return (set->bits == 4 || set->bits == 8) && set->group <= PITHI_ROW &&
-           set->scale_dtype == PITH_F32 && !set->search && !p->device.decay &&
+           set->scale_dtype == PITH_F32 && !set->search && !p->device.feedback &&
            (uint64_t)1 << p->block_log2 >= PITHI_TILE;
 }
 PITHI_DEVICE uint32_t pithi_whole_warps(const struct pithi_device_plan *p) {

@@ -72,7 +72,7 @@ PITHI_DEVICE void pithi_momentum_keep(const struct pithi_gpu_call *a,
 PITHI_DEVICE void pithi_choose_load(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
                                     uint64_t e, uint32_t n, uint32_t x[8], uint32_t before[8]) {
     pithi_choose_given(a, it, e, n, x, before);
-    if (!a->to.plan.device.decay) {
+    if (!a->to.plan.device.feedback) {
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) before[k] = 0;
         return;
     }
@@ -86,7 +86,7 @@ PITHI_DEVICE uint32_t pithi_choose_value(const struct pithi_gpu_call *a,
                                          const struct pithi_gpu_item *it, uint64_t e) {
     const uint32_t dtype = a->to.items.dtype, width = pithi_dtype_bytes(dtype);
     uint32_t x = pithi_unit_widen(dtype, pithi_own_get(it->tensor + e * width, width));
-    if (!a->to.plan.device.decay) return x;
+    if (!a->to.plan.device.feedback) return x;
     if (a->to.plan.device.sets.momentum != 0)
         x = pithi_momentum_of(a, pithi_momentum(a, it, 0)[e], x);
     return pithi_bits(pithi_residual(a, it, 0)[e] + pithi_float(x));
@@ -95,7 +95,7 @@ PITHI_DEVICE uint32_t pithi_choose_value(const struct pithi_gpu_call *a,
 /* What the residual `before` becomes where `lost` is not sent, as residual_after of topk.c. */
 PITHI_DEVICE uint32_t pithi_residual_after(const struct pithi_device_plan *p, uint32_t before,
                                            float lost) {
-    const uint32_t ef = p->device.decay;
+    const uint32_t ef = p->device.feedback;
     const float decay = (float)(ef - 1) / 1000.0f, gain = (float)(1001 - ef) / 1000.0f;
     const uint32_t next = pithi_bits(ef == 1 ? lost : decay * pithi_float(before) + gain * lost);
     return pithi_nonfinite(next) ? before : next;
@@ -457,7 +457,7 @@ PITHI_LOCAL(pithi_reach_take, uint64_t tile) {
         if (!a->sparse.sends) pithi_chosen_map(a, it)[e / 8] = (uint8_t)reached;
         t->predict.total += pithi_ones32(reached);
         t->predict.own += pithi_ones32(equal);
-        if (!a->to.plan.device.decay || a->sparse.round) continue;
+        if (!a->to.plan.device.feedback || a->sparse.round) continue;
         PITHI_UNROLL for (uint32_t k = 0; k < PITHI_UNIT; k++) x[k] =
             pithi_residual_after(&a->to.plan, before[k], pithi_float(x[k]));
         pithi_unit_put((uint8_t *)(pithi_residual(a, it, 1) + e), 4, n, x);

@@ -520,7 +520,7 @@ PITHI_DEVICE uint64_t pithi_set_element(const struct pithi_gpu_set *c, uint64_t 
 /* Takes what was sent of x out of the residual. */
 PITHI_DEVICE void pithi_set_sent(const struct pithi_gpu_call *a, const struct pithi_gpu_item *it,
                                  uint64_t e, uint32_t x, uint32_t sent) {
-    if (!a->to.plan.device.decay || !a->to.plan.device.sets.clears) return;
+    if (!a->to.plan.device.feedback || !a->to.plan.device.sets.clears) return;
     const uint32_t before = pithi_bits(pithi_residual(a, it, 0)[e]);
     pithi_residual(a, it, 1)[e] =
         pithi_float(pithi_residual_after(&a->to.plan, before, pithi_float(x) - pithi_float(sent)));
@@ -619,7 +619,7 @@ PITHI_PHASE(pithi_set_close, uint64_t number) {
     pithi_results_finish(a->to.stream, slot, 1, false);
     if (a->sparse.summands) pithi_summed_count(a, it->index);
     slot->step++;
-    if (a->to.plan.device.decay) slot->side ^= 1;
+    if (a->to.plan.device.feedback) slot->side ^= 1;
     slot->undone = 0;
     chosen->before = chosen->control;
     chosen->reported_before = chosen->reported;

@@ -19,7 +19,7 @@ struct pithi_gpu_chosen {
 
 /* Where what is remembered of slots begins, behind the residuals. */
 PITHI_INLINE uint64_t pithi_stream_chosen_at(const struct pithi_device_plan *t) {
-    const uint64_t residuals = t->device.decay ? 2 * sizeof(float) * pithi_stream_copy(t) : 0;
+    const uint64_t residuals = t->device.feedback ? 2 * sizeof(float) * pithi_stream_copy(t) : 0;
     return (pithi_stream_memory_at(t) + residuals + 255) / 256 * 256;
 }
 PITHI_INLINE struct pithi_gpu_chosen *pithi_stream_chosen(const struct pithi_device_plan *t,
