@@ -64,7 +64,10 @@ static int part_length(const char *spec, uint64_t offset, const char **part) {
 int say_bad_spec(const char *spec, const pith_error *error) {
     const char *part;
     const int n = part_length(spec, error->offset, &part);
-    say_error(NULL, "bad spec '%s': '%.*s': %s (see pith codecs)", spec, n, part, error->text);
+    if (n == 0 || strcmp(part, spec) == 0)
+        say_error(NULL, "bad spec '%s': %s (see pith codecs)", spec, error->text);
+    else
+        say_error(NULL, "bad spec '%s': '%.*s': %s (see pith codecs)", spec, n, part, error->text);
     return EXIT_USAGE;
 }
 

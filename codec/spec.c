@@ -141,6 +141,34 @@ static struct word word_of(const char *text, size_t length) {
     return w;
 }
 
+/* Names, one after the other: as many as fit, and dots where there are more. */
+struct names {
+    char text[128];
+    size_t length;
+};
+
+static void add_name(struct names *n, const char *name) {
+    static const char between[] = ", ", more[] = ", ...";
+    const size_t gap = n->length ? sizeof between - 1 : 0, length = strlen(name);
+    if (n->length + gap + length + sizeof more <= sizeof n->text) {
+        memcpy(n->text + n->length, between, gap);
+        memcpy(n->text + n->length + gap, name, length + 1);
+        n->length += gap + length;
+    } else if (n->length + sizeof more <= sizeof n->text) {
+        memcpy(n->text + n->length, more, sizeof more);
+        n->length = sizeof n->text;
+    }
+}
+
+static pith_status unknown_codec(const char *name, size_t length, pith_error *error) {
+    const struct pithi_codec *codec;
+    struct names names = {{0}, 0};
+    for (uint32_t i = 0; (codec = pithi_codec_by_index(i)) != NULL; i++)
+        add_name(&names, codec->name);
+    return pithi_fail_with(error, PITH_ERR_SPEC, 0, "there is no codec $; there are $",
+                           &(struct pithi_words){.name = {word_of(name, length).text, names.text}});
+}
+
 static pith_status unknown_key(const struct pithi_codec *codec, const char *key, size_t length,
                                size_t at, pith_error *error) {
     const struct word word = word_of(key, length);
@@ -150,8 +178,11 @@ static pith_status unknown_key(const struct pithi_codec *codec, const char *key,
             return pithi_fail_with(error, PITH_ERR_SPEC, at, "key $ is now called $$",
                                    &(struct pithi_words){.name = {word.text, f->now, f->more}});
     }
-    return pithi_fail_with(error, PITH_ERR_SPEC, at, "$ has no key $",
-                           &(struct pithi_words){.name = {codec->name, word.text}});
+    struct names names = {{0}, 0};
+    for (uint32_t i = 0; i < codec->key_count; i++) add_name(&names, codec->keys[i].name);
+    return pithi_fail_with(error, PITH_ERR_SPEC, at,
+                           codec->key_count ? "$ has no key $; it has $" : "$ has no key $",
+                           &(struct pithi_words){.name = {codec->name, word.text, names.text}});
 }
 
 /* Parses one "key=value" at text[at..end). */
@@ -171,7 +202,9 @@ static pith_status parse_pair(const char *text, size_t at, size_t end, struct pi
     given->at[key] = at;
     if (!parse_value(row, equals + 1, end - at - name - 1, &params->value[key]))
         return pithi_fail_with(
-            error, PITH_ERR_SPEC, at + name + 1, "key $ takes $, not $",
+            error, PITH_ERR_SPEC, at + name + 1,
+            row->kind == PITHI_KEY_REAL ? "key $ takes $, of up to six digits, not $"
+                                        : "key $ takes $, not $",
             &(struct pithi_words){
                 .name = {row->name, row->words, word_of(equals + 1, end - at - name - 1).text}});
     return PITH_OK;
@@ -218,9 +251,7 @@ pith_status pithi_spec_parse(const char *text, struct pithi_params *params, pith
                                   "a spec has less than # characters, this one #", PITH_SPEC_MAX,
                                   length);
     const struct pithi_codec *codec = pithi_codec_by_name(text, name);
-    if (!codec)
-        return pithi_fail_with(error, PITH_ERR_SPEC, 0, "there is no codec $",
-                               &(struct pithi_words){.name = {word_of(text, name).text}});
+    if (!codec) return unknown_codec(text, name, error);
     pithi_params_default(params, codec);
     struct given given = {0};
     for (size_t at = name; at < length;) {

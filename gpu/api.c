@@ -59,13 +59,13 @@ static bool needs_check(const pith_cuda_plan *c) {
 static pith_status check_first(const pith_cuda_plan *c, struct pithi_gpu_call *a,
                                const pith_cuda_items *items, void *cuda_stream, pith_error *error) {
     const bool coded = pithi_cuda_is_coded(c), pages = pithi_cuda_is_paged(c) && !coded;
-    const uint64_t work = sizeof(struct pithi_gpu_work);
+    const uint64_t work = sizeof(struct pithi_gpu_checked);
     uint64_t frames;
     pith_status status =
         pithi_cuda_workspace(a, items, coded ? pithi_cuda_coded_bytes(&c->plan) : work,
                              coded ? PITHI_CUDA_ALIGNMENT : work, &frames, error);
     if (status != PITH_OK) return status;
-    a->work = items->workspace;
+    a->checked = items->workspace;
     status = pithi_cuda_clear(c, items->workspace, frames * work, cuda_stream, error);
     if (status != PITH_OK) return status;
     status = pithi_cuda_launch(c, pages ? PITHI_GPU_paged_check : PITHI_GPU_check, a, frames,

@@ -10,7 +10,7 @@
 #include "launch.h"
 
 enum { PITHI_BESIDE = 256 };
-_Static_assert(sizeof(struct pithi_gpu_work) + sizeof(uint8_t *) <= PITHI_BESIDE, "they fit");
+_Static_assert(sizeof(struct pithi_gpu_checked) + sizeof(uint8_t *) <= PITHI_BESIDE, "they fit");
 
 uint64_t pithi_cuda_coded_bytes(const struct pithi_device_plan *t) {
     return PITHI_BESIDE + pithi_coding_layout(t).each;
@@ -27,7 +27,7 @@ static pith_status open(const pith_cuda_plan *c, struct pithi_gpu_call *a,
     uint8_t *const beside = items->workspace;
     a->coding = pithi_coding_layout(t);
     a->coding.memory = beside + frames * PITHI_BESIDE;
-    a->coding.frames = (uint8_t **)(void *)(beside + frames * sizeof(struct pithi_gpu_work));
+    a->coding.frames = (uint8_t **)(void *)(beside + frames * sizeof(struct pithi_gpu_checked));
     return PITH_OK;
 }
 

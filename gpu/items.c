@@ -9,7 +9,7 @@ pith_status pithi_cuda_items_take(const pith_cuda_items *from, pith_cuda_items *
     if (!from) return pithi_cuda_null("items", error);
     const pith_status status = pithi_take(to, sizeof *to, from, "the items", error);
     if (status != PITH_OK) return status;
-    if (!to->count || to->count > UINT64_MAX / sizeof(struct pithi_gpu_work))
+    if (!to->count || to->count > UINT64_MAX / sizeof(struct pithi_gpu_checked))
         return pithi_fail_at(error, PITH_ERR_ARG, "a call needs items", to->count);
     if (!to->status) return pithi_cuda_null("status", error);
     return PITH_OK;

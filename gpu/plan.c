@@ -53,7 +53,7 @@ static uint64_t workspace_bytes(const struct pithi_device_plan *t) {
     if (t->device.coded) return pithi_cuda_coded_bytes(t);
     const bool checks =
         t->checksums || t->longest_header > PITHI_SHORT_HEADER || t->device.base_hash;
-    return checks ? sizeof(struct pithi_gpu_work) : 0;
+    return checks ? sizeof(struct pithi_gpu_checked) : 0;
 }
 
 /* Reads the beginning of a device plan, if this library can read it. */

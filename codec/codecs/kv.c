@@ -288,7 +288,7 @@ static double one_bound(const struct pithi_kv *k, const uint8_t *scale, const ui
     const float z =
         k->set.asymmetric ? pithi_float(pithi_scale_load(pair, k->set.scale_dtype, 1)) : 0;
     const double clamped = k->outliers ? pithi_outliers_bound(&k->set, k->dtype, (double)s) : 0;
-    return group + clamped + pithi_rotated_bound(&k->set, k->order, s, z);
+    return group + clamped + pithi_rotated_bound(&k->set, k->rotation, s, z);
 }
 
 static double page_bound(const struct pithi_params *p, const uint8_t *page, size_t tokens) {
@@ -502,7 +502,7 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     d->groups.set.group = p->value[PITHI_KV_GROUP]; /* short heads are cut by the kernels */
     d->pages = (struct pithi_pages){.tokens = p->value[PITHI_KV_PAGE],
                                     .channel = k.channel,
-                                    .rotated = k.order != 0,
+                                    .rotated = k.rotation != 0,
                                     .outliers = p->value[PITHI_KV_OUTLIERS] != 0};
     d->coded = k.rans;
     if (d->groups.set.codebook == PITHI_CODEBOOK_TRELLIS)

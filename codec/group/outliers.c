@@ -52,7 +52,7 @@ static void take(const struct pithi_group_setting *set, void *values, uint32_t d
     const size_t n = most < count ? most : count;
     const size_t width = pith_dtype_bytes(dtype);
     bool out[GROUP_MOST] = {false};
-    size_t taken = 0;
+    size_t taken = 0; /* at least 1 in the end: count is not 0, and so is not what is taken */
     const uint32_t instead =
         (set->asymmetric ? by_range : by_magnitude)(values, dtype, count, n, out);
     for (size_t i = 0; i < count; i++) {

@@ -345,7 +345,7 @@ pith_status pith_kv_read(pith_work *w, const pith_kv *c, uint64_t first, uint64_
 pith_status pithi_cache_base(pith_work *w, const pith_kv *c, const pith_view *view, uint64_t tokens,
                              struct pithi_span *span) {
     const struct pithi_kv *k = &c->paged.kv;
-    if (k->channel || c->window || k->order || k->outliers || k->set.codebook)
+    if (k->channel || c->window || k->rotation || k->outliers || k->set.codebook)
         return pithi_fail(&w->error, PITH_ERR_UNSUPPORTED, "the setting takes no base");
     PITHI_TRY(pithi_paged_view(k, view, k->heads, true, span, &w->error));
     if (!pithi_is_float16_32(view->dtype))

@@ -47,7 +47,7 @@ void pithi_kv_init(struct pithi_kv *k, const struct pithi_params *p,
                            .base_dtype = p->base_dtype,
                            .heads = heads,
                            .dim = dim,
-                           .order = p->value[PITHI_KV_ROTATE_HEADS] ? dim : 0,
+                           .rotation = p->value[PITHI_KV_ROTATE_HEADS] ? dim : 0,
                            .channel = p->value[PITHI_KV_AXIS],
                            .rans = p->value[PITHI_KV_ENTROPY] == PITHI_KV_RANS};
     k->set = (struct pithi_group_setting){.group = group,
@@ -57,7 +57,7 @@ void pithi_kv_init(struct pithi_kv *k, const struct pithi_params *p,
                                           .idempotent = true,
                                           .shrink = p->value[PITHI_KV_SEARCH],
                                           .codebook = (uint8_t)p->value[PITHI_KV_CODEBOOK]};
-    k->set.short_zero = pithi_short_zeros(&k->set, k->order != 0);
+    k->set.short_zero = pithi_short_zeros(&k->set, k->rotation != 0);
     k->outliers = outliers_of(p->value[PITHI_KV_OUTLIERS], k->channel || group < dim ? group : dim);
     /* A group that is a whole short head is a group of its own size, where kernels have that. */
     if (!k->channel && dim >= 16 && dim < group && (dim & (dim - 1)) == 0) k->set.group = dim;
@@ -116,7 +116,7 @@ static void *take(struct arena *r, size_t bytes) {
 
 static struct work work_of(const struct pithi_kv *k, void *scratch, size_t *bytes) {
     const size_t floats = k->channel ? LONGEST * LONGEST : PITHI_CHUNK;
-    const bool changed = k->order || (k->outliers && !k->channel);
+    const bool changed = k->rotation || (k->outliers && !k->channel);
     const size_t rect = k->channel ? COLUMNS * LONGEST : 0;
     struct arena r = {scratch, 0};
     struct work w;
@@ -148,7 +148,7 @@ static void decode(const struct pithi_kv *k, struct pithi_group_job *job) {
 }
 
 static struct pithi_rotation rotation(const struct pithi_kv *k) {
-    return (struct pithi_rotation){.order = k->order};
+    return (struct pithi_rotation){.order = k->rotation};
 }
 
 static void *at_element(const void *p, uint32_t dtype, size_t i) {
@@ -220,7 +220,7 @@ static void put_outliers(const struct pithi_kv *k, const uint8_t *page, uint32_t
 /* Returns how many elements of a run of heads scratch memory holds: whole groups, and with a
  * rotation whole heads. */
 static size_t chunk_of(const struct pithi_kv *k) {
-    return k->order ? PITHI_CHUNK / k->dim * k->dim : PITHI_CHUNK;
+    return k->rotation ? PITHI_CHUNK / k->dim * k->dim : PITHI_CHUNK;
 }
 
 /* Changes elements from `at` on of a run of heads, as many as `chunk` has, before they are
@@ -232,7 +232,7 @@ static void change(const struct pithi_kv *k, uint8_t *page, uint32_t tokens, siz
     const void *const from = at_element(all->value, k->dtype, at);
     chunk->value = floats;
     chunk->prefetch = at_element(all->value, k->dtype, at + chunk->count);
-    if (k->order) {
+    if (k->rotation) {
         chunk->value_dtype = PITH_F32;
         k->kernels->rotate(&r, floats, from, k->dtype, chunk->count, 0);
         return;
@@ -246,7 +246,7 @@ static void put_changed(const struct pithi_kv *k, uint8_t *page, const struct pi
                         size_t head, struct pithi_group_job *all) {
     const struct pithi_rotation r = rotation(k);
     float *const floats = open_work(k, rows->scratch).floats;
-    size_t at = k->order ? k->kernels->rotate_encode(&r, all) : 0;
+    size_t at = k->rotation ? k->kernels->rotate_encode(&r, all) : 0;
     for (size_t n; at < all->count; at += n) {
         struct pithi_group_job job = *all;
         job.count = n = pithi_min(chunk_of(k), all->count - at);
@@ -272,7 +272,7 @@ static void put_heads(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_r
         job.base_dtype = k->base_dtype;
         job.update = rows->update;
         job.nontemporal = rows->nontemporal;
-        if (k->order || k->outliers)
+        if (k->rotation || k->outliers)
             put_changed(k, page, rows, first + head, &job);
         else
             encode(k, &job);
@@ -282,7 +282,8 @@ static void put_heads(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_r
 }
 
 bool pithi_kv_plain(const struct pithi_kv *k) {
-    return k->flat && !k->order && !k->outliers && !k->set.codebook && k->base_dtype == PITH_NONE;
+    return k->flat && !k->rotation && !k->outliers && !k->set.codebook &&
+           k->base_dtype == PITH_NONE;
 }
 
 struct pithi_group_run pithi_kv_run(const struct pithi_kv *k, uint8_t *page, uint32_t tokens,
@@ -342,7 +343,7 @@ static void get_run(const struct pithi_kv *k, const uint8_t *page, struct pithi_
     job.base_dtype = k->base_dtype;
     job.update = part->update;
     job.nontemporal = part->nontemporal;
-    if (k->order)
+    if (k->rotation)
         get_rotated(k, &job, open_work(k, part->scratch).floats);
     else
         decode(k, &job);
@@ -403,7 +404,9 @@ static void move_scales(const struct pithi_kv *k, uint8_t *rows, const uint8_t *
 static bool by_columns(const struct pithi_kv *k) {
     return !k->set.shrink && k->set.codebook <= PITHI_CODEBOOK_NF;
 }
-static bool plain(const struct pithi_kv *k) { return by_columns(k) && !k->order && !k->outliers; }
+static bool plain(const struct pithi_kv *k) {
+    return by_columns(k) && !k->rotation && !k->outliers;
+}
 
 /* Makes a job of so many heads from the rectangle's on. */
 static struct pithi_channel_job columns_job(const struct pithi_kv *k, const uint8_t *page,
@@ -493,7 +496,7 @@ static void put_group(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_r
     const void *values = at_element(rows->value, k->dtype, first);
     uint32_t dtype = k->dtype;
     size_t stride = row_of(k);
-    if (k->order) {
+    if (k->rotation) {
         const struct pithi_rotation r = rotation(k);
         float *const floats = open_work(k, rows->scratch).floats;
         for (size_t i = 0; i < rect.count; i++)
@@ -563,23 +566,23 @@ static void get_rect(const struct pithi_kv *k, const uint8_t *page, struct pithi
     float *const floats = open_work(k, part->scratch).floats;
     const struct pithi_rotation r = rotation(k);
     struct pithi_channel_job job = columns_job(k, page, part->tokens, rect, heads);
-    job.out = k->order ? (void *)floats : out;
-    job.stride = k->order ? k->dim : part->token_stride;
-    job.dtype = k->order ? (uint32_t)PITH_F32 : part->out_dtype;
-    job.nontemporal = part->nontemporal && !k->order && !k->outliers;
+    job.out = k->rotation ? (void *)floats : out;
+    job.stride = k->rotation ? k->dim : part->token_stride;
+    job.dtype = k->rotation ? (uint32_t)PITH_F32 : part->out_dtype;
+    job.nontemporal = part->nontemporal && !k->rotation && !k->outliers;
     job.before = rect->token % k->set.group;
     (k->set.codebook ? k->kernels->levels_decode : k->kernels->channel_decode)(&job);
     put_column_outliers(k, page, part->tokens, rect, heads, &job);
     part->poisoned += job.poisoned;
     part->saturated += job.saturated;
-    for (size_t i = 0; k->order && i < rect->count; i++)
+    for (size_t i = 0; k->rotation && i < rect->count; i++)
         k->kernels->unrotate(&r, out + (int64_t)i * part->token_stride * width, part->out_dtype,
                              floats + i * k->dim, k->dim, 0, 1.0f);
 }
 
 static void get_columns(const struct pithi_kv *k, const uint8_t *page, struct pithi_kv_part *part) {
     const size_t end = (size_t)part->first + part->count, group = k->set.group;
-    const size_t step = !k->order && joined(k) ? part->heads : 1;
+    const size_t step = !k->rotation && joined(k) ? part->heads : 1;
     struct rect rect = {.token = part->first};
     for (; rect.token < end; rect.token += rect.count) {
         rect.count = pithi_min(group - rect.token % group, end - rect.token);

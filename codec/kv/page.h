@@ -36,7 +36,7 @@ struct pithi_kv {
     const struct pithi_kernels *kernels;
     uint32_t dtype, base_dtype;
     uint32_t heads, dim; /* a row has heads * dim elements */
-    uint32_t order;      /* order of the rotation: dim, or 0 */
+    uint32_t rotation;   /* its order: dim, or 0 */
     uint32_t outliers;   /* outliers of a group */
     bool channel;        /* groups run along tokens */
     bool rans;           /* pages are entropy-coded, by rANS alone */

@@ -44,7 +44,7 @@ double pith_kv_idempotent_from(const pith_plan *plan) {
     pithi_paged_of(plan, &p);
     const struct pithi_group_setting *const set = &p.kv.set;
     const bool lloyd = set->codebook == PITHI_CODEBOOK_LLOYD;
-    const bool lost = p.kv.order || set->codebook == PITHI_CODEBOOK_TRELLIS ||
+    const bool lost = p.kv.rotation || set->codebook == PITHI_CODEBOOK_TRELLIS ||
                       (p.kv.outliers && (set->asymmetric || lloyd)) ||
                       (lloyd && p.kv.dtype != PITH_F32);
     if (lost) return (double)pithi_float(PITHI_F32_INF);

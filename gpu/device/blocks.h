@@ -82,9 +82,9 @@ PITHI_PHASE(pithi_blocks_sum, const struct pithi_gpu_item *it, struct pithi_gpu_
                                        pithi_batch_bytes(&b, i), t->tid % lanes, lanes));
 }
 
-/* work NULL: into the frame. */
+/* checked NULL: into the frame. */
 PITHI_PHASE(pithi_blocks_finish, const struct pithi_gpu_item *it, struct pithi_gpu_batch b,
-            struct pithi_gpu_work *work) {
+            struct pithi_gpu_checked *checked) {
     (void)a;
     if (t->tid >= b.count) return;
     const uint64_t number = b.number + t->tid;
@@ -92,10 +92,10 @@ PITHI_PHASE(pithi_blocks_finish, const struct pithi_gpu_item *it, struct pithi_g
     const uint64_t sum =
         pithi_nh_finish(s->sums[t->tid], pithi_batch_bytes(&b, t->tid), PITHI_CHECK_TAG + number);
     s->sums[t->tid] = 0;
-    if (!work)
+    if (!checked)
         pithi_put64(entry, sum);
     else if (pithi_get64(entry) != sum)
-        pithi_atomic_max32(&work->failed, PITHI_FAILED_CHECKSUM);
+        pithi_atomic_max32(&checked->failed, PITHI_FAILED_CHECKSUM);
 }
 
 /* The team's next blocks, before block `last`; and what holds the exempt values. */
@@ -121,7 +121,7 @@ PITHI_DEVICE struct pithi_gpu_batch pithi_batch_exempt(const struct pithi_gpu_it
 PITHI_DEVICE void pithi_blocks(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                struct pithi_gpu_thread *t, struct pithi_team *team,
                                const struct pithi_device_plan *p, const struct pithi_gpu_item *it,
-                               struct pithi_gpu_work *work) {
+                               struct pithi_gpu_checked *checked) {
     const uint64_t lo = it->begin > a->first ? it->begin : a->first;
     uint64_t number = lo >> p->block_log2;
     const uint64_t last = lo < it->end ? ((it->end - 1) >> p->block_log2) + 1 : number;
@@ -132,7 +132,7 @@ PITHI_DEVICE void pithi_blocks(const struct pithi_gpu_call *a, struct pithi_gpu_
         const struct pithi_gpu_batch b =
             block ? pithi_batch_next(it, number, last) : pithi_batch_exempt(it);
         PITHI_RUN(pithi_blocks_sum, it, b);
-        PITHI_RUN(pithi_blocks_finish, it, b, work);
+        PITHI_RUN(pithi_blocks_finish, it, b, checked);
         number += PITHI_TEAM;
         exempt_values = exempt_values && block;
     }

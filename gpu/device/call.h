@@ -115,12 +115,12 @@ enum pithi_gpu_memory {
  * beside one of the union: sets are found in blocks, and blocks, pages or values are entropy-coded.
  * sparse is the longest of the union, so that initializers clear all of them. */
 struct pithi_gpu_call {
-    struct pithi_gpu_side from, to; /* encode has only `to`, decode and reduce only `from` */
-    struct pithi_gpu_work *work;    /* one per frame, of an earlier launch's checks; or NULL */
-    uint64_t first, count;          /* the elements of every slot that are wanted */
-    uint64_t span, chunks;          /* elements per team; teams per item */
-    uint32_t per_item;              /* frames that are summed */
-    uint32_t memory;                /* enum pithi_gpu_memory */
+    struct pithi_gpu_side from, to;    /* encode has only `to`, decode and reduce only `from` */
+    struct pithi_gpu_checked *checked; /* one per frame, of an earlier launch's checks; or NULL */
+    uint64_t first, count;             /* the elements of every slot that are wanted */
+    uint64_t span, chunks;             /* elements per team; teams per item */
+    uint32_t per_item;                 /* frames that are summed */
+    uint32_t memory;                   /* enum pithi_gpu_memory */
     float scale;
     bool key;       /* make key frames */
     bool add;       /* to what the tensor holds */
@@ -145,7 +145,7 @@ PITHI_INLINE bool pithi_decode_counts(const struct pithi_gpu_call *a) {
 }
 
 /* What a check leaves of a frame for the launch after it. Zero before. */
-struct pithi_gpu_work {
+struct pithi_gpu_checked {
     uint64_t hash;   /* of what `hash_base` means */
     int32_t status;  /* of the header */
     uint32_t failed; /* what is worst of its blocks */

@@ -29,7 +29,7 @@ PITHI_PHASE(pithi_check_open, uint64_t number) {
     it->frame = pithi_item_frame(&a->from.items, frame);
     const uint64_t length = pithi_item_length(&a->from.items, frame);
     if (it->first && it->frame && it->status == PITH_OK)
-        a->work[frame].status = pithi_header_check(p, length, it, it->frame, NULL);
+        a->checked[frame].status = pithi_header_check(p, length, it, it->frame, NULL);
     if (!pithi_check_length(p, length, it)) it->status = PITH_ERR_TRUNCATED;
 }
 
@@ -46,7 +46,8 @@ PITHI_LOCAL(pithi_check_hash, uint64_t width) {
 
 PITHI_PHASE(pithi_check_close, uint64_t number) {
     (void)number;
-    if (t->tid == 0 && s->read.hash) pithi_atomic_add64(&a->work[s->from.index].hash, s->read.hash);
+    if (t->tid == 0 && s->read.hash)
+        pithi_atomic_add64(&a->checked[s->from.index].hash, s->read.hash);
 }
 
 PITHI_BODY(pithi_check) {
@@ -54,14 +55,14 @@ PITHI_BODY(pithi_check) {
     PITHI_RUN(pithi_check_open, number);
     if (s->from.status != PITH_OK) return;
     if (p->checksums && !pithi_item_coded(p, &s->from))
-        pithi_blocks(a, s, t, team, p, &s->from, &a->work[s->from.index]);
+        pithi_blocks(a, s, t, team, p, &s->from, &a->checked[s->from.index]);
     if (!a->hash_base) return;
     PITHI_STEP(pithi_check_hash, pithi_dtype_bytes(p->base_dtype));
     PITHI_GATHER_HASHED(true, false, number);
     PITHI_RUN(pithi_check_close, number);
 }
 
-/* ---- Verify ----------------------------------------------------------------------------------*/
+/* ---- What pith_cuda_verify answers -----------------------------------------------------------*/
 
 PITHI_PHASE(pithi_answer_item, uint64_t number) {
     if (t->tid) return;

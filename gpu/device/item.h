@@ -326,16 +326,16 @@ PITHI_DEVICE bool pithi_item_base_matches(const struct pithi_device_plan *p,
 }
 
 /* What an earlier launch found. */
-PITHI_DEVICE int32_t pithi_work_check(const struct pithi_gpu_call *a,
-                                      const struct pithi_gpu_work *work,
-                                      struct pithi_gpu_item *it) {
+PITHI_DEVICE int32_t pithi_checked_status(const struct pithi_gpu_call *a,
+                                          const struct pithi_gpu_checked *checked,
+                                          struct pithi_gpu_item *it) {
     const struct pithi_device_plan *const p = &a->from.plan;
-    if (work->status != PITH_OK) return work->status;
-    if (work->failed == PITHI_FAILED_CHECKSUM) return PITH_ERR_CHECKSUM;
+    if (checked->status != PITH_OK) return checked->status;
+    if (checked->failed == PITHI_FAILED_CHECKSUM) return PITH_ERR_CHECKSUM;
     pithi_item_kind(p, it, it->frame);
     /* What a damaged key frame brings has no hash. */
-    if (!a->hash_base || (it->kind ? work->failed != 0 : !a->add) ||
-        pithi_item_base_matches(p, it, work->hash))
+    if (!a->hash_base || (it->kind ? checked->failed != 0 : !a->add) ||
+        pithi_item_base_matches(p, it, checked->hash))
         return PITH_OK;
     return it->kind ? PITH_ERR_CHECKSUM : PITH_ERR_BASE;
 }
@@ -347,15 +347,15 @@ PITHI_DEVICE int32_t pithi_item_check(const struct pithi_gpu_call *a, struct pit
     const struct pithi_device_plan *const p = &a->from.plan;
     if (it->status != PITH_OK) return it->status;
     if (!it->frame) return PITH_ERR_ARG;
-    if (!head || a->work) head = it->frame;
+    if (!head || a->checked) head = it->frame;
     const uint64_t length = pithi_item_length(&a->from.items, it->index);
-    const int32_t status = a->work ? pithi_work_check(a, &a->work[it->index], it)
-                                   : pithi_header_check(p, length, it, head, differs);
+    const int32_t status = a->checked ? pithi_checked_status(a, &a->checked[it->index], it)
+                                      : pithi_header_check(p, length, it, head, differs);
     if (status != PITH_OK) return status;
     const int32_t next = pithi_next_check(p, it, head);
-    if (next != PITH_OK || !a->work) return next;
-    if (a->work[it->index].failed == PITHI_FAILED_UNSUPPORTED) return PITH_ERR_UNSUPPORTED;
-    return a->work[it->index].failed ? PITH_ERR_CORRUPT : PITH_OK;
+    if (next != PITH_OK || !a->checked) return next;
+    if (a->checked[it->index].failed == PITHI_FAILED_UNSUPPORTED) return PITH_ERR_UNSUPPORTED;
+    return a->checked[it->index].failed ? PITH_ERR_CORRUPT : PITH_OK;
 }
 
 #endif

@@ -43,7 +43,7 @@ PITHI_DEVICE void pithi_open_compare(const struct pithi_gpu_call *a, struct pith
 
 PITHI_PHASE(pithi_open_fetch, uint32_t first) {
     const uint32_t warp = t->tid / PITHI_WARP, lane = t->tid % PITHI_WARP, at = 8 * lane;
-    if (s->from.status != PITH_OK || a->work || first + warp >= a->per_item) return;
+    if (s->from.status != PITH_OK || a->checked || first + warp >= a->per_item) return;
     const struct pithi_gpu_item it = pithi_open_item(a, s, first + warp);
     const uint64_t length = pithi_item_length(&a->from.items, it.index);
     const uint64_t word = it.frame ? pithi_open_word(it.frame, at, length) : 0;

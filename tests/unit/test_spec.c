@@ -139,13 +139,19 @@ static void test_former_spellings(void **state) {
     }
     pith_error error = {.size = sizeof error};
     CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("raw:effort=3", NULL, 0, &error));
-    CHECK(strcmp(error.text, "raw has no key effort") == 0);
+    CHECK(strcmp(error.text, "raw has no key effort; it has block") == 0);
     CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("grad:bits=9", NULL, 0, &error));
     CHECK(strstr(error.text, "key bits takes ") && strstr(error.text, ", not 9"));
+    CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("eb:abs=0.1234567", NULL, 0, &error));
+    CHECK(strstr(error.text, "of up to six digits, not 0.1234567"));
     CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("grad:bits=4,bits=4", NULL, 0, &error));
     CHECK(strcmp(error.text, "key bits stands twice") == 0);
     CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("grand:bits=4", NULL, 0, &error));
-    CHECK(strcmp(error.text, "there is no codec grand") == 0);
+    CHECK(strncmp(error.text, "there is no codec grand; there are raw, lossless, wdiff", 55) == 0);
+    CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("wdiff:bit=4", NULL, 0, &error));
+    CHECK(strncmp(error.text, "wdiff has no key bit; it has bits, ", 35) == 0);
+    CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("kv:bit=4", NULL, 0, &error));
+    CHECK(strcmp(error.text + strlen(error.text) - 5, ", ...") == 0);
 }
 
 /* Whether every word of `values` is one of `all`, both separated by '|'. */

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A launch before has looked at headers. One reads indices, a team a frame; the next blocks, a warp
- * each. What is wrong with one it leaves in the frame's work, and no value is decoded. */
+ * each. What is wrong with one it leaves in what was checked, and no value is decoded. */
 #ifndef PITHI_GPU_DEVICE_BYTES_DECODE_H
 #define PITHI_GPU_DEVICE_BYTES_DECODE_H
 
@@ -19,7 +19,8 @@ PITHI_DEVICE bool pithi_reader_find(const struct pithi_gpu_call *a, struct pithi
     it->frame = pithi_item_frame(&a->from.items, frame);
     if (it->status == PITH_OK && !it->frame) it->status = PITH_ERR_ARG;
     if (it->status == PITH_OK)
-        it->status = pithi_coding_bounded(p) ? pithi_mark(a, frame)->status : a->work[frame].status;
+        it->status =
+            pithi_coding_bounded(p) ? pithi_mark(a, frame)->status : a->checked[frame].status;
     if (it->status != PITH_OK) return false;
     pithi_item_kind(p, it, it->frame);
     return pithi_item_coded(p, it);
@@ -65,7 +66,7 @@ PITHI_PHASE(pithi_index_close, uint64_t strips) {
     for (uint64_t i = t->tid; i < it->form->header_bytes; i += PITHI_TEAM) staged[i] = it->frame[i];
     if (t->tid == 0 &&
         (s->rans.fault || s->rans.carry[strips % 2] != pithi_get64(it->frame + PITHI_AT_PAYLOAD)))
-        a->work[it->index].status = PITH_ERR_CORRUPT;
+        a->checked[it->index].status = PITH_ERR_CORRUPT;
 }
 
 /* A team a frame. */
@@ -97,7 +98,7 @@ PITHI_DEVICE void pithi_reader_damaged(const struct pithi_gpu_call *a,
     if (pithi_coding_bounded(&a->from.plan))
         pithi_atomic_max32(&pithi_mark(a, s->from.index)->corrupt, 1);
     else
-        pithi_atomic_max32(&a->work[s->from.index].failed, PITHI_FAILED_CORRUPT);
+        pithi_atomic_max32(&a->checked[s->from.index].failed, PITHI_FAILED_CORRUPT);
 }
 
 /* By a warp's first thread: what kind its block is, behind the scales. Whether it is sound so far;
@@ -293,7 +294,7 @@ PITHI_LOCAL(pithi_reader_compare, uint64_t first) {
     if (pithi_coded_touches(a, b.first, b.count) &&
         pithi_get64(it->payload + it->form->checks + 8 * block) !=
             pithi_nh_finish(t->rans.total, length, PITHI_CHECK_TAG + block))
-        pithi_atomic_max32(&a->work[it->index].failed, PITHI_FAILED_CHECKSUM);
+        pithi_atomic_max32(&a->checked[it->index].failed, PITHI_FAILED_CHECKSUM);
 }
 
 /* ---- Strings ---------------------------------------------------------------------------------*/

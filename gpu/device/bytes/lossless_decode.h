@@ -213,7 +213,7 @@ PITHI_PHASE(pithi_lossless_read_tail, uint64_t block) {
 PITHI_LOCAL(pithi_lossless_read_close, uint64_t block) {
     (void)block;
     if (t->tid == 0 && s->rans.fault)
-        pithi_atomic_max32(&a->work[s->from.index].failed,
+        pithi_atomic_max32(&a->checked[s->from.index].failed,
                            s->rans.foreign ? PITHI_FAILED_UNSUPPORTED : PITHI_FAILED_CORRUPT);
 }
 
@@ -373,7 +373,8 @@ PITHI_LOCAL(pithi_lossless_join_hash, uint64_t width) {
 }
 PITHI_LOCAL(pithi_lossless_join_hashed, uint64_t block) {
     (void)block;
-    if (t->tid % PITHI_WARP == 0) pithi_atomic_add64(&a->work[s->from.index].hash, t->rans.total);
+    if (t->tid % PITHI_WARP == 0)
+        pithi_atomic_add64(&a->checked[s->from.index].hash, t->rans.total);
 }
 
 /* Part of a body: the values of a block. */

@@ -55,7 +55,7 @@ PITHI_PHASE(pithi_planes_compare, uint64_t block) {
     const uint64_t length = pithi_coding_entry(a, it->index, block)->length & ~PITHI_BLOCK_PLAIN;
     if (pithi_get64(it->payload + it->form->checks + 8 * block) !=
         pithi_nh_finish(pithi_coded_all(s), length, PITHI_CHECK_TAG + block))
-        pithi_atomic_max32(&a->work[it->index].failed, PITHI_FAILED_CHECKSUM);
+        pithi_atomic_max32(&a->checked[it->index].failed, PITHI_FAILED_CHECKSUM);
 }
 
 /* Part of a body: the checksum of a block, in a frame that has them. */

@@ -330,7 +330,7 @@ PITHI_BODY(pithi_paged_check) {
     if (a->hash_base) PITHI_STEP(pithi_page_check_hash, pithi_dtype_bytes(a->from.plan.base_dtype));
     PITHI_GATHER(number);
     if (a->from.plan.checksums)
-        PITHI_RUN(pithi_page_seal, &s->from, s->made.hash, &a->work[s->from.index]);
+        PITHI_RUN(pithi_page_seal, &s->from, s->made.hash, &a->checked[s->from.index]);
     if (a->hash_base) PITHI_RUN(pithi_check_close, number);
 }
 

@@ -456,16 +456,16 @@ PITHI_LOCAL(pithi_page_sum, bool encode) {
 
 /* hash: that, of the team. */
 PITHI_PHASE(pithi_page_seal, const struct pithi_gpu_item *it, uint64_t hash,
-            struct pithi_gpu_work *work) {
+            struct pithi_gpu_checked *checked) {
     const struct pithi_gpu_page *const g = &s->paged.page;
     uint8_t *const entry = it->payload + it->form->checks + 8 * g->number;
     const uint64_t sum = pithi_nh_finish(hash, g->length, PITHI_CHECK_TAG + g->number);
     (void)a;
     if (t->tid) return;
-    if (!work)
+    if (!checked)
         pithi_put64(entry, sum);
     else if (pithi_get64(entry) != sum)
-        pithi_atomic_max32(&work->failed, PITHI_FAILED_CHECKSUM);
+        pithi_atomic_max32(&checked->failed, PITHI_FAILED_CHECKSUM);
 }
 
 #endif
