@@ -93,7 +93,7 @@ if [ -n "${PITH_PTX_SWEEP:-}" ]; then
     }
     special() { # special PTX: without the general kernels, where there are special ones
         sed -n 's/^PITH_GPU_SPECIAL(\w*, \(\w*\), \(\w*\), \(\w*\))$/kernel_\1_\2_\3/p' \
-            gpu/device/special.def | awk '
+            "$SPECIAL" | awk '
             NR == FNR { wanted[$1]; next }
             FNR == 1 { pass++ }
             /^\.entry / {
@@ -112,7 +112,8 @@ if [ -n "${PITH_PTX_SWEEP:-}" ]; then
             >"$PLACE/$name.usage" 2>&1
     }
     export -f compile special assemble
-    export NVCC=$nvcc PLACE=$place
+    export NVCC=$nvcc PLACE=$place SPECIAL
+    SPECIAL=$(realpath "$(dirname "$0")/../../gpu/device/special.def")
     mapfile -t hopper < <(grep -lE '^\.target sm_90$' "${kept[@]}")
     [ ${#hopper[@]} = ${#sources[@]} ] || { echo 'the build has no PTX for Hopper'; failed=1; }
     if [ "$PITH_PTX_SWEEP" = all ]; then
