@@ -16,8 +16,10 @@ static void check_trip(const char *spec, const pith_layout *layout, uint64_t num
     trip_check_encode(&t);
     trip_check_decode(&t);
     trip_check_range(&t, t.r.count / 3, t.r.count / 4 + 1);
-    /* Every codec adds to another dtype; not every one decodes to one. */
-    if (layout->dtype <= PITH_F16) trip_check_other(&t, trip_reals[number % 3], true);
+    /* Every codec adds to another dtype; what is exact decodes to none. */
+    const bool exact = strncmp(spec, "raw", 3) == 0 || strncmp(spec, "lossless", 8) == 0;
+    if (layout->dtype <= PITH_F16)
+        trip_check_other(&t, trip_reals[number % 3], exact || number % 2);
     trip_close(&t);
 }
 
