@@ -5,6 +5,7 @@
 
 #include <immintrin.h>
 
+#include "common/inline.h"
 #include "common/numeric.h"
 #include "common/philox_keys.h"
 
@@ -365,6 +366,97 @@ static inline void random64(const struct philox *r, uint64_t c, uint16_t *out) {
 
 static inline void random256(const struct philox *r, uint64_t c, uint16_t out[256]) {
     for (unsigned i = 0; i < 4; i++) random64(r, c + 8 * i, out + 64 * i);
+}
+
+/* Row and column k of 8 vectors change places. */
+static inline __attribute__((always_inline)) void transpose256(__m256i x[8]) {
+    __m256i a[8], b[8];
+    PITHI_UNROLL for (int k = 0; k < 8; k += 2) {
+        a[k] = _mm256_unpacklo_epi32(x[k], x[k + 1]);
+        a[k + 1] = _mm256_unpackhi_epi32(x[k], x[k + 1]);
+    }
+    PITHI_UNROLL for (int k = 0; k < 8; k += 4) {
+        b[k] = _mm256_unpacklo_epi64(a[k], a[k + 2]);
+        b[k + 1] = _mm256_unpackhi_epi64(a[k], a[k + 2]);
+        b[k + 2] = _mm256_unpacklo_epi64(a[k + 1], a[k + 3]);
+        b[k + 3] = _mm256_unpackhi_epi64(a[k + 1], a[k + 3]);
+    }
+    PITHI_UNROLL for (int k = 0; k < 4; k++) {
+        x[k] = _mm256_permute2x128_si256(b[k], b[k + 4], 0x20);
+        x[k + 4] = _mm256_permute2x128_si256(b[k], b[k + 4], 0x31);
+    }
+}
+/* Row and column k of 16 vectors change places. */
+static inline __attribute__((always_inline)) void v_transpose(v16 x[16]) {
+    __m256i part[2][2][8];
+    PITHI_UNROLL for (int k = 0; k < 8; k++) {
+        part[0][0][k] = x[k].a;
+        part[0][1][k] = x[k].b;
+        part[1][0][k] = x[k + 8].a;
+        part[1][1][k] = x[k + 8].b;
+    }
+    PITHI_UNROLL for (int k = 0; k < 4; k++) transpose256(part[k / 2][k % 2]);
+    PITHI_UNROLL for (int k = 0; k < 8; k++) {
+        x[k] = (v16){part[0][0][k], part[1][0][k]};
+        x[k + 8] = (v16){part[0][1][k], part[1][1][k]};
+    }
+}
+
+/* ---- 16 lanes of f64 -------------------------------------------------------------------------*/
+
+/* Lanes 0..3, 4..7, 8..11, 12..15. */
+typedef struct {
+    __m256d q[4];
+} d16;
+
+static inline d16 d_zero(void) {
+    const __m256d zero = _mm256_setzero_pd();
+    return (d16){{zero, zero, zero, zero}};
+}
+static inline d16 d_widen(v16 x) {
+    return (d16){{_mm256_cvtps_pd(_mm256_castps256_ps128(F(x.a))),
+                  _mm256_cvtps_pd(_mm256_extractf128_ps(F(x.a), 1)),
+                  _mm256_cvtps_pd(_mm256_castps256_ps128(F(x.b))),
+                  _mm256_cvtps_pd(_mm256_extractf128_ps(F(x.b), 1))}};
+}
+static inline d16 d_add(d16 x, d16 y) {
+    for (int k = 0; k < 4; k++) x.q[k] = _mm256_add_pd(x.q[k], y.q[k]);
+    return x;
+}
+static inline d16 d_mul(d16 x, d16 y) {
+    for (int k = 0; k < 4; k++) x.q[k] = _mm256_mul_pd(x.q[k], y.q[k]);
+    return x;
+}
+static inline d16 d_magnitude(d16 x) {
+    for (int k = 0; k < 4; k++) x.q[k] = _mm256_andnot_pd(_mm256_set1_pd(-0.0), x.q[k]);
+    return x;
+}
+/* Lanes 0 to 7, then 8 to 15. */
+static inline d16 d_set(double x, double y) {
+    const __m256d a = _mm256_set1_pd(x), b = _mm256_set1_pd(y);
+    return (d16){{a, a, b, b}};
+}
+static inline d16 d_load(const double *p, const double *q) {
+    return (d16){
+        {_mm256_loadu_pd(p), _mm256_loadu_pd(p + 4), _mm256_loadu_pd(q), _mm256_loadu_pd(q + 4)}};
+}
+static inline void d_store(double *p, double *q, d16 x) {
+    for (int k = 0; k < 4; k++) _mm256_storeu_pd((k < 2 ? p : q) + 4 * (k % 2), x.q[k]);
+}
+static inline d16 d_sub(d16 x, d16 y) {
+    for (int k = 0; k < 4; k++) x.q[k] = _mm256_sub_pd(x.q[k], y.q[k]);
+    return x;
+}
+static inline d16 d_div(d16 x, d16 y) {
+    for (int k = 0; k < 4; k++) x.q[k] = _mm256_div_pd(x.q[k], y.q[k]);
+    return x;
+}
+/* Whether all lanes are numbers below the limit. */
+static inline bool d_below(d16 x, double limit) {
+    const __m256d most = _mm256_set1_pd(limit);
+    int all = 15;
+    for (int k = 0; k < 4; k++) all &= _mm256_movemask_pd(_mm256_cmp_pd(x.q[k], most, _CMP_LT_OQ));
+    return all == 15;
 }
 
 #endif

@@ -5,6 +5,7 @@
 
 #include <immintrin.h>
 
+#include "common/inline.h"
 #include "common/numeric.h"
 #include "common/philox_keys.h"
 
@@ -288,6 +289,72 @@ static inline void random256(const struct philox *r, uint64_t c, uint16_t out[25
         _mm512_storeu_si512(out + 64 * i, _mm512_sub_epi16(most, low));
         _mm512_storeu_si512(out + 64 * i + 32, _mm512_sub_epi16(most, high));
     }
+}
+
+/* Row and column k of 16 vectors change places. */
+static inline __attribute__((always_inline)) void v_transpose(v16 x[16]) {
+    v16 t[16];
+    PITHI_UNROLL for (int k = 0; k < 16; k += 4) {
+        const v16 p = _mm512_unpacklo_epi32(x[k], x[k + 1]);
+        const v16 q = _mm512_unpackhi_epi32(x[k], x[k + 1]);
+        const v16 r = _mm512_unpacklo_epi32(x[k + 2], x[k + 3]);
+        const v16 s = _mm512_unpackhi_epi32(x[k + 2], x[k + 3]);
+        t[k] = _mm512_unpacklo_epi64(p, r);
+        t[k + 1] = _mm512_unpackhi_epi64(p, r);
+        t[k + 2] = _mm512_unpacklo_epi64(q, s);
+        t[k + 3] = _mm512_unpackhi_epi64(q, s);
+    }
+    PITHI_UNROLL for (int k = 0; k < 4; k++) {
+        const v16 p = _mm512_shuffle_i32x4(t[k], t[k + 4], 0x88);
+        const v16 q = _mm512_shuffle_i32x4(t[k], t[k + 4], 0xDD);
+        const v16 r = _mm512_shuffle_i32x4(t[k + 8], t[k + 12], 0x88);
+        const v16 s = _mm512_shuffle_i32x4(t[k + 8], t[k + 12], 0xDD);
+        x[k] = _mm512_shuffle_i32x4(p, r, 0x88);
+        x[k + 4] = _mm512_shuffle_i32x4(q, s, 0x88);
+        x[k + 8] = _mm512_shuffle_i32x4(p, r, 0xDD);
+        x[k + 12] = _mm512_shuffle_i32x4(q, s, 0xDD);
+    }
+}
+
+/* ---- 16 lanes of f64 -------------------------------------------------------------------------*/
+
+/* Lanes 0..7 and 8..15. */
+typedef struct {
+    __m512d a, b;
+} d16;
+
+static inline d16 d_zero(void) { return (d16){_mm512_setzero_pd(), _mm512_setzero_pd()}; }
+static inline d16 d_widen(v16 x) {
+    return (d16){_mm512_cvtps_pd(_mm512_castps512_ps256(F(x))),
+                 _mm512_cvtps_pd(_mm512_extractf32x8_ps(F(x), 1))};
+}
+static inline d16 d_add(d16 x, d16 y) {
+    return (d16){_mm512_add_pd(x.a, y.a), _mm512_add_pd(x.b, y.b)};
+}
+static inline d16 d_mul(d16 x, d16 y) {
+    return (d16){_mm512_mul_pd(x.a, y.a), _mm512_mul_pd(x.b, y.b)};
+}
+static inline d16 d_magnitude(d16 x) { return (d16){_mm512_abs_pd(x.a), _mm512_abs_pd(x.b)}; }
+/* Lanes 0 to 7, then 8 to 15. */
+static inline d16 d_set(double x, double y) { return (d16){_mm512_set1_pd(x), _mm512_set1_pd(y)}; }
+static inline d16 d_load(const double *p, const double *q) {
+    return (d16){_mm512_loadu_pd(p), _mm512_loadu_pd(q)};
+}
+static inline void d_store(double *p, double *q, d16 x) {
+    _mm512_storeu_pd(p, x.a);
+    _mm512_storeu_pd(q, x.b);
+}
+static inline d16 d_sub(d16 x, d16 y) {
+    return (d16){_mm512_sub_pd(x.a, y.a), _mm512_sub_pd(x.b, y.b)};
+}
+static inline d16 d_div(d16 x, d16 y) {
+    return (d16){_mm512_div_pd(x.a, y.a), _mm512_div_pd(x.b, y.b)};
+}
+/* Whether all lanes are numbers below the limit. */
+static inline bool d_below(d16 x, double limit) {
+    const __m512d most = _mm512_set1_pd(limit);
+    return (_mm512_cmp_pd_mask(x.a, most, _CMP_LT_OQ) &
+            _mm512_cmp_pd_mask(x.b, most, _CMP_LT_OQ)) == 0xFF;
 }
 
 #endif

@@ -308,4 +308,92 @@ static inline void random256(const struct philox *p, uint64_t c, uint16_t out[25
     for (unsigned i = 0; i < 8; i++) random32(&p->random, c + 4 * i, out + 32 * i);
 }
 
+/* Row and column k of 4 vectors change places. */
+static inline __attribute__((always_inline)) void transpose128(uint32x4_t *a, uint32x4_t *b,
+                                                               uint32x4_t *c, uint32x4_t *d) {
+    const uint64x2_t p = vreinterpretq_u64_u32(vtrn1q_u32(*a, *b));
+    const uint64x2_t q = vreinterpretq_u64_u32(vtrn2q_u32(*a, *b));
+    const uint64x2_t r = vreinterpretq_u64_u32(vtrn1q_u32(*c, *d));
+    const uint64x2_t s = vreinterpretq_u64_u32(vtrn2q_u32(*c, *d));
+    *a = vreinterpretq_u32_u64(vtrn1q_u64(p, r));
+    *b = vreinterpretq_u32_u64(vtrn1q_u64(q, s));
+    *c = vreinterpretq_u32_u64(vtrn2q_u64(p, r));
+    *d = vreinterpretq_u32_u64(vtrn2q_u64(q, s));
+}
+/* Row and column k of 16 vectors change places: those of quarters do, then the quarters. */
+static inline __attribute__((always_inline)) void v_transpose(v16 x[16]) {
+    for (int k = 0; k < 16; k += 4)
+        for (int q = 0; q < 4; q++)
+            transpose128(&x[k].val[q], &x[k + 1].val[q], &x[k + 2].val[q], &x[k + 3].val[q]);
+    for (int k = 0; k < 4; k++)
+        for (int i = 0; i < 4; i++)
+            for (int q = 0; q < i; q++) {
+                const uint32x4_t t = x[k + 4 * i].val[q];
+                x[k + 4 * i].val[q] = x[k + 4 * q].val[i];
+                x[k + 4 * q].val[i] = t;
+            }
+}
+
+/* ---- 16 lanes of f64 -------------------------------------------------------------------------*/
+
+/* Lanes 0 and 1, 2 and 3, and so on. */
+typedef struct {
+    float64x2_t q[8];
+} d16;
+
+static inline d16 d_zero(void) {
+    d16 x;
+    for (int k = 0; k < 8; k++) x.q[k] = vdupq_n_f64(0);
+    return x;
+}
+static inline d16 d_widen(v16 x) {
+    d16 y;
+    for (int q = 0; q < 4; q++) {
+        y.q[2 * q] = vcvt_f64_f32(vget_low_f32(F(x.val[q])));
+        y.q[2 * q + 1] = vcvt_high_f64_f32(F(x.val[q]));
+    }
+    return y;
+}
+static inline d16 d_add(d16 x, d16 y) {
+    for (int k = 0; k < 8; k++) x.q[k] = vaddq_f64(x.q[k], y.q[k]);
+    return x;
+}
+static inline d16 d_mul(d16 x, d16 y) {
+    for (int k = 0; k < 8; k++) x.q[k] = vmulq_f64(x.q[k], y.q[k]);
+    return x;
+}
+static inline d16 d_magnitude(d16 x) {
+    for (int k = 0; k < 8; k++) x.q[k] = vabsq_f64(x.q[k]);
+    return x;
+}
+/* Lanes 0 to 7, then 8 to 15. */
+static inline d16 d_set(double x, double y) {
+    d16 z;
+    for (int k = 0; k < 8; k++) z.q[k] = vdupq_n_f64(k < 4 ? x : y);
+    return z;
+}
+static inline d16 d_load(const double *p, const double *q) {
+    d16 x;
+    for (int k = 0; k < 8; k++) x.q[k] = vld1q_f64((k < 4 ? p : q) + 2 * (k % 4));
+    return x;
+}
+static inline void d_store(double *p, double *q, d16 x) {
+    for (int k = 0; k < 8; k++) vst1q_f64((k < 4 ? p : q) + 2 * (k % 4), x.q[k]);
+}
+static inline d16 d_sub(d16 x, d16 y) {
+    for (int k = 0; k < 8; k++) x.q[k] = vsubq_f64(x.q[k], y.q[k]);
+    return x;
+}
+static inline d16 d_div(d16 x, d16 y) {
+    for (int k = 0; k < 8; k++) x.q[k] = vdivq_f64(x.q[k], y.q[k]);
+    return x;
+}
+/* Whether all lanes are numbers below the limit. */
+static inline bool d_below(d16 x, double limit) {
+    const float64x2_t most = vdupq_n_f64(limit);
+    uint64x2_t all = vdupq_n_u64(UINT64_MAX);
+    for (int k = 0; k < 8; k++) all = vandq_u64(all, vcltq_f64(x.q[k], most));
+    return (vgetq_lane_u64(all, 0) & vgetq_lane_u64(all, 1)) == UINT64_MAX;
+}
+
 #endif

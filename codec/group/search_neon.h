@@ -23,31 +23,4 @@ static inline v16 v_pack16(v16 a, v16 b) {
     return r;
 }
 
-/* Rows and columns of four vectors. */
-static inline __attribute__((always_inline)) void transpose4(uint32x4_t *a, uint32x4_t *b,
-                                                             uint32x4_t *c, uint32x4_t *d) {
-    const uint64x2_t p = vreinterpretq_u64_u32(vtrn1q_u32(*a, *b));
-    const uint64x2_t q = vreinterpretq_u64_u32(vtrn2q_u32(*a, *b));
-    const uint64x2_t r = vreinterpretq_u64_u32(vtrn1q_u32(*c, *d));
-    const uint64x2_t s = vreinterpretq_u64_u32(vtrn2q_u32(*c, *d));
-    *a = vreinterpretq_u32_u64(vtrn1q_u64(p, r));
-    *b = vreinterpretq_u32_u64(vtrn1q_u64(q, s));
-    *c = vreinterpretq_u32_u64(vtrn2q_u64(p, r));
-    *d = vreinterpretq_u32_u64(vtrn2q_u64(q, s));
-}
-/* Rows and columns of 16 vectors: quarters are transposed, then they
- * change places. */
-static inline __attribute__((always_inline)) void v_transpose(v16 x[16]) {
-    for (int k = 0; k < 16; k += 4)
-        for (int q = 0; q < 4; q++)
-            transpose4(&x[k].val[q], &x[k + 1].val[q], &x[k + 2].val[q], &x[k + 3].val[q]);
-    for (int k = 0; k < 4; k++)
-        for (int i = 0; i < 4; i++)
-            for (int q = 0; q < i; q++) {
-                const uint32x4_t t = x[k + 4 * i].val[q];
-                x[k + 4 * i].val[q] = x[k + 4 * q].val[i];
-                x[k + 4 * q].val[i] = t;
-            }
-}
-
 #endif

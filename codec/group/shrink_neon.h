@@ -30,22 +30,4 @@ TWO(v_part16, FROM_SH(vqrdmulhq_s16(SH(x), SH(y))))
 TWO(v_products16, U(vpaddq_s32(vmull_s16(vget_low_s16(SH(x)), vget_low_s16(SH(y))),
                                vmull_high_s16(SH(x), SH(y)))))
 
-static inline void transpose_four(uint32x4_t x[4]) {
-    const uint32x4_t a = vzip1q_u32(x[0], x[2]), b = vzip2q_u32(x[0], x[2]);
-    const uint32x4_t c = vzip1q_u32(x[1], x[3]), d = vzip2q_u32(x[1], x[3]);
-    x[0] = vzip1q_u32(a, c);
-    x[1] = vzip2q_u32(a, c);
-    x[2] = vzip1q_u32(b, d);
-    x[3] = vzip2q_u32(b, d);
-}
-/* Row and column k of 16 vectors change places. */
-static inline void transpose_lanes(v16 x[16]) {
-    uint32x4_t part[4][4][4];
-    for (int k = 0; k < 16; k++)
-        for (int q = 0; q < 4; q++) part[k / 4][q][k % 4] = x[k].val[q];
-    for (int k = 0; k < 16; k++) transpose_four(part[k / 4][k % 4]);
-    for (int k = 0; k < 16; k++)
-        for (int q = 0; q < 4; q++) x[k].val[q] = part[q][k / 4][k % 4];
-}
-
 #endif

@@ -61,7 +61,7 @@ ALWAYS void shrink_values(struct shrink_lanes *s, const float *low, const float 
                                                             &factor[g], asymmetric)));
             if (g + 1 < h.groups) value += step; /* the last one fills lanes behind it */
         }
-        transpose_lanes(row);
+        v_transpose(row);
         for (size_t k = 0; k < 16; k++) {
             sum = v_add16(sum, row[k]);
             v_store(to[k], v_shl(row[k], lift));

@@ -8,9 +8,8 @@
  *                third
  *   below16      lanes of its first argument where those of the second are below the third's, which
  *                are at most 2^31, and 0 elsewhere
- *   d16          a type of 16 lanes of f64; d_zero, d_add, d_mul, d_magnitude, and d_widen from
- *                lanes of f32
- *   d_sum        the sum of all lanes: halves are added, down to one, as in the scalar reference
+ *   d_sum        the sum of all lanes of f64: halves are added, down to one, as in the scalar
+ *                reference
  * Selection and histograms look at whole words of a set; the elements behind them go to the scalar
  * reference. */
 #ifndef PITHI_SPARSE_SELECT_TMPL_H

@@ -4,11 +4,6 @@
 #include "kernels.h"
 #include "sparse/index_x86.h"
 
-/* Lanes 0..3, 4..7, 8..11, 12..15. */
-typedef struct {
-    __m256d q[4];
-} d16;
-
 static inline __m256i reached256(__m256i x, __m256i least) {
     return _mm256_cmpeq_epi32(_mm256_max_epu32(x, least), x);
 }
@@ -25,28 +20,6 @@ static inline v16 finite_pick(v16 x, v16 then, v16 other) {
 static inline v16 below16(v16 x, v16 y, v16 least) {
     return (v16){_mm256_andnot_si256(reached256(y.a, least.a), x.a),
                  _mm256_andnot_si256(reached256(y.b, least.b), x.b)};
-}
-static inline d16 d_zero(void) {
-    const __m256d zero = _mm256_setzero_pd();
-    return (d16){{zero, zero, zero, zero}};
-}
-static inline d16 d_widen(v16 x) {
-    return (d16){{_mm256_cvtps_pd(_mm256_castps256_ps128(F(x.a))),
-                  _mm256_cvtps_pd(_mm256_extractf128_ps(F(x.a), 1)),
-                  _mm256_cvtps_pd(_mm256_castps256_ps128(F(x.b))),
-                  _mm256_cvtps_pd(_mm256_extractf128_ps(F(x.b), 1))}};
-}
-static inline d16 d_add(d16 x, d16 y) {
-    for (int k = 0; k < 4; k++) x.q[k] = _mm256_add_pd(x.q[k], y.q[k]);
-    return x;
-}
-static inline d16 d_mul(d16 x, d16 y) {
-    for (int k = 0; k < 4; k++) x.q[k] = _mm256_mul_pd(x.q[k], y.q[k]);
-    return x;
-}
-static inline d16 d_magnitude(d16 x) {
-    for (int k = 0; k < 4; k++) x.q[k] = _mm256_andnot_pd(_mm256_set1_pd(-0.0), x.q[k]);
-    return x;
 }
 static inline double d_sum(d16 x) {
     const __m256d low = _mm256_add_pd(x.q[0], x.q[2]), high = _mm256_add_pd(x.q[1], x.q[3]);

@@ -6,11 +6,6 @@
 #include "kernels.h"
 #include "sparse/index_x86.h"
 
-/* Lanes 0..7 and 8..15. */
-typedef struct {
-    __m512d a, b;
-} d16;
-
 static inline uint32_t reached16(v16 x, v16 least) { return _mm512_cmpge_epu32_mask(x, least); }
 static inline v16 finite_pick(v16 x, v16 then, v16 other) {
     return _mm512_mask_mov_epi32(then, (__mmask16)v_nonfinite(x), other);
@@ -18,18 +13,6 @@ static inline v16 finite_pick(v16 x, v16 then, v16 other) {
 static inline v16 below16(v16 x, v16 y, v16 least) {
     return _mm512_maskz_mov_epi32(_mm512_cmplt_epu32_mask(y, least), x);
 }
-static inline d16 d_zero(void) { return (d16){_mm512_setzero_pd(), _mm512_setzero_pd()}; }
-static inline d16 d_widen(v16 x) {
-    return (d16){_mm512_cvtps_pd(_mm512_castps512_ps256(F(x))),
-                 _mm512_cvtps_pd(_mm512_extractf32x8_ps(F(x), 1))};
-}
-static inline d16 d_add(d16 x, d16 y) {
-    return (d16){_mm512_add_pd(x.a, y.a), _mm512_add_pd(x.b, y.b)};
-}
-static inline d16 d_mul(d16 x, d16 y) {
-    return (d16){_mm512_mul_pd(x.a, y.a), _mm512_mul_pd(x.b, y.b)};
-}
-static inline d16 d_magnitude(d16 x) { return (d16){_mm512_abs_pd(x.a), _mm512_abs_pd(x.b)}; }
 static inline double d_sum(d16 x) {
     const __m512d a = _mm512_add_pd(x.a, x.b);
     const __m256d b = _mm256_add_pd(_mm512_castpd512_pd256(a), _mm512_extractf64x4_pd(a, 1));

@@ -3,11 +3,6 @@
 #include "common/lanes_neon.h"
 #include "kernels.h"
 
-/* Lanes 0 and 1, 2 and 3, and so on. */
-typedef struct {
-    float64x2_t q[8];
-} d16;
-
 static inline uint32_t reached16(v16 x, v16 least) {
     static const uint16_t weights[8] = {1, 2, 4, 8, 16, 32, 64, 128};
     const uint16x8_t weight = vld1q_u16(weights);
@@ -24,31 +19,6 @@ static inline v16 finite_pick(v16 x, v16 then, v16 other) {
 }
 static inline v16 below16(v16 x, v16 y, v16 least) {
     for (int q = 0; q < 4; q++) x.val[q] = vbicq_u32(x.val[q], vcgeq_u32(y.val[q], least.val[q]));
-    return x;
-}
-static inline d16 d_zero(void) {
-    d16 x;
-    for (int k = 0; k < 8; k++) x.q[k] = vdupq_n_f64(0);
-    return x;
-}
-static inline d16 d_widen(v16 x) {
-    d16 y;
-    for (int q = 0; q < 4; q++) {
-        y.q[2 * q] = vcvt_f64_f32(vget_low_f32(F(x.val[q])));
-        y.q[2 * q + 1] = vcvt_high_f64_f32(F(x.val[q]));
-    }
-    return y;
-}
-static inline d16 d_add(d16 x, d16 y) {
-    for (int k = 0; k < 8; k++) x.q[k] = vaddq_f64(x.q[k], y.q[k]);
-    return x;
-}
-static inline d16 d_mul(d16 x, d16 y) {
-    for (int k = 0; k < 8; k++) x.q[k] = vmulq_f64(x.q[k], y.q[k]);
-    return x;
-}
-static inline d16 d_magnitude(d16 x) {
-    for (int k = 0; k < 8; k++) x.q[k] = vabsq_f64(x.q[k]);
     return x;
 }
 static inline double d_sum(d16 x) {
