@@ -408,12 +408,13 @@ static struct pithi_estimate estimate(const struct pithi_block *b, const struct 
 static uint32_t weighted_share(const struct pithi_block *b, const struct work *w, unsigned order,
                                unsigned *row) {
     const struct pithi_estimate_memory memory = {w->words, w->other, w->pieces};
+    const uint32_t differences =
+        pithi_estimate_differences(b->tiled.tile->extent, w->codes, order, w->words);
     uint32_t least = UINT32_MAX;
     for (unsigned k = *row; k < PITHI_INTERP_ROWS; k++) {
         const struct pithi_interp t = interp_of(b, &w->quant, k, w->levels);
-        const struct pithi_estimate_pair e =
-            pithi_estimate_weighted(&t, b->value, w->codes, order, &memory);
-        const uint64_t share = ((uint64_t)e.weighted << 16) / (e.lorenzo ? e.lorenzo : 1);
+        const uint64_t share = ((uint64_t)pithi_estimate_weighted(&t, b->value, &memory) << 16) /
+                               (differences ? differences : 1);
         if (share >= least) break;
         least = (uint32_t)share;
         *row = k;

@@ -13,6 +13,10 @@ static void add(struct pithi_kinds *s, uint32_t word) {
     s->of[pithi_kind_of(word)]++;
     s->total++;
 }
+static void add_words(struct pithi_kinds *s, const uint32_t *words, size_t n) {
+    for (size_t i = 0; i < n; i++) s->of[pithi_kind_of(words[i])]++;
+    s->total += (uint32_t)n;
+}
 
 struct tile {
     const struct pithi_quant *q;
@@ -143,15 +147,16 @@ static void add_interp(struct pithi_kinds *s, const struct tile *t, size_t at, s
             return;
         }
     for (size_t i = 0; i < n; i++, place[PITHI_TILE_NDIM - 1]++) {
-        const size_t all = place[0] | place[1] | place[2] | place[3], h = all & (0 - all);
-        unsigned d = 0;
+        const size_t all = place[0] | place[1] | place[2] | place[3];
+        unsigned level = 0, d = 0;
         if (!all) continue;
-        while (!(place[d] & h)) d++;
-        const size_t places = (t->extent[d] - 1) / h + 1;
-        const enum pithi_interp_kind kind = pithi_interp_kind(place[d] / h, places);
-        const int64_t error = fine(t, at + i) - predict(t, at + i, kind, h * pitch[d]);
+        while (!(all >> level & 1)) level++;
+        while (!(place[d] >> level & 1)) d++;
+        const size_t places = ((t->extent[d] - 1) >> level) + 1;
+        const enum pithi_interp_kind kind = pithi_interp_kind(place[d] >> level, places);
+        const int64_t error = fine(t, at + i) - predict(t, at + i, kind, pitch[d] << level);
         const int64_t code = (error + 8) >> 4;
-        add(&s[h > 1], pithi_zigzag((uint32_t)code));
+        add(&s[level > 0], pithi_zigzag((uint32_t)code));
     }
 }
 
@@ -170,26 +175,12 @@ static void copy_box(const struct pithi_interp *t, const struct pithi_box *b, co
             memcpy(to, (const uint8_t *)values + place_of(t->extent, b, j1, j2) * element, row);
 }
 
-/* Adds words of differences. */
-static void add_differences(struct pithi_kinds *s, const struct pithi_interp *t,
-                            const struct pithi_box *b, const int32_t *codes, unsigned order,
-                            uint32_t *words) {
-    const size_t n = b->extent[3] - 2 * PITHI_BOX_INNER_LAST;
-    for (size_t j1 = 0; j1 < b->extent[1]; j1++)
-        for (size_t j2 = 0; j2 < b->extent[2]; j2++) {
-            if (!pithi_box_inner(j1, b->extent[1]) || !pithi_box_inner(j2, b->extent[2])) continue;
-            const size_t at = place_of(t->extent, b, j1, j2) + PITHI_BOX_INNER_LAST;
-            pithi_predict_c(codes + at, t->extent, order, at, n, words);
-            for (size_t i = 0; i < n; i++) add(s, words[i]);
-        }
-}
-
 /* Adds words of a coded box: those of each class of the finest level, and before them the coarse
  * ones, all of which count. */
 static void add_weighted(struct pithi_kinds s[PITHI_WEIGHTED_CLASSES + 1],
                          const struct pithi_box *b, const uint32_t *words) {
     const size_t coarse = pithi_interp_coarse(b->extent);
-    for (size_t i = 0; i < coarse; i++) add(&s[0], words[i]);
+    add_words(&s[0], words, coarse);
     words += coarse;
     for (unsigned k = 1; k <= PITHI_WEIGHTED_CLASSES; k++) {
         if (!pithi_weighted_count(b->extent, k)) continue;
@@ -198,41 +189,58 @@ static void add_weighted(struct pithi_kinds s[PITHI_WEIGHTED_CLASSES + 1],
             for (size_t j2 = k >> 1 & 1; j2 < b->extent[2]; j2 += 2, words += n) {
                 if (!pithi_box_inner(j1, b->extent[1]) || !pithi_box_inner(j2, b->extent[2]))
                     continue;
-                for (size_t i = PITHI_BOX_INNER_LAST / 2; i + PITHI_BOX_INNER_LAST / 2 < n; i++)
-                    add(&s[k], words[i]);
+                add_words(&s[k], words + PITHI_BOX_INNER_LAST / 2, n - PITHI_BOX_INNER_LAST);
             }
     }
 }
 
-struct pithi_estimate_pair pithi_estimate_weighted(const struct pithi_interp *t, const void *values,
-                                                   const int32_t *codes, unsigned order,
-                                                   const struct pithi_estimate_memory *memory) {
+static unsigned boxes_of(const uint32_t extent[PITHI_TILE_NDIM]) {
+    return (size_t)extent[1] * extent[2] * extent[3] < PITHI_BOX_OF ? 1 : PITHI_BOXES;
+}
+static struct pithi_box box_of(const uint32_t extent[PITHI_TILE_NDIM], unsigned i) {
+    return pithi_box_of(extent[1], extent[2], extent[3], boxes_of(extent) == 1 ? 2 : i);
+}
+
+uint32_t pithi_estimate_weighted(const struct pithi_interp *t, const void *values,
+                                 const struct pithi_estimate_memory *memory) {
     const size_t count = (size_t)t->extent[1] * t->extent[2] * t->extent[3];
-    const unsigned boxes = count < PITHI_BOX_OF ? 1 : PITHI_BOXES;
-    struct pithi_kinds lorenzo = {0}, weighted[PITHI_WEIGHTED_CLASSES + 1] = {{0}};
-    struct pithi_estimate_pair result;
-    for (unsigned i = 0; i < boxes; i++) {
-        const struct pithi_box b =
-            pithi_box_of(t->extent[1], t->extent[2], t->extent[3], boxes == 1 ? 2 : i);
+    const size_t coarse = pithi_interp_coarse(t->extent);
+    struct pithi_kinds kinds[PITHI_WEIGHTED_CLASSES + 1] = {{0}};
+    for (unsigned i = 0; i < boxes_of(t->extent); i++) {
+        const struct pithi_box b = box_of(t->extent, i);
         struct pithi_interp tile = *t;
         struct pithi_weights weights;
         memcpy(tile.extent, b.extent, sizeof tile.extent);
         copy_box(t, &b, values, memory->values);
         pithi_weighted_encode(&tile, memory->values, memory->words, memory->miss, &weights);
-        add_weighted(weighted, &b, memory->words);
-        add_differences(&lorenzo, t, &b, codes, order, memory->words);
+        add_weighted(kinds, &b, memory->words);
     }
     uint64_t fine = 0, total = 0;
     for (unsigned k = 1; k <= PITHI_WEIGHTED_CLASSES; k++) {
-        fine += pithi_kinds_entropy(&weighted[k]);
-        total += weighted[k].total;
+        fine += pithi_kinds_entropy(&kinds[k]);
+        total += kinds[k].total;
     }
-    const uint64_t coarse = pithi_interp_coarse(t->extent);
-    result.weighted = (uint32_t)((fine / total * (count - coarse) +
-                                  pithi_kinds_entropy(&weighted[0]) / weighted[0].total * coarse) /
-                                 count);
-    result.lorenzo = (uint32_t)(pithi_kinds_entropy(&lorenzo) / lorenzo.total);
-    return result;
+    return (uint32_t)((fine / total * (count - coarse) +
+                       pithi_kinds_entropy(&kinds[0]) / kinds[0].total * coarse) /
+                      count);
+}
+
+uint32_t pithi_estimate_differences(const uint32_t extent[PITHI_TILE_NDIM], const int32_t *codes,
+                                    unsigned order, uint32_t *words) {
+    struct pithi_kinds kinds = {0};
+    for (unsigned i = 0; i < boxes_of(extent); i++) {
+        const struct pithi_box b = box_of(extent, i);
+        const size_t n = b.extent[3] - 2 * PITHI_BOX_INNER_LAST;
+        for (size_t j1 = 0; j1 < b.extent[1]; j1++)
+            for (size_t j2 = 0; j2 < b.extent[2]; j2++) {
+                if (!pithi_box_inner(j1, b.extent[1]) || !pithi_box_inner(j2, b.extent[2]))
+                    continue;
+                const size_t at = place_of(extent, &b, j1, j2) + PITHI_BOX_INNER_LAST;
+                pithi_predict_c(codes + at, extent, order, at, n, words);
+                add_words(&kinds, words, n);
+            }
+    }
+    return (uint32_t)(pithi_kinds_entropy(&kinds) / kinds.total);
 }
 
 struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, pithi_predict_fn *difference,
@@ -250,7 +258,7 @@ struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, pithi_pre
         uint32_t words[RUN];
         for (unsigned order = 0; order <= most; order++) {
             differ(&t, order, at, x, n, words);
-            for (size_t i = 0; i < n; i++) add(&lorenzo[order], words[i]);
+            add_words(&lorenzo[order], words, n);
         }
         if (!q->relative) add_interp(interp, &t, at, n);
     }

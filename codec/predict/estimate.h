@@ -20,21 +20,19 @@ struct pithi_estimate pithi_estimate_tile(const struct pithi_quant *q, pithi_pre
                                           const void *values, const int32_t *codes,
                                           const uint32_t extent[PITHI_TILE_NDIM]);
 
-/* What weighted interpolation, and differences of an order, take of a tile's boxes, in bits per
- * element, in units of 1/256. */
-struct pithi_estimate_pair {
-    uint32_t weighted, lorenzo;
-};
 /* Memory for as many words, values of the dtype and bits as the tile has elements. */
 struct pithi_estimate_memory {
     uint32_t *words;
     void *values;
     uint8_t *miss;
 };
-/* Estimates from a tile that can be coded by weighted interpolation, its dense values and their
- * codes; t is what it would be coded with. Takes as long as coding a few ten thousand elements. */
-struct pithi_estimate_pair pithi_estimate_weighted(const struct pithi_interp *t, const void *values,
-                                                   const int32_t *codes, unsigned order,
-                                                   const struct pithi_estimate_memory *memory);
+/* Return what boxes of a tile that can be coded by weighted interpolation take, in bits per
+ * element, in units of 1/256: coded so, where t is what the tile would be coded with, and by
+ * differences of its codes. Values and codes are dense. The former takes as long as coding a few
+ * ten thousand elements. */
+uint32_t pithi_estimate_weighted(const struct pithi_interp *t, const void *values,
+                                 const struct pithi_estimate_memory *memory);
+uint32_t pithi_estimate_differences(const uint32_t extent[PITHI_TILE_NDIM], const int32_t *codes,
+                                    unsigned order, uint32_t *words);
 
 #endif
