@@ -72,6 +72,7 @@ void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->extremes = pithi_extremes_c;
     k->interp_encode = pithi_interp_encode_c;
     k->interp_weigh = pithi_interp_weigh_c;
+    k->interp_fit = pithi_interp_fit_c;
     k->interp_decode = pithi_interp_decode_c;
     k->select = pithi_select_c;
     k->histogram = pithi_histogram_c;

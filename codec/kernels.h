@@ -95,6 +95,7 @@ struct pithi_kernels {
     pithi_symbols_cut_fn *symbols_cut;
     pithi_symbols_join_fn *symbols_join;
     pithi_interp_weigh_fn *interp_weigh;
+    pithi_interp_fit_fn *interp_fit;
 };
 void pithi_kernels_bind(struct pithi_kernels *kernels, uint32_t cpu);
 

@@ -213,6 +213,7 @@ static struct pithi_interp interp_of(const struct pithi_block *b, const struct p
                              .encode = b->kernels->interp_encode,
                              .decode = b->kernels->interp_decode,
                              .weigh = b->kernels->interp_weigh,
+                             .fit = b->kernels->interp_fit,
                              .scratch = scratch};
     memcpy(t.extent, b->tiled.tile->extent, sizeof t.extent);
     return t;

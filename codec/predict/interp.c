@@ -97,6 +97,36 @@ void pithi_interp_weigh_c(const struct pithi_interp_terms *t, size_t n, float *y
     }
 }
 
+/* The equations of a row of weights; of the symmetric matrix the first `count` columns are set. */
+static void add_products(const double (*term)[PITHI_WEIGHTED_TERMS], const double *share,
+                         size_t values, size_t k, size_t count, double *row) {
+    for (size_t i = 0; i < values; i++) {
+        const double shared = term[i][k] * share[i];
+        for (size_t m = 0; m < count; m++) row[m] += shared * term[i][m];
+    }
+}
+
+void pithi_interp_fit_c(const struct pithi_interp_sample *s, struct pithi_equations *e) {
+    double term[PITHI_WEIGHTED_SAMPLE][PITHI_WEIGHTED_TERMS];
+    double left[PITHI_WEIGHTED_SAMPLE], share[PITHI_WEIGHTED_SAMPLE];
+    size_t values = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        double x = s->value[i];
+        for (size_t k = 0; k < s->terms; k++) {
+            term[values][k] = s->term[k][i];
+            x -= term[values][k] * s->weight[k];
+        }
+        if (!(x < 1e30 && x > -1e30)) continue;
+        left[values] = x;
+        /* Large differences count linearly, since so about grows what their words take. */
+        share[values++] = 1 / ((x < 0 ? -x : x) + s->step);
+    }
+    for (size_t k = 0; k < s->terms; k++) {
+        add_products(term, share, values, k, k + 1, e->matrix[k]);
+        for (size_t i = 0; i < values; i++) e->vector[k] += term[i][k] * share[i] * left[i];
+    }
+}
+
 /* ---- f64 -------------------------------------------------------------------------------------*/
 
 struct f64_run {

@@ -49,6 +49,19 @@ struct pithi_interp_terms {
 typedef void pithi_interp_weigh_fn(const struct pithi_interp_terms *t, size_t n, float *y);
 pithi_interp_weigh_fn pithi_interp_weigh_c;
 
+/* Neighbours in a row, of which weights are found: their values, and of each its terms. */
+struct pithi_interp_sample {
+    size_t count, terms;
+    float value[PITHI_WEIGHTED_SAMPLE], term[PITHI_WEIGHTED_TERMS][PITHI_WEIGHTED_SAMPLE];
+    float weight[PITHI_WEIGHTED_TERMS]; /* which the terms have now */
+    float step;
+};
+/* Adds what a sample says of changes of the weights to equations, value by value: of any two terms
+ * the product, and of a term and what its weights leave of the value, in f64 and each times what
+ * the value counts. Values of which 1e30 or more is left do not. */
+typedef void pithi_interp_fit_fn(const struct pithi_interp_sample *s, struct pithi_equations *e);
+pithi_interp_fit_fn pithi_interp_fit_c;
+
 /* A tile of q->dtype, dense. */
 struct pithi_interp {
     const struct pithi_quant *quant;
@@ -57,6 +70,7 @@ struct pithi_interp {
     pithi_interp_encode_fn *encode;
     pithi_interp_decode_fn *decode;
     pithi_interp_weigh_fn *weigh; /* weighted interpolation */
+    pithi_interp_fit_fn *fit;
     /* Decode: sets *words to the next words, and returns how many they are, at least 1. */
     size_t (*next)(void *arg, const uint32_t **words);
     void *next_arg;

@@ -156,6 +156,70 @@ static void interp_weigh(const struct pithi_interp_terms *t, size_t n, float *to
     if (i < n) weigh_vectors(t, 1, n - 16, to);
 }
 
+ALWAYS d16 d_all(double x) { return d_set(x, x); }
+
+/* Sets what weights leave of 16 values, and what each value counts. False where one does not. */
+ALWAYS bool fit_left(const struct pithi_interp_sample *s, size_t i, double *left, double *share) {
+    d16 x = d_widen(v_near(s->value, i));
+    for (size_t k = 0; k < s->terms; k++)
+        x = d_sub(x, d_mul(d_widen(v_near(s->term[k], i)), d_all(s->weight[k])));
+    const d16 size = d_magnitude(x);
+    if (!d_below(size, 1e30)) return false;
+    d_store(left + i, left + i + 8, x);
+    d_store(share + i, share + i + 8, d_div(d_all(1), d_add(size, d_all(s->step))));
+    return true;
+}
+
+enum { FITTED = PITHI_WEIGHTED_SAMPLE, TERMS = PITHI_WEIGHTED_TERMS };
+
+/* Sets the terms of 16 values, zeros behind them. */
+ALWAYS void fit_terms(const struct pithi_interp_sample *s, size_t i, double (*term)[TERMS]) {
+    v16 x[16];
+    for (size_t k = 0; k < 16; k++) x[k] = k < s->terms ? v_near(s->term[k], i) : v_set(0);
+    v_transpose(x);
+    for (size_t k = 0; k < 16; k++) d_store(term[i + k], term[i + k] + 8, d_widen(x[k]));
+}
+
+/* Adds products to the first 8 columns of rows k to k + 3 of the matrix or, `whole`, to all columns
+ * of rows k and k + 1. */
+ALWAYS void fit_rows(const double (*term)[TERMS], const double (*shared)[TERMS], size_t values,
+                     size_t k, bool whole, struct pithi_equations *e) {
+    double *const p = e->matrix[k], *const q = e->matrix[k + 1];
+    double *const p2 = whole ? p + 8 : q, *const q2 = whole ? q + 8 : e->matrix[k + 3];
+    double *const q1 = whole ? q : e->matrix[k + 2];
+    d16 a = d_load(p, p2), b = d_load(q1, q2);
+    for (size_t i = 0; i < values; i++) {
+        const double *const t = term[i], *const w = shared[i] + k;
+        const d16 x = d_load(t, whole ? t + 8 : t);
+        a = d_add(a, d_mul(whole ? d_all(w[0]) : d_set(w[0], w[1]), x));
+        b = d_add(b, d_mul(whole ? d_all(w[1]) : d_set(w[2], w[3]), x));
+    }
+    d_store(p, p2, a);
+    d_store(q1, q2, b);
+}
+
+/* Lanes are the terms of a value: sums of all weights' equations go on from value to value. */
+static void interp_fit(const struct pithi_interp_sample *s, struct pithi_equations *e) {
+    double term[FITTED][TERMS], shared[FITTED][TERMS], left[FITTED], share[FITTED];
+    const size_t values = s->count;
+    bool all = values % 16 == 0;
+    for (size_t i = 0; all && i < values; i += 16) all = fit_left(s, i, left, share);
+    if (!all) {
+        pithi_interp_fit_c(s, e);
+        return;
+    }
+    for (size_t i = 0; i < values; i += 16) fit_terms(s, i, term);
+    d16 sum = d_load(e->vector, e->vector + 8);
+    for (size_t i = 0; i < values; i++) {
+        const d16 x = d_mul(d_load(term[i], term[i] + 8), d_all(share[i]));
+        d_store(shared[i], shared[i] + 8, x);
+        sum = d_add(sum, d_mul(x, d_all(left[i])));
+    }
+    d_store(e->vector, e->vector + 8, sum);
+    for (size_t k = 0; k < s->terms && k < 8; k += 4) fit_rows(term, shared, values, k, false, e);
+    for (size_t k = 8; k < s->terms; k += 2) fit_rows(term, shared, values, k, true, e);
+}
+
 ALWAYS void decode16(const struct level *l, enum pithi_interp_kind kind, const uint32_t *words,
                      size_t i, float *y) {
     const v16 word = v_load((const uint8_t *)(words + i));

@@ -229,17 +229,10 @@ static struct sample sample_of(const struct grid *g, unsigned parities, size_t i
     return s;
 }
 
-/* What the values of a sample say: of each, its terms, with zeros behind them, what is left of it
- * without the weights of the class, and what it counts. */
-struct said {
-    size_t count;
-    double term[SAMPLE][TERMS], left[SAMPLE], share[SAMPLE];
-};
-
-/* `all` has all terms. */
+/* Looks at a sample; `all` has all terms. */
 static void look_at(const struct f32_walk *w, const struct grid *g, const struct class *c,
-                    const struct sample *s, struct pithi_interp_terms *all, struct said *said) {
-    float terms[TERMS][SAMPLE];
+                    const struct sample *s, struct pithi_interp_terms *all,
+                    struct pithi_interp_sample *seen) {
     const ptrdiff_t *distance = all->distance;
     struct pithi_interp_terms one;
     aim_at(g, s->place, s->at, all);
@@ -249,42 +242,11 @@ static void look_at(const struct f32_walk *w, const struct grid *g, const struct
     for (unsigned k = 0; k < c->count; distance += all->points[k++]) {
         one.points[0] = all->points[k];
         memcpy(one.distance, distance, one.points[0] * sizeof *distance);
-        w->t->weigh(&one, s->n, terms[k]);
+        w->t->weigh(&one, s->n, seen->term[k]);
     }
-    said->count = 0;
-    for (size_t i = 0; i < s->n; i++) {
-        double *const t = said->term[said->count];
-        double left = value_at(w, g, c->parities, s->place, s->at + i);
-        for (unsigned k = 0; k < c->count; k++) {
-            t[k] = terms[k][i];
-            left -= t[k] * c->weight[k];
-        }
-        if (!(left < 1e30 && left > -1e30)) continue;
-        said->left[said->count] = left;
-        /* Large differences count linearly, since so about grows what their words take. */
-        said->share[said->count++] = 1 / ((left < 0 ? -left : left) + w->run.step);
-    }
-}
-
-/* Adds to the equations of a row of weights, of which 8 are before `first`. */
-static void add_products(const struct said *said, unsigned k, unsigned first, double *row) {
-    double sum[8];
-    memcpy(sum, row + first, sizeof sum);
-    for (size_t i = 0; i < said->count; i++) {
-        const double shared = said->term[i][k] * said->share[i];
-        for (unsigned m = 0; m < 8; m++) sum[m] += shared * said->term[i][first + m];
-    }
-    memcpy(row + first, sum, sizeof sum);
-}
-
-/* Adds what the values of a sample say of the weights, as differences to those of the class. */
-static void add_sample(const struct said *said, unsigned count, struct pithi_equations *e) {
-    for (unsigned k = 0; k < count; k++) {
-        add_products(said, k, 0, e->matrix[k]);
-        if (k >= 8) add_products(said, k, 8, e->matrix[k]);
-        for (size_t i = 0; i < said->count; i++)
-            e->vector[k] += said->term[i][k] * said->share[i] * said->left[i];
-    }
+    for (size_t i = 0; i < s->n; i++)
+        seen->value[i] = value_at(w, g, c->parities, s->place, s->at + i);
+    seen->count = s->n;
 }
 
 /* Returns about what the words of a sample take, in 1/256 bit. */
@@ -309,14 +271,15 @@ static bool choose_weights(const struct f32_walk *w, const struct grid *g, struc
     const size_t samples = samples_of(g, c->parities);
     struct pithi_equations e = {0};
     struct class fitted = *c;
-    struct said said = {0};
+    struct pithi_interp_sample seen = {.terms = c->count, .step = w->run.step};
+    memcpy(seen.weight, c->weight, sizeof seen.weight);
     for (unsigned k = 0; k < c->count; k++) fitted.weight[k] = 1;
     const size_t p1 = parity_of(c->parities, 0);
     struct pithi_interp_terms all = terms_of(g, &fitted, p1);
     for (size_t i = 0; i < samples; i += 2) {
         const struct sample s = sample_of(g, c->parities, i);
-        look_at(w, g, c, &s, &all, &said);
-        add_sample(&said, c->count, &e);
+        look_at(w, g, c, &s, &all, &seen);
+        w->t->fit(&seen, &e);
     }
     if (!pithi_equations_solve(&e, c->count)) return false;
     for (unsigned k = 0; k < c->count; k++) {

@@ -12,6 +12,7 @@ static inline void bind_prediction(struct pithi_kernels *k) {
     k->unpredict = unpredict;
     k->interp_encode = interp_encode;
     k->interp_weigh = interp_weigh;
+    k->interp_fit = interp_fit;
     k->interp_decode = interp_decode;
     k->extremes = extremes;
 }

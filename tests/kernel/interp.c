@@ -25,6 +25,7 @@ static uint8_t *data[AREAS];
 bool bound_interp(const struct level *level) {
     return level->kernels.interp_encode != pithi_interp_encode_c &&
            level->kernels.interp_weigh != pithi_interp_weigh_c &&
+           level->kernels.interp_fit != pithi_interp_fit_c &&
            level->kernels.interp_decode != pithi_interp_decode_c;
 }
 
@@ -161,11 +162,37 @@ static void check_weigh(const struct level *level, const struct shape *s) {
     check_end();
 }
 
+/* Equations that go on from others, of samples with and without values that do not count. */
+static void check_fit(const struct level *level, enum fill fill) {
+    struct pithi_interp_sample s = {.terms = check_below(PITHI_WEIGHTED_TERMS + 1), .step = 0.01f};
+    struct pithi_equations expected, e;
+    s.count = check_below(2) ? 16 + 16 * check_below(2) : check_below(PITHI_WEIGHTED_SAMPLE + 1);
+    fill_values(s.value, PITH_F32, PITHI_WEIGHTED_SAMPLE, fill, 7);
+    fill_values(s.term, PITH_F32, s.terms * PITHI_WEIGHTED_SAMPLE, fill, 7);
+    for (size_t k = 0; k < s.terms; k++)
+        s.weight[k] = (float)((int)check_below(1 << 24) - (1 << 23)) * 0x1p-22f;
+    for (size_t k = 0; k < PITHI_WEIGHTED_TERMS; k++) {
+        e.vector[k] = (double)check_below(1000);
+        for (size_t m = 0; m < PITHI_WEIGHTED_TERMS; m++)
+            e.matrix[k][m] = (double)check_below(1000);
+    }
+    expected = e;
+    check_begin("interp %s fit: %zu values of %zu terms", level->isa, s.count, s.terms);
+    pithi_interp_fit_c(&s, &expected);
+    level->kernels.interp_fit(&s, &e);
+    check_that(!memcmp(e.vector, expected.vector, s.terms * sizeof e.vector[0]), "vectors differ");
+    for (size_t k = 0; k < s.terms; k++)
+        check_that(!memcmp(e.matrix[k], expected.matrix[k], (k + 1) * sizeof e.matrix[k][0]),
+                   "matrices differ");
+    check_end();
+}
+
 static void check_both(const struct level *level, const struct shape *s) {
     fill_areas(s);
     const uint64_t host = pithi_fp_enter();
     check_encode(level, s);
     check_weigh(level, s);
+    check_fit(level, s->fill);
     for (size_t i = 0; i < s->n; i++) {
         const uint32_t word = (uint32_t)check_random() >> check_below(32);
         pithi_put32(data[X] + 4 * i, word);
