@@ -152,10 +152,12 @@ PITHI_INLINE struct pithi_word_cost pithi_word_cost_none(void) {
 PITHI_INLINE void pithi_word_cost_add(struct pithi_word_cost *c, float steps) {
     const bool within = steps < PITHI_QUANT_LIMIT && steps > -PITHI_QUANT_LIMIT;
     const int32_t fine = within ? (int32_t)(steps * 16) : 1 << 26;
-    const uint64_t whole = c->top * (8 + (uint32_t)(fine < 0 ? -fine : fine));
-    const uint32_t more = pithi_bit_length((uint32_t)(whole >> 32));
-    c->top = whole >> more;
-    c->shifted += more;
+    const uint32_t factor = 8 + (uint32_t)(fine < 0 ? -fine : fine);
+    /* The product has 32 bits more than the factor, or 31: the next one waits for little else. */
+    const uint32_t most = pithi_bit_length(factor) - 1;
+    const uint64_t product = c->top * factor >> most;
+    c->top = product >> (product >> 32);
+    c->shifted += most + (product >> 32);
 }
 /* Returns the cost in 1/256 bit. */
 PITHI_INLINE uint64_t pithi_word_cost_sum(const struct pithi_word_cost *c) {
