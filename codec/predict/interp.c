@@ -371,7 +371,7 @@ static void take_plane(struct reader *r, const struct grid grid[PITHI_WEIGHTED_L
         put_plane(&r->walk[0], g, j1, to);
     } else {
         struct pithi_interp_terms terms = terms_of(g, &r->class[k - 1], j1);
-        code_plane(&r->walk[k - 1], g, &r->class[k - 1], &terms, j1);
+        code_plane(&r->walk[k - 1], g, &r->class[k - 1], &terms, NULL, j1);
     }
 }
 

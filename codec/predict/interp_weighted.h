@@ -11,8 +11,16 @@
  * cache. */
 enum { BEFORE = 1, BEHIND = 2, MARGIN = BEFORE + BEHIND, LINE_FLOATS = 16 };
 enum { TERMS = PITHI_WEIGHTED_TERMS, CLASSES = PITHI_WEIGHTED_CLASSES, SIDES = 3 };
-/* Elements that are predicted at once; and how far neighbours are along a dimension. */
-enum { PART = 256, REACH = 3 };
+/* Elements that are predicted at once; how far neighbours are along a dimension, and, along
+ * dimension 2, elements for which memory is fetched. */
+enum { PART = 256, REACH = 3, AHEAD = 4 };
+
+/* Planes that are kept at least, where a grid is read: the class that waits longest, 7, is at most
+ * 9 planes behind the grid's first values and needs 3 before its own, and planes behind the grid
+ * are made up to 4 behind the last one of a class, which makes 9 + 3 + 1 + 4. Of small planes as
+ * many as KEPT_FLOATS hold: a grid that stays in a cache is read class by class, and nothing is
+ * fetched ahead of its elements. */
+enum { KEPT = 17, KEPT_FLOATS = 1 << 19 };
 
 /* Rows that lie outside along dimensions 1 and 2 are there, too, REACH on each side of those that
  * have more than one place: so the neighbours of all elements of a class in a plane, the rows of a
@@ -187,6 +195,35 @@ static struct pithi_interp_terms terms_of(const struct grid *g, const struct cla
     return t;
 }
 
+/* The last of an element's neighbours in each class: half rows of the others were those of the last
+ * ones of elements before it. Distances are those of pithi_interp_terms. */
+struct lasts {
+    size_t count;
+    ptrdiff_t distance[CLASSES];
+};
+
+static struct lasts lasts_of(const struct grid *g, const struct class *c, size_t j1) {
+    struct lasts last = {0};
+    bool has[CLASSES] = {false};
+    ptrdiff_t of[CLASSES];
+    for (unsigned k = 0; k < c->count; k++) {
+        ptrdiff_t points[8];
+        unsigned other = c->parities, count = 1;
+        if (c->weight[k] == 0) continue;
+        for (unsigned d = 0; d < SIDES; d++) {
+            const unsigned offset = pithi_weighted_offset(c->term[k], d);
+            other ^= (offset & 1) << (SIDES - 1 - d);
+            count <<= offset > 0;
+        }
+        add_points(g, c->parities, c->term[k], j1, points);
+        if (!has[other] || of[other] < points[count - 1]) of[other] = points[count - 1];
+        has[other] = true;
+    }
+    for (unsigned k = 0; k < CLASSES; k++)
+        if (has[k]) last.distance[last.count++] = of[k];
+    return last;
+}
+
 /* Points at element number `at` of the half row at those places. */
 static void aim_at(const struct grid *g, const size_t place[2], size_t at,
                    struct pithi_interp_terms *t) {
@@ -304,35 +341,51 @@ static bool choose_weights(const struct f32_walk *w, const struct grid *g, struc
 
 /* ---- Levels ----------------------------------------------------------------------------------*/
 
-/* Codes the elements of a class in a row. */
-static void code_row(struct f32_walk *w, const struct grid *g, const struct class *c,
-                     struct pithi_interp_terms *terms, size_t j1, size_t j2) {
-    const size_t n = places_of(g->side, c->parities, 2), p3 = c->parities & 1;
-    const size_t place[2] = {j1, j2}, row = (j1 * g->side[1] + j2) * g->side[2] + p3;
-    float *const to = half_row(g, (ptrdiff_t)j1, (ptrdiff_t)j2, (unsigned)p3);
-    for (size_t at = 0, m; at < n; at += m) {
-        m = n - at < PART ? n - at : PART;
-        aim_at(g, place, at, terms);
-        w->t->weigh(terms, m, g->predicted);
-        f32_aim(w, PITHI_INTERP_COPY, g->predicted, 1);
-        f32_code(w, m, to + at, row + 2 * at, 2);
-    }
-    extend(g, (ptrdiff_t)j1, (ptrdiff_t)j2, (unsigned)p3);
+static void fetch(const void *from, size_t bytes) {
+    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch((const uint8_t *)from + i);
 }
 
-/* Codes the elements of a class, whose weights are known, in a plane; `terms` are those there. */
+/* Fetches what the elements AHEAD of these n, from `at` on in a row, need first: rows are too short
+ * for a processor to see where they go on. */
+static void fetch_ahead(const struct f32_walk *w, const struct grid *g, const struct class *c,
+                        const struct lasts *last, const size_t place[2], size_t at, size_t n) {
+    const size_t j1 = place[0], j2 = place[1] + AHEAD, p3 = c->parities & 1;
+    const float *const here = half_row(g, (ptrdiff_t)j1, (ptrdiff_t)j2, 0) + at;
+    for (size_t k = 0; k < last->count; k++) fetch(here + last->distance[k], n * sizeof *here);
+    fetch(here + p3 * g->half, n * sizeof *here);
+    fetch(w->x + ((j1 * g->side[1] + j2) * g->side[2] + 2 * at) * sizeof *here,
+          2 * n * sizeof *here);
+}
+
+/* Codes the elements of a class, whose weights are known, in a plane; `terms` are those there.
+ * Fetches ahead unless `last` is NULL. */
 static void code_plane(struct f32_walk *w, const struct grid *g, const struct class *c,
-                       struct pithi_interp_terms *terms, size_t j1) {
-    for (size_t j2 = parity_of(c->parities, 1); j2 < g->side[1]; j2 += 2)
-        code_row(w, g, c, terms, j1, j2);
+                       struct pithi_interp_terms *terms, const struct lasts *last, size_t j1) {
+    const size_t n = places_of(g->side, c->parities, 2), p3 = c->parities & 1;
+    for (size_t j2 = parity_of(c->parities, 1); j2 < g->side[1]; j2 += 2) {
+        const size_t place[2] = {j1, j2}, row = (j1 * g->side[1] + j2) * g->side[2] + p3;
+        float *const to = half_row(g, (ptrdiff_t)j1, (ptrdiff_t)j2, (unsigned)p3);
+        for (size_t at = 0, m; at < n; at += m) {
+            m = n - at < PART ? n - at : PART;
+            if (last) fetch_ahead(w, g, c, last, place, at, m);
+            aim_at(g, place, at, terms);
+            w->t->weigh(terms, m, g->predicted);
+            f32_aim(w, PITHI_INTERP_COPY, g->predicted, 1);
+            f32_code(w, m, to + at, row + 2 * at, 2);
+        }
+        extend(g, (ptrdiff_t)j1, (ptrdiff_t)j2, (unsigned)p3);
+    }
     close_plane(g, c->parities, j1);
 }
 
 /* Codes a class of a grid that keeps all planes, where terms are everywhere the same. */
 static void code_class(struct f32_walk *w, const struct grid *g, const struct class *c) {
     const size_t first = parity_of(c->parities, 0);
+    const bool far = w->miss && g->planes * all_rows(g, 1) * 2 * g->half > KEPT_FLOATS;
+    const struct lasts last = lasts_of(g, c, first);
     struct pithi_interp_terms terms = terms_of(g, c, first);
-    for (size_t j1 = first; j1 < g->side[0]; j1 += 2) code_plane(w, g, c, &terms, j1);
+    for (size_t j1 = first; j1 < g->side[0]; j1 += 2)
+        code_plane(w, g, c, &terms, far ? &last : NULL, j1);
 }
 
 /* Uses stored weights. */
@@ -401,12 +454,6 @@ static struct grid grid_of(const uint32_t extent[PITHI_TILE_NDIM], unsigned leve
 }
 
 static size_t padded(size_t floats) { return pithi_pad64(floats * sizeof(float)) / sizeof(float); }
-
-/* Planes that are kept at least, where a grid is read: the class that waits longest, 7, is at most
- * 9 planes behind the grid's first values and needs 3 before its own, and planes behind the grid
- * are made up to 4 behind the last one of a class, which makes 9 + 3 + 1 + 4. Of small planes as
- * many as KEPT_FLOATS hold: a tile that stays in a cache is read class by class. */
-enum { KEPT = 17, KEPT_FLOATS = 1 << 19 };
 
 /* Has a grid keep fewer planes. Returns the floats for that, no less than for smaller tiles. */
 static size_t keep_few(struct grid *g) {
