@@ -4,6 +4,31 @@
 
 #include "caller.h"
 
+pith_status pithi_cuda_aligned(const char *name, const void *array, size_t bytes,
+                               pith_error *error) {
+    const struct pithi_words words = {.name = {name}, .number = {bytes}};
+    if ((uintptr_t)array % bytes == 0) return PITH_OK;
+    return pithi_fail_with(error, PITH_ERR_ARG, bytes, "$ is not aligned to # bytes", &words);
+}
+
+static pith_status check_arrays(const pith_cuda_items *items, pith_error *error) {
+    const struct {
+        const char *name;
+        const void *array;
+        size_t bytes;
+    } arrays[] = {
+        {"status", items->status, sizeof *items->status},
+        {"slots", items->slots, sizeof *items->slots},
+        {"lengths", items->lengths, sizeof *items->lengths},
+        {"tensors", items->tensors, sizeof *items->tensors},
+        {"frames", items->frames, sizeof *items->frames},
+    };
+    pith_status status = PITH_OK;
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0] && status == PITH_OK; i++)
+        status = pithi_cuda_aligned(arrays[i].name, arrays[i].array, arrays[i].bytes, error);
+    return status;
+}
+
 pith_status pithi_cuda_items_take(const pith_cuda_items *from, pith_cuda_items *to,
                                   pith_error *error) {
     if (!from) return pithi_cuda_null("items", error);
@@ -12,7 +37,7 @@ pith_status pithi_cuda_items_take(const pith_cuda_items *from, pith_cuda_items *
     if (!to->count || to->count > UINT64_MAX / sizeof(struct pithi_gpu_checked))
         return pithi_fail_at(error, PITH_ERR_ARG, "a call needs items", to->count);
     if (!to->status) return pithi_cuda_null("status", error);
-    return PITH_OK;
+    return check_arrays(to, error);
 }
 
 pith_status pithi_cuda_items_frames(const pith_cuda_items *items, pith_error *error) {
@@ -22,13 +47,9 @@ pith_status pithi_cuda_items_frames(const pith_cuda_items *items, pith_error *er
 
 pith_status pithi_cuda_check_stream(const pith_cuda_plan *c, const pith_cuda_stream *stream,
                                     const char *stream_name, pith_error *error) {
-    const struct pithi_words words = {.name = {stream_name}};
     if (!c) return pithi_cuda_null("cuda", error);
     if (!stream) return pithi_cuda_null(stream_name, error);
-    if ((uintptr_t)stream % PITHI_CUDA_ALIGNMENT)
-        return pithi_fail_with(error, PITH_ERR_ARG, PITHI_CUDA_ALIGNMENT,
-                               "the memory of $ is not aligned", &words);
-    return PITH_OK;
+    return pithi_cuda_aligned(stream_name, stream, PITHI_CUDA_ALIGNMENT, error);
 }
 
 pith_status pithi_cuda_items_once(bool depends, const pith_cuda_items *items, pith_error *error) {

@@ -39,8 +39,10 @@ static pith_status check_pages(const pith_cuda_plan *c, const pith_view *like, c
     if (!like) return pithi_cuda_null("like", error);
     if (!pairs && count) return pithi_cuda_null("pairs", error);
     if (!status && count) return pithi_cuda_null("status", error);
-    const pith_status shape = check_shape(c, like, error);
-    if (shape != PITH_OK) return shape;
+    pith_status checked = pithi_cuda_aligned("pairs", pairs, sizeof(void *), error);
+    if (checked == PITH_OK) checked = pithi_cuda_aligned("status", status, sizeof *status, error);
+    if (checked == PITH_OK) checked = check_shape(c, like, error);
+    if (checked != PITH_OK) return checked;
     if (output && !pithi_is_float16_32(like->dtype))
         return pithi_fail(error, PITH_ERR_DTYPE, "pages decode to f32, bf16 or f16");
     if (!output && like->dtype != c->plan.dtype)

@@ -25,6 +25,9 @@ struct pith_cuda_plan {
 pith_status pithi_cuda_status(int number, pith_error *error);
 /* Fails with PITH_ERR_ARG and says which argument is NULL. */
 pith_status pithi_cuda_null(const char *name, pith_error *error);
+/* Fails with PITH_ERR_ARG, and says so, where an array is not aligned to so many bytes. */
+pith_status pithi_cuda_aligned(const char *name, const void *array, size_t bytes,
+                               pith_error *error);
 /* Returns the bytes of a device stream. */
 uint64_t pithi_cuda_stream_bytes(const struct pithi_device_plan *plan);
 /* Returns the bytes of the sums of an item that is reduced to f32, which is rounded then. */

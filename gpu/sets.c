@@ -142,10 +142,11 @@ static pith_status ask(const pith_cuda_plan *c, const pith_cuda_stream *stream,
                        void *cuda_stream, pith_error *error) {
     pith_cuda_items items;
     struct pithi_gpu_call a;
-    const pith_status status = open_slots(c, stream, from, &items, &a, error);
+    pith_status status = open_slots(c, stream, from, &items, &a, error);
+    if (status == PITH_OK) status = pithi_cuda_aligned("requests", about.requests, 8, error);
+    if (status == PITH_OK) status = pithi_cuda_aligned("chosen", about.chosen, 8, error);
+    if (status == PITH_OK) status = pithi_cuda_aligned("states", about.states, 8, error);
     if (status != PITH_OK) return status;
-    if ((uintptr_t)about.requests % 8 || (uintptr_t)about.chosen % 8 || (uintptr_t)about.states % 8)
-        return pithi_fail_at(error, PITH_ERR_ARG, "an array that is not aligned", 8);
     a.sparse = about;
     return pithi_cuda_sparse_slots(c, &a, &items, cuda_stream, error);
 }

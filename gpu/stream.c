@@ -178,6 +178,8 @@ pith_status pith_cuda_stream_verify(const pith_cuda_plan *c, const pith_cuda_str
     const pith_status checked = check_base(c, stream, error);
     if (checked != PITH_OK) return checked;
     if (!status) return pithi_cuda_null("status", error);
+    const pith_status aligned = pithi_cuda_aligned("status", status, sizeof *status, error);
+    if (aligned != PITH_OK) return aligned;
     if (!c->plan.device.base_hash)
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "base_hash=off keeps no hash");
     struct pithi_gpu_call a = about(c, stream);

@@ -26,7 +26,8 @@
  * pith_decode says of key frames. Any bytes are safe.
  *
  * Tensors are dense on the device (pages on their own need not be), of any alignment; 16 bytes are
- * fast. Frames too.
+ * fast. Frames too. Arrays (status words, lengths, slots, pointers, pairs) are aligned as their
+ * types are, else PITH_ERR_ARG.
  *
  * Bytes. Frames, decoded values and bases are those of the CPU calls, bit for bit.
  *

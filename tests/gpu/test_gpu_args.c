@@ -243,6 +243,13 @@ static void test_items(void **state) {
         items.status = NULL;
         refused(&b, c, &items, PITH_ERR_ARG);
         items = b.j.items;
+        void *const askew = (uint8_t *)items.status + 1;
+        items.status = askew;
+        refused(&b, c, &items, PITH_ERR_ARG);
+        items = b.j.items;
+        items.lengths = askew;
+        refused(&b, c, &items, PITH_ERR_ARG);
+        items = b.j.items;
         items.frame = NULL;
         refused(&b, c, &items, PITH_ERR_ARG);
         items = b.j.items;
