@@ -43,7 +43,8 @@ void pithi_symbols_to(void *words, const uint8_t *work, const void *escapes, siz
                       unsigned bits, size_t count);
 
 /* An update of `count` values of `width` bytes, from `base`, as blocks code it whose symbols have
- * 8 bits. Arrays of values lie at any address; values and base may be the same memory. */
+ * 8 bits. Arrays of values lie at any address, escapes at one that words may have; values and base
+ * may be the same memory. */
 struct pithi_update {
     const void *base;
     size_t count;

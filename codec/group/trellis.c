@@ -194,7 +194,7 @@ void pithi_trellis_encode_c(struct pithi_group_job *job) {
             memset(job->codes + g.first * s->bits / 8, 0, pithi_group_code_bytes(s, g.count));
         job->poisoned += lost;
         pithi_scale_store(job->scales, s->scale_dtype, index, pithi_bits(scale));
-        if (job->update) update(job, &g, index);
+        if (job->update && job->base) update(job, &g, index);
     }
 }
 

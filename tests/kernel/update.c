@@ -11,7 +11,7 @@
 enum { MOST = 600, SLACK = 64, CAPACITY = 8 * MOST + 4096, PLANES = 8 };
 
 static struct guarded area[PLANES + 2];
-static uint64_t base[MOST], values[MOST], back[MOST], escapes[MOST + SLACK / 8];
+static uint64_t base[MOST], values[MOST], back[MOST + SLACK / 8], escapes[MOST + SLACK / 8];
 static uint8_t symbols[MOST], planes[PLANES][MOST];
 
 bool bound_update(const struct level *level) {
@@ -47,7 +47,7 @@ static void check_cut(const struct level *level, struct pithi_update u, size_t m
     const void *const from = guarded_place(&area[0], any_place(u.width), values, raw);
     u.base = guarded_place(&area[1], any_place(u.width), base, raw);
     uint8_t *const to = guarded_place(&area[2], any_place(1), back, u.count);
-    void *const beside = guarded_place(&area[3], any_place(1), back, raw + SLACK);
+    void *const beside = guarded_place(&area[3], any_place(u.width), back, raw + SLACK);
     const size_t got = level->kernels.update_cut(&u, from, most, to, beside);
     check_that(used > most ? got > most : got == used, "the number of escapes differs");
     if (used <= most) {
@@ -64,10 +64,10 @@ static void check_join(const struct level *level, struct pithi_update u, bool in
     for (size_t i = 0; i < u.count; i++) used += symbols[i] == 255;
     pithi_update_join_c(&u, back, symbols, escapes);
     void *const with = guarded_place(&area[0], any_place(u.width), base, raw);
-    void *const to = in_place ? with : guarded_place(&area[1], any_place(u.width), symbols, raw);
+    void *const to = in_place ? with : guarded_place(&area[1], any_place(u.width), base, raw);
     const uint8_t *const from = guarded_place(&area[2], any_place(1), symbols, u.count);
     const void *const beside =
-        guarded_place(&area[3], any_place(1), escapes, used * u.width + SLACK);
+        guarded_place(&area[3], any_place(u.width), escapes, used * u.width + SLACK);
     u.base = with;
     level->kernels.update_join(&u, to, from, beside);
     check_that(!memcmp(to, back, raw), "values differ");
@@ -98,7 +98,7 @@ static void check_merge(const struct level *level, struct pithi_update u, bool i
     pithi_update_merge_c(&u, back, reference);
     void *const with = guarded_place(&area[1], any_place(u.width), base, u.count * u.width);
     void *const to =
-        in_place ? with : guarded_place(&area[0], any_place(u.width), symbols, u.count * u.width);
+        in_place ? with : guarded_place(&area[0], any_place(u.width), base, u.count * u.width);
     u.base = with;
     level->kernels.update_merge(&u, to, placed);
     check_that(!memcmp(to, back, u.count * u.width), "values differ");
