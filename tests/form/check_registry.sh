@@ -111,11 +111,13 @@ for file in tests/cli/t_*.sh; do
 done
 
 # ---- Devices -------------------------------------------------------------------------------------
-for device in $(sed -nE 's/^    PITHI_DEVICE_([a-z]+),?$/\1/p' codec/device_plan.h); do
-    [ "$device" = none ] || grep -rqE "\bPITHI_DEVICE_$device\b" gpu ||
-        complain "codec/device_plan.h: no kernels in gpu/ for $device"
-    [ "$device" = none ] || grep -qE "\bPITHI_DEVICE_$device\b" codec/codecs/*.c ||
-        complain "codec/device_plan.h: no codec is described as $device"
+kinds=$(sed -nE 's/^    PITHI_KIND_([A-Z]+),?$/\1/p' codec/device_plan.h)
+[ -n "$kinds" ] || { echo 'codec/device_plan.h was not understood'; exit 1; }
+for kind in $kinds; do
+    [ "$kind" = NONE ] || grep -rqE "\bPITHI_KIND_$kind\b" gpu ||
+        complain "codec/device_plan.h: no kernels in gpu/ for $kind"
+    [ "$kind" = NONE ] || grep -qE "\bPITHI_KIND_$kind\b" codec/codecs/*.c ||
+        complain "codec/device_plan.h: no codec is described as $kind"
 done
 gpu_kernels=$(sed -nE 's/^PITH_GPU_KERNEL\([a-z_]+, ([a-z0-9_]+)\)$/\1/p' gpu/kernels.def)
 [ -n "$gpu_kernels" ] || { echo 'gpu/kernels.def was not understood'; exit 1; }
