@@ -216,7 +216,7 @@ struct pithi_codec {
     /* Replaces keys and block sizes that depend on the layout by what they mean for it. A second
      * call changes nothing. May be NULL. */
     void (*resolve)(struct pithi_params *params, uint32_t ndim, const uint64_t *shape);
-    /* Checks rules across keys and dtypes. *detail is set on failure. */
+    /* Checks rules across keys and dtypes. *detail is set on failure. May be NULL. */
     pith_status (*check)(const struct pithi_params *params, const char **detail);
     bool (*fixed)(const struct pithi_params *params);
     /* Returns the bytes of a block of count elements: exact when fixed, else the most that encode

@@ -153,7 +153,7 @@ static bool go_together(struct pithi_params q, const uint32_t keys[2], uint32_t 
             q.value[keys[k]] = value[k];
     }
     return pithi_params_set_revision(&q, (uint8_t)revision) &&
-           q.codec->check(&q, &ignored) == PITH_OK;
+           pithi_params_check(&q, &ignored) == PITH_OK;
 }
 
 /* Lists the keys that may have any legal value; false when there are more of them, or more values

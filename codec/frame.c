@@ -399,7 +399,7 @@ static pith_status read_codec(const uint8_t *b, struct pithi_frame *f, pith_erro
     if (f->params.base_dtype == PITH_NONE && f->params.key_frame)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "a key frame without a base", PITHI_AT_FLAGS);
     const char *detail = "";
-    if (codec->check(&f->params, &detail) != PITH_OK)
+    if (pithi_params_check(&f->params, &detail) != PITH_OK)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, detail, PITHI_AT_PARAMS);
     return PITH_OK;
 }

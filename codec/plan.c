@@ -71,8 +71,11 @@ static pith_status take_dtypes(pith_plan *p, const pith_layout *l, pith_error *e
             &(struct pithi_words){.name = {q->codec->name, pith_dtype_name(q->dtype)}});
     if (q->base_dtype != PITH_NONE && !pithi_dtype_bytes(q->base_dtype))
         return pithi_fail(error, PITH_ERR_DTYPE, "unknown base dtype");
+    if (q->base_dtype != PITH_NONE && !(q->codec->traits & PITH_TRAIT_BASE))
+        return pithi_fail_with(error, PITH_ERR_DTYPE, 0, "$ takes no base",
+                               &(struct pithi_words){.name = {q->codec->name}});
     const char *detail = "";
-    const pith_status status = q->codec->check(q, &detail);
+    const pith_status status = pithi_params_check(q, &detail);
     return status == PITH_OK ? PITH_OK : pithi_fail(error, status, detail);
 }
 

@@ -235,11 +235,15 @@ static pith_status check_effect(const struct pithi_params *params, const struct 
     return PITH_OK;
 }
 
+pith_status pithi_params_check(const struct pithi_params *params, const char **detail) {
+    return params->codec->check ? params->codec->check(params, detail) : PITH_OK;
+}
+
 /* Checks rules across keys with some dtype: they hold or not for every dtype alike. */
 static pith_status check_keys(struct pithi_params params, pith_error *error) {
     const char *detail = "";
     for (params.dtype = 1; !(params.codec->dtypes >> params.dtype & 1);) params.dtype++;
-    const pith_status status = params.codec->check(&params, &detail);
+    const pith_status status = pithi_params_check(&params, &detail);
     return status == PITH_OK ? PITH_OK : pithi_fail(error, status, detail);
 }
 

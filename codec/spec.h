@@ -9,6 +9,8 @@
 void pithi_params_default(struct pithi_params *params, const struct pithi_codec *codec);
 /* Gives block=whole its size. */
 void pithi_params_set_block(struct pithi_params *params, uint32_t block);
+/* Checks the codec's rules across keys and dtypes. *detail is set on failure. */
+pith_status pithi_params_check(const struct pithi_params *params, const char **detail);
 /* Parses text into params (dtypes are left PITH_NONE). */
 pith_status pithi_spec_parse(const char *text, struct pithi_params *params, pith_error *error);
 /* Writes the canonical text, always ended by 0, cut when cap is too small. */

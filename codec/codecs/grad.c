@@ -77,11 +77,7 @@ static struct pithi_rotation rotation(const struct pithi_params *p) {
 /* ---- Sizes -----------------------------------------------------------------------------------*/
 
 static pith_status check(const struct pithi_params *p, const char **detail) {
-    pith_status status = PITH_ERR_SPEC;
-    if (p->base_dtype != PITH_NONE) {
-        *detail = "grad takes no base";
-        status = PITH_ERR_DTYPE;
-    } else if (p->block < p->value[GROUP]) {
+    if (p->block < p->value[GROUP]) {
         *detail = "block is smaller than group";
     } else if (p->value[GROUP] < p->value[ROTATE]) {
         *detail = "group is smaller than rotate";
@@ -98,7 +94,7 @@ static pith_status check(const struct pithi_params *p, const char **detail) {
     } else {
         return PITH_OK;
     }
-    return status;
+    return PITH_ERR_SPEC;
 }
 
 static bool fixed(const struct pithi_params *p) {

@@ -10,12 +10,6 @@ static const struct pithi_key keys[] = {
      "16..16777216, a power of two", "elements per block", false},
 };
 
-static pith_status check(const struct pithi_params *params, const char **detail) {
-    if (params->base_dtype == PITH_NONE) return PITH_OK;
-    *detail = "raw takes no base";
-    return PITH_ERR_DTYPE;
-}
-
 static bool fixed(const struct pithi_params *params) {
     (void)params;
     return true;
@@ -56,7 +50,6 @@ const struct pithi_codec pithi_codec_raw = {
     .dtypes = 0xFFFEu,
     .keys = keys,
     .key_count = sizeof keys / sizeof keys[0],
-    .check = check,
     .fixed = fixed,
     .block_bytes = block_bytes,
     .scratch_bytes = scratch_bytes,

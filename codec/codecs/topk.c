@@ -123,9 +123,7 @@ static pith_status check(const struct pithi_params *p, const char **detail) {
     *detail = "block is smaller than unit";
     if (p->block < p->value[UNIT]) return PITH_ERR_SPEC;
     *detail = "momentum is below 1";
-    if (!(pithi_decimal_floor(p->value[MOMENTUM]) < 1)) return PITH_ERR_SPEC;
-    *detail = "topk takes no base";
-    return p->base_dtype == PITH_NONE ? PITH_OK : PITH_ERR_DTYPE;
+    return pithi_decimal_floor(p->value[MOMENTUM]) < 1 ? PITH_OK : PITH_ERR_SPEC;
 }
 
 /* Returns how many elements of n a slot sends. */

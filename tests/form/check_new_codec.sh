@@ -116,11 +116,6 @@ static const struct pithi_key keys[] = {
                "16..16777216, a power of two", "elements per block", false},
 };
 
-static pith_status check(const struct pithi_params *p, const char **detail) {
-    *detail = "trunc takes no base";
-    return p->base_dtype == PITH_NONE ? PITH_OK : PITH_ERR_DTYPE;
-}
-
 static bool fixed(const struct pithi_params *p) {
     (void)p;
     return true;
@@ -183,7 +178,6 @@ const struct pithi_codec pithi_codec_trunc = {
     .dtypes = 1u << PITH_F32 | 1u << PITH_BF16 | 1u << PITH_F16,
     .keys = keys,
     .key_count = sizeof keys / sizeof keys[0],
-    .check = check,
     .fixed = fixed,
     .block_bytes = block_bytes,
     .scratch_bytes = scratch_bytes,

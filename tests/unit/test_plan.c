@@ -52,6 +52,29 @@ static void test_layout_of_a_plan(void **state) {
 }
 
 /* Plans with one fingerprint take each other's frames, others do not. */
+/* A codec either takes a base of some dtype or has none, and then takes none of any. */
+static void test_bases(void **state) {
+    (void)state;
+    pith_codec_info info = {.size = sizeof info};
+    for (uint32_t i = 0; pith_codec_at(i, &info) == PITH_OK; i++) {
+        bool taken = false;
+        for (uint32_t dtype = 1; dtype < 32; dtype++)
+            for (uint32_t base = 1; base < 32; base++) {
+                const pith_layout layout = flat_layout(dtype, base, 100);
+                const pith_plan *plan = NULL;
+                pith_error error = {.size = sizeof error};
+                context("%s of dtype %u over a base of dtype %u", info.name, dtype, base);
+                const pith_status status =
+                    pith_plan_create(&plan, info.name, &layout, NULL, &error);
+                pith_plan_destroy(plan);
+                CHECK(status == PITH_OK || status == PITH_ERR_DTYPE);
+                taken = taken || status == PITH_OK;
+            }
+        context("codec %s", info.name);
+        CHECK(taken == ((info.traits & PITH_TRAIT_BASE) != 0));
+    }
+}
+
 static void test_fingerprint(void **state) {
     (void)state;
     const uint64_t counts[2] = {4000, 2144};
@@ -325,6 +348,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_spec_of_a_plan),
         cmocka_unit_test(test_layout_of_a_plan),
+        cmocka_unit_test(test_bases),
         cmocka_unit_test(test_fingerprint),
         cmocka_unit_test(test_frame_bytes),
         cmocka_unit_test(test_capacity_of_frame_bytes),
