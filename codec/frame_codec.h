@@ -35,6 +35,7 @@ struct pithi_coding {
     bool began; /* encode: blocks may have been written */
     bool walks; /* decode: find blocks by adding lengths, not in the table of offsets */
     bool add;   /* decode, codecs with a hook decode_add: values are added to those of the view */
+    bool busy;  /* decode: another call changes the stream, so that nothing of a slot can be read */
     /* Decode: blocks give what the codec's domain has. Encode: the source has it. */
     bool coefficients;
     /* Results. */

@@ -97,6 +97,15 @@ uint64_t pithi_stream_save_bytes(const pith_plan *p) {
 
 /* ---- Calls -----------------------------------------------------------------------------------*/
 
+pith_status pithi_stream_busy(pith_error *error) {
+    return pithi_fail(error, PITH_ERR_BUSY, "another call is using the stream");
+}
+
+bool pithi_stream_is_free(const pith_stream *s, const pith_work *w) {
+    const void *const busy = __atomic_load_n(&s->busy, __ATOMIC_RELAXED);
+    return !busy || busy == w;
+}
+
 pith_status pithi_stream_enter(pith_stream *s, pith_work *w) {
     const void *none = NULL;
     if (!s) return pithi_fail(&w->error, PITH_ERR_ARG, "the stream is NULL");
@@ -104,7 +113,7 @@ pith_status pithi_stream_enter(pith_stream *s, pith_work *w) {
                                     __ATOMIC_RELAXED) ||
         none == w)
         return PITH_OK;
-    return pithi_fail(&w->error, PITH_ERR_BUSY, "another call is using the stream");
+    return pithi_stream_busy(&w->error);
 }
 
 void pithi_stream_leave(pith_stream *s, pith_work *w) {
@@ -130,8 +139,8 @@ pith_status pithi_stream_enter_reading(pith_work *w, const pith_stream *s) {
     pith_status status = PITH_OK;
     if (!s)
         status = pithi_fail(&w->error, PITH_ERR_ARG, "the stream is NULL");
-    else if (__atomic_load_n(&s->busy, __ATOMIC_RELAXED))
-        status = pithi_fail(&w->error, PITH_ERR_BUSY, "another call is using the stream");
+    else if (!pithi_stream_is_free(s, NULL))
+        status = pithi_stream_busy(&w->error);
     if (status != PITH_OK) pithi_work_leave(w);
     return status;
 }

@@ -43,6 +43,9 @@ pith_status pithi_stream_end(pith_work *work, pith_stream *stream, pith_status s
 /* Begins a call that only reads the stream, of which any number run at once; pithi_work_leave ends
  * it. */
 pith_status pithi_stream_enter_reading(pith_work *work, const pith_stream *stream);
+/* Whether no call with another work changes the stream; and PITH_ERR_BUSY, with its text. */
+bool pithi_stream_is_free(const pith_stream *stream, const pith_work *work);
+pith_status pithi_stream_busy(pith_error *error);
 /* Whether the stream has the slot. */
 pith_status pithi_stream_check_slot(const pith_stream *stream, uint64_t slot, pith_error *error);
 /* These return PITH_ERR_STATE when a base is needed and none is bound, and when the slot's base is

@@ -596,6 +596,7 @@ static void open_block(const struct pithi_coding *c, struct pithi_worker *w,
 
 static pith_status admit(struct pithi_coding *c) {
     if (!c->frame.own.chosen.held) return PITH_OK;
+    if (c->busy) return pithi_stream_busy(&c->work->error);
     if (!c->own.sparse.held)
         return pithi_fail(&c->work->error, PITH_ERR_STATE,
                           "the frame has the values of a set that no stream here holds");

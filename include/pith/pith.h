@@ -445,8 +445,10 @@ PITH_API const pith_error *pith_work_error(const pith_work *work);
  * One call at a time. A call marks the streams that it may change and takes the marks away when it
  * returns; a second call, from another thread or from inside a runner, answers PITH_ERR_BUSY and
  * changes nothing. Calls that take a `const pith_stream *` mark nothing, so that they may run side
- * by side; what they find marked they answer with PITH_ERR_BUSY, and nothing must change the stream
- * until they return. Where a thread died inside a call the mark stays: pith_stream_unlock. */
+ * by side; what they find marked those with a work answer with PITH_ERR_BUSY, and nothing must
+ * change the stream until they return. So does decoding with PITH_ADD a frame that needs the slot's
+ * set; others need nothing that changes. Where a thread died inside a call the mark stays:
+ * pith_stream_unlock. */
 typedef struct pith_stream_options {
     size_t size;
     /* Of the random bits, which depend on (seed, rng_stream, step, element within the slot) only.
@@ -572,9 +574,9 @@ PITH_API pith_status pith_stream_stats(const pith_stream *stream, pith_stats *ou
  * work with threads uses them across items and within large ones; results do not depend on that.
  *
  * Several items may be slots of one stream, but no slot may come twice (PITH_ERR_ARG), except with
- * PITH_ADD, which only reads what the stream's plan says. A view is
- * either the slot's piece (count = the slot's) or the whole tensor (count = the layout's, the slot
- * is taken out of it).
+ * PITH_ADD, which only reads what the stream's plan says and, for a frame that was made with
+ * PITH_SAME_SET, the slot's set. A view is either the slot's piece (count = the slot's) or the whole
+ * tensor (count = the layout's, the slot is taken out of it).
  *
  * Whose frame it is. A frame does not carry the number of its slot: ends number slots as they need
  * (what one rank sends as piece 3 is another's piece 0), and pages move. Every call that decodes

@@ -652,6 +652,65 @@ static void test_request(void **state) {
     stream_close(&s);
 }
 
+/* Adds a frame to a stream that another call has. */
+struct adding {
+    struct stream *of;
+    pith_work *work; /* another one */
+    const uint8_t *frame;
+    size_t length;
+    const pith_view *to;
+    pith_status wanted;
+    size_t calls;
+};
+
+static int add_and_run(void *user, void (*job)(void *arg, size_t index), void *arg, size_t count) {
+    struct adding *const a = user;
+    a->calls++;
+    CHECK_STATUS(a->wanted,
+                 decode_one(a->work, a->of->stream, 0, a->frame, a->length, a->to, PITH_ADD));
+    for (size_t i = 0; i < count; i++) job(arg, i);
+    return 0;
+}
+
+/* A frame without indices needs the slot's set, which an encode of the stream makes anew; one with
+ * indices needs nothing. */
+static void test_adding_to_a_busy_stream(void **state) {
+    static float x[COUNT], y[COUNT];
+    struct stream s;
+    struct adding a = {.of = &s};
+    void *memory, *other;
+    size_t length;
+    (void)state;
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
+    const pith_view view = flat(x, PITH_F32, COUNT), to = flat(y, PITH_F32, COUNT);
+    pith_env env = test_env();
+    env.threads = 2;
+    env.run = add_and_run;
+    env.run_user = &a;
+    stream_open(&s, "topk:density=0.05,control=exact,block=512", &layout, NULL);
+    pith_work *const work = work_for(&s.plan, 1, &env, &memory);
+    a.work = work_for(&s.plan, 1, NULL, &other);
+    uint8_t *const bytes = allocate(s.sizes.slot_bytes), *const same = allocate(s.sizes.slot_bytes);
+    values(x, COUNT);
+    const struct frame f = stream_encode(&s, &view, 0, false);
+    CHECK_OK(
+        encode_one(s.work, s.stream, &view, 0, PITH_SAME_SET, same, s.sizes.slot_bytes, &length));
+    a.to = &to;
+    for (int held = 0; held < 2; held++) {
+        context("a frame %s indices", held ? "without" : "with");
+        a.frame = held ? same : f.bytes;
+        a.length = held ? length : f.length;
+        a.wanted = held ? PITH_ERR_BUSY : PITH_OK;
+        a.calls = 0;
+        size_t encoded;
+        CHECK_OK(encode_one(work, s.stream, &view, 0, 0, bytes, s.sizes.slot_bytes, &encoded));
+        CHECK(a.calls > 0);
+    }
+    CHECK_OK(decode_one(a.work, s.stream, 0, same, length, &to, PITH_ADD));
+    free(f.bytes), free(bytes), free(same), free(memory), free(other);
+    stream_close(&s);
+}
+
 /* Values of a set that both ends hold, without indices. */
 static void test_same_set(void **state) {
     static float x[COUNT], y[COUNT], z[COUNT];
@@ -1398,6 +1457,7 @@ int main(void) {
         cmocka_unit_test(test_given),
         cmocka_unit_test(test_request),
         cmocka_unit_test(test_union),
+        cmocka_unit_test(test_adding_to_a_busy_stream),
         cmocka_unit_test(test_same_set),
         cmocka_unit_test(test_reduce),
         cmocka_unit_test(test_sum_controllers),
