@@ -323,12 +323,10 @@ struct pithi_index_choice pithi_index_choose(const struct pithi_kernels *kernels
     if (has_list(set)) {
         const struct pithi_list_measure m = kernels->list_measure(set->list, count);
         least = m.runs;
-        if (fast)
-            best = shorter(best, of(PITHI_INDEX_PACKED, 0, m.packed));
-        else
-            for (unsigned low = 0; low < PITHI_INDEX_BITS_MAX; low++)
-                best = shorter(
-                    best, of(PITHI_INDEX_ELIAS_FANO, low, pithi_elias_fano_bytes(n, count, low)));
+        for (unsigned low = 0; !fast && low < PITHI_INDEX_BITS_MAX; low++)
+            best = shorter(best,
+                           of(PITHI_INDEX_ELIAS_FANO, low, pithi_elias_fano_bytes(n, count, low)));
+        best = shorter(best, of(PITHI_INDEX_PACKED, 0, m.packed));
     } else {
         least = 2 * runs_of_map(set);
     }

@@ -44,9 +44,9 @@ struct pithi_index_choice {
 };
 
 struct pithi_kernels;
-/* Finds the shortest form, of several the first: among EMPTY, ALL, BITMAP, ELIAS_FANO (of several
- * low_bits the least) and RUNS, or, when `fast`, among EMPTY, ALL, BITMAP, PACKED and RUNS. The set
- * has a map and, where count is at most pithi_index_list_most(n), a list. */
+/* Finds the shortest form, of several the first: EMPTY, ALL, BITMAP, ELIAS_FANO (of several
+ * low_bits the least; not when `fast`), PACKED and RUNS. The set has a map and, where count is at
+ * most pithi_index_list_most(n), a list. */
 struct pithi_index_choice pithi_index_choose(const struct pithi_kernels *kernels,
                                              const struct pithi_index_set *set, bool fast);
 /* Returns the most bytes that a choice for n elements can have. */

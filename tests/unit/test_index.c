@@ -152,7 +152,7 @@ static struct pithi_index_choice shortest(const struct pithi_index_set *s, bool 
             if (elias_fano_bytes(s, low) < best.bytes)
                 best = (struct pithi_index_choice){PITHI_INDEX_ELIAS_FANO, low,
                                                    elias_fano_bytes(s, low)};
-        if (fast && packed_bytes(s) < best.bytes)
+        if (packed_bytes(s) < best.bytes)
             best = (struct pithi_index_choice){PITHI_INDEX_PACKED, 0, packed_bytes(s)};
     }
     if (runs_bytes(s) < best.bytes)

@@ -145,16 +145,12 @@ PITHI_PHASE(pithi_packed_add, uint32_t first) {
     pithi_atomic_add64(&c->total, 1 + pithi_packed_group_bytes(c, g, t->predict.low));
 }
 
-/* By one thread, as pithi_index_choose: the shortest but for RUNS. */
+/* By one thread, as pithi_index_choose: the shortest but for RUNS. PACKED has c->total bytes. */
 PITHI_PHASE(pithi_code_choose, bool listed) {
     struct pithi_gpu_set *const c = &s->strip.set;
     if (t->tid) return;
     c->form = PITHI_INDEX_BITMAP;
     c->shortest = (c->n + 7) / 8;
-    if (listed && a->to.plan.device.sets.packed && c->total < c->shortest) {
-        c->form = PITHI_INDEX_PACKED;
-        c->shortest = c->total;
-    }
     for (uint32_t low = 0; listed && !a->to.plan.device.sets.packed && low < PITHI_INDEX_BITS_MAX;
          low++) {
         const uint64_t bytes =
@@ -163,6 +159,11 @@ PITHI_PHASE(pithi_code_choose, bool listed) {
         c->form = PITHI_INDEX_ELIAS_FANO;
         c->low_bits = low;
         c->shortest = bytes;
+    }
+    if (listed && c->total < c->shortest) {
+        c->form = PITHI_INDEX_PACKED;
+        c->low_bits = 0;
+        c->shortest = c->total;
     }
     s->strip.touched = 2 * (uint64_t)c->runs < c->shortest;
     s->strip.carry[0] = s->strip.run[0] = 0;
@@ -283,8 +284,7 @@ PITHI_BODY(pithi_sparse_code) {
         PITHI_STEP(pithi_runs_count, 0);
         PITHI_WARP_ADD(predict.total);
         PITHI_RUN(pithi_runs_join_all, 0);
-        for (uint32_t g = 0; listed && a->to.plan.device.sets.packed && g < pithi_packed_groups(c);
-             g += PITHI_SET_GROUPS) {
+        for (uint32_t g = 0; listed && g < pithi_packed_groups(c); g += PITHI_SET_GROUPS) {
             PITHI_STEP(pithi_packed_measure, g);
             PITHI_WARP_MAX(predict.low, PITHI_WARP);
             PITHI_RUN(pithi_packed_add, g);
