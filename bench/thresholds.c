@@ -107,16 +107,16 @@ static int copy_end(struct steps *s, int end, double threshold) {
 
 /* Frozen thresholds need some steps before residuals are what they would be with them. */
 static int compare(struct steps *s, struct thresholds_found *found, double mean) {
-    const size_t settled = s->series->warm / 2, steps = s->series->steps;
+    const size_t warm = s->series->warm / 2, steps = s->series->steps;
     double share[ENDS] = {0};
     for (int i = 1; i < ENDS; i++)
         if (copy_end(s, i, mean * (0.99 + 0.02 * (i - 1) / (FROZEN - 1)))) return 1;
-    for (size_t step = 0; step < settled + steps; step++) {
+    for (size_t step = 0; step < warm + steps; step++) {
         draw_step(s);
         for (int i = 0; i < ENDS; i++) {
             double ratio, t;
             if (take(s, i, &ratio, &t)) return 1;
-            if (step < settled) continue;
+            if (step < warm) continue;
             share[i] += in_band(ratio) / (double)steps;
             if (i == 0) found->mean += ratio / (double)steps;
         }

@@ -124,7 +124,7 @@ PITHI_DEVICE uint64_t pithi_fresh64(const uint64_t *p) {
     return (uint64_t)atomicAdd((unsigned long long *)p, 0ull);
 }
 
-/* What is read soon. */
+/* Fetches what is read soon into the first-level cache. */
 PITHI_DEVICE void pithi_prefetch(const void *p) { asm volatile("prefetch.L1 [%0];" ::"l"(p)); }
 
 PITHI_DEVICE struct pithi_quad pithi_get_quad(const void *p) {

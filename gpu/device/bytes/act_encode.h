@@ -243,7 +243,7 @@ PITHI_PHASE(pithi_act_map_write, uint64_t block) {
     if (t->tid && t->tid < PITHI_ZERO_FORM) to[t->tid] = (uint8_t)(length >> 8 * (t->tid - 1));
     pithi_coded_copy(t->tid, PITHI_TEAM, to + PITHI_ZERO_FORM, e->zeros.piece, e->coded.open);
     pithi_coded_copy(t->tid, PITHI_TEAM, to + PITHI_ZERO_FORM + e->coded.open,
-                     e->zeros.piece + pithi_lanes_room(s) - words, words);
+                     e->zeros.piece + pithi_lanes_capacity(s) - words, words);
 }
 
 /* A team a block. */

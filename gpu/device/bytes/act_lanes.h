@@ -166,7 +166,7 @@ PITHI_DEVICE uint8_t *pithi_lanes_classes(const struct pithi_device_plan *p,
                                           const struct pithi_gpu_shared *s) {
     return pithi_act_tail(p, s) + 4 * s->rans.words.run;
 }
-PITHI_DEVICE uint32_t pithi_lanes_room(const struct pithi_gpu_shared *s) {
+PITHI_DEVICE uint32_t pithi_lanes_capacity(const struct pithi_gpu_shared *s) {
     return s->rans.bounded.block.count / 4 + PITHI_ZEROS_SLACK;
 }
 PITHI_DEVICE uint32_t pithi_lanes_map_bit(const uint8_t *map, uint32_t at) {
@@ -332,7 +332,7 @@ PITHI_DEVICE void pithi_lanes_plan(const struct pithi_gpu_call *a, struct pithi_
 
 /* ---- Write -----------------------------------------------------------------------------------*/
 
-/* Classes and levels, where a map may take so many bytes; room 0: it takes more. */
+/* Classes and levels, where a map may take so many bytes; capacity 0: it takes more. */
 PITHI_PHASE(pithi_lanes_levels, uint32_t limit) {
     struct pithi_gpu_lanes *const l = &s->rans.lanes;
     const struct pithi_zero_cut *const c = &l->cut;
@@ -342,7 +342,7 @@ PITHI_PHASE(pithi_lanes_levels, uint32_t limit) {
     const uint64_t contexts = UINT64_C(1) << pithi_ones32(l->mask);
     const uint64_t most = PITHI_ZERO_HEAD + pithi_zero_levels_most(c->planes, l->mask, contexts);
     struct pithi_rans_bits b = {to + PITHI_ZERO_HEAD, 0, 0};
-    l->room = 0;
+    l->capacity = 0;
     if (limit < most) return;
     to[0] = (uint8_t)pithi_zero_log2_lanes(c->count);
     to[1] = (uint8_t)l->mask;
@@ -362,7 +362,7 @@ PITHI_PHASE(pithi_lanes_levels, uint32_t limit) {
     l->states = b.at;
     const uint64_t head = (uint64_t)(b.at - to) + 4 * c->lanes;
     if (head > limit) return;
-    l->room = limit;
+    l->capacity = limit;
     l->head = (uint32_t)head;
     l->words = (limit - l->head) / 2;
 }
@@ -395,7 +395,7 @@ PITHI_LOCAL(pithi_lanes_give, uint64_t step) {
     t->rans.words += pithi_ones32(t->rans.votes);
     if (t->rans.vote) {
         const uint32_t back = t->rans.words - pithi_lanes_before(t);
-        uint8_t *const end = s->rans.bounded.zeros.piece + pithi_lanes_room(s);
+        uint8_t *const end = s->rans.bounded.zeros.piece + pithi_lanes_capacity(s);
         if (back <= l->words) pithi_put16(end - 2 * (uint64_t)back, (uint16_t)t->rans.x[0]);
         t->rans.x[0] >>= 16;
     }
@@ -416,7 +416,7 @@ PITHI_DEVICE void pithi_lanes_write(const struct pithi_gpu_call *a, struct pithi
                                     struct pithi_gpu_thread *t, struct pithi_team *team,
                                     uint32_t limit) {
     PITHI_RUN(pithi_lanes_levels, limit);
-    if (!s->rans.lanes.room) return;
+    if (!s->rans.lanes.capacity) return;
     PITHI_STEP(pithi_lanes_start, 0);
     for (uint64_t step = s->rans.lanes.cut.steps; step-- > 0;) {
         PITHI_STEP(pithi_lanes_look, step);

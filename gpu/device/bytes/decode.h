@@ -308,7 +308,7 @@ PITHI_DEVICE bool pithi_reader_runs(const struct pithi_gpu_shared *s,
 PITHI_LOCAL(pithi_reader_begin, uint32_t tid) {
     const uint32_t lane = t->tid % PITHI_WARP;
     (void)a, (void)tid;
-    t->rans.words = t->rans.n = t->rans.lanes = t->rans.room = 0;
+    t->rans.words = t->rans.n = t->rans.lanes = t->rans.capacity = 0;
     t->rans.turns = 1;
     t->rans.fault = false;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_RANS_TURNS; k++) t->rans.x[k] = PITHI_RANS_LOW;
@@ -317,7 +317,7 @@ PITHI_LOCAL(pithi_reader_begin, uint32_t tid) {
     t->rans.n = r->n;
     t->rans.lanes = pithi_rans_lanes(r->log2_states);
     t->rans.turns = pithi_rans_turns(r->log2_states);
-    t->rans.room = r->words;
+    t->rans.capacity = r->words;
     t->rans.from = r->coded + r->head;
     t->rans.log2_width = r->log2_width;
     const uint8_t *const states = t->rans.from - (4u << r->log2_states);
@@ -333,7 +333,7 @@ PITHI_LOCAL(pithi_reader_begin, uint32_t tid) {
 PITHI_LOCAL(pithi_reader_ahead, uint32_t lines) {
     const uint32_t at = t->rans.words + (1 + t->tid % PITHI_WARP) * 64;
     (void)a, (void)s;
-    if (t->tid % PITHI_WARP < lines && at < t->rans.room)
+    if (t->tid % PITHI_WARP < lines && at < t->rans.capacity)
         pithi_prefetch(t->rans.from + 2 * (uint64_t)at);
 }
 
@@ -364,7 +364,7 @@ PITHI_LOCAL(pithi_reader_step, uint32_t step) {
     if (t->rans.vote) {
         const uint32_t at = t->rans.words + pithi_ones32(t->rans.votes & ((1u << lane) - 1));
         x <<= 16;
-        if (at < t->rans.room)
+        if (at < t->rans.capacity)
             x |= pithi_get16(t->rans.from + 2 * (uint64_t)at);
         else
             t->rans.fault = true;
@@ -396,7 +396,7 @@ PITHI_LOCAL(pithi_reader_store, uint32_t batch) {
 PITHI_LOCAL(pithi_reader_close, uint32_t tid) {
     (void)tid;
     if (!t->rans.n) return;
-    bool fault = t->rans.fault || t->rans.words != t->rans.room;
+    bool fault = t->rans.fault || t->rans.words != t->rans.capacity;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_RANS_TURNS; k++) fault =
         fault || t->rans.x[k] != PITHI_RANS_LOW;
     if (fault) pithi_reader_damaged(a, s);

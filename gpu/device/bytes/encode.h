@@ -71,7 +71,7 @@ PITHI_DEVICE void pithi_writer_words(const struct pithi_gpu_call *a,
     r->n = r->packed = r->length = piece->n;
     r->bits = r->range = 8;
     r->piece = true;
-    r->coded = pithi_coding_room(a, it->index, block) + piece->room;
+    r->coded = pithi_coding_strings(a, it->index, block) + piece->place;
 }
 
 /* A string of a page, of those of all blocks. */
@@ -365,7 +365,7 @@ PITHI_PHASE(pithi_writer_begin, uint32_t tid) {
     t->rans.n = r->n;
     t->rans.lanes = pithi_rans_lanes(r->log2_states);
     t->rans.turns = pithi_rans_turns(r->log2_states);
-    t->rans.room = r->words;
+    t->rans.capacity = r->words;
     t->rans.from = r->coded + r->head;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_RANS_OWN; k++) {
         const uint32_t f = t->rans.frequency[k], symbol = pithi_rans_own(t, k);
@@ -450,8 +450,8 @@ PITHI_LOCAL(pithi_writer_step, uint32_t k) {
     t->rans.words += pithi_ones32(t->rans.votes);
     if (t->rans.vote) {
         const uint32_t back = t->rans.words - pithi_ones32(t->rans.votes & ((1u << lane) - 1));
-        if (back <= t->rans.room)
-            pithi_put16(t->rans.from + 2 * (uint64_t)(t->rans.room - back), (uint16_t)x);
+        if (back <= t->rans.capacity)
+            pithi_put16(t->rans.from + 2 * (uint64_t)(t->rans.capacity - back), (uint16_t)x);
         x >>= 16;
     }
     if (f) {

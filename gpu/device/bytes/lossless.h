@@ -54,7 +54,7 @@ PITHI_DEVICE void pithi_lossless_find(const struct pithi_gpu_call *a,
     w->before = NULL;
     w->parts = pithi_coding_symbols(a, it->index, block);
     w->run = pithi_coding_run(p);
-    w->room = 0;
+    w->place = 0;
     w->number = block;
     w->form = PITHI_FORM_VALUES;
     w->apart = 0;
@@ -75,7 +75,7 @@ PITHI_DEVICE void pithi_lossless_find_form(const struct pithi_gpu_call *a,
     w->form = form;
     w->number = block * a->coding.forms + form;
     w->parts += before * pithi_lossless_symbols_bytes(p, w->run);
-    w->room = before * pithi_lossless_room_bytes(p, a->coding.strings, w->run);
+    w->place = before * pithi_lossless_strings_bytes(p, a->coding.strings, w->run);
     if (form == PITHI_FORM_UPDATE) {
         w->before = pithi_coding_of(a, it->index) + a->coding.before + w->first * w->width;
         w->block.update = PITHI_LOSSLESS_UPDATE;

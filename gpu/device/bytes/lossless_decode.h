@@ -117,7 +117,7 @@ PITHI_DEVICE void pithi_lossless_read_whole(const struct pithi_gpu_call *a,
                                             uint32_t part, uint32_t n, bool leave) {
     s->rans.waits = false;
     pithi_piece_open(s, pithi_lossless_part(s, part), n);
-    s->rans.nonzero = pithi_coding_room(a, s->from.index, block);
+    s->rans.nonzero = pithi_coding_strings(a, s->from.index, block);
     if (s->rans.fault || s->rans.depth || s->rans.kind != PITHI_CODES_RANS || s->rans.former ||
         !leave)
         return;
@@ -193,7 +193,7 @@ PITHI_DEVICE void pithi_lossless_read_parts(const struct pithi_gpu_call *a,
     }
 }
 
-/* What is behind the last part. */
+/* Finds what lies behind the last part of a block: bits and escapes. */
 PITHI_PHASE(pithi_lossless_read_tail, uint64_t block) {
     const struct pithi_gpu_item *const it = &s->from;
     struct pithi_lossless_shared *const w = &s->rans.words;

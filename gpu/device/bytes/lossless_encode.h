@@ -192,8 +192,8 @@ PITHI_DEVICE void pithi_lossless_describe(const struct pithi_gpu_call *a,
     pithi_piece_describe(a, s, form, string, from, n);
     struct pithi_rans_piece *const piece = pithi_coding_piece(a, s->to.index, form, string);
     piece->nested = nested;
-    piece->room = s->rans.words.room;
-    s->rans.words.room += pithi_coding_string_bytes(n);
+    piece->place = s->rans.words.place;
+    s->rans.words.place += pithi_coding_string_bytes(n);
 }
 /* The strings of a part, as those of a plane (page_encode.h). */
 PITHI_PHASE(pithi_lossless_strings, uint64_t form, uint32_t part) {
@@ -342,7 +342,7 @@ PITHI_LOCAL(pithi_lossless_copy_strings, uint64_t block, uint32_t first, uint32_
         const struct pithi_rans_piece *const piece =
             pithi_coding_piece(a, frame, s->rans.words.number, i);
         if (!piece->length) continue;
-        const uint8_t *const string = pithi_coding_room(a, frame, block) + piece->room;
+        const uint8_t *const string = pithi_coding_strings(a, frame, block) + piece->place;
         uint8_t *const at = pithi_piece_copy(t->tid, PITHI_TEAM, piece, string, to + piece->at);
         if (piece->plain)
             pithi_coded_copy(t->tid, PITHI_TEAM, at, pithi_coding_of(a, frame) + piece->from,

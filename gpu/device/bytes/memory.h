@@ -30,7 +30,7 @@ struct pithi_rans_thread {
     uint32_t kinds, rest, precision;
     /* What is known of the string: its codes, states that are taken at once, how many turns they
      * take, where its words are and how many there may be. n 0: none runs. */
-    uint32_t n, lanes, turns, room, log2_width;
+    uint32_t n, lanes, turns, capacity, log2_width;
     uint8_t *from;
     uint64_t next; /* codes of the next batch */
     uint32_t of[PITHI_UNIT],
@@ -119,7 +119,7 @@ struct pithi_lossless_shared {
     struct pithi_lossless_block block;
     uint8_t *values, *parts;
     const uint8_t *before;
-    uint64_t first, room, number, run;
+    uint64_t first, place, number, run;
     uint32_t count, width, kind, form, apart, limit, sampled;
     bool live; /* the form is tried */
     uint32_t exponent, most, last;
@@ -181,10 +181,10 @@ struct pithi_gpu_lanes {
     uint32_t mask;
     uint16_t chance[PITHI_ZERO_CONTEXTS];
     uint8_t level[PITHI_ZERO_CONTEXTS];
-    const uint8_t *classes; /* decode: their bits; encode: a byte for each plane */
-    uint8_t *states;        /* of the lanes, and the words behind them */
-    uint32_t words;         /* decode: how many; encode: how many there may be */
-    uint32_t room, head;    /* encode: bytes it may take, 0 for none; of them before the words */
+    const uint8_t *classes;  /* decode: their bits; encode: a byte for each plane */
+    uint8_t *states;         /* of the lanes, and the words behind them */
+    uint32_t words;          /* decode: how many; encode: how many there may be */
+    uint32_t capacity, head; /* encode: bytes it may take, 0 for none; of them before the words */
     /* Encode: how often bits were 0 and 1, by all contexts and those of a mask; what each of these
      * takes; the mask that takes least so far. */
     struct pithi_zero_costs costs;
@@ -247,9 +247,9 @@ struct pithi_rans_entry {
  * `nested` kinds before it; plain: the symbols follow as they are, or packed. Decode: `at` and
  * length of entropy-coded codes. */
 struct pithi_rans_piece {
-    uint64_t from; /* symbols, in the part of the frame */
-    uint64_t at;   /* in the block */
-    uint64_t room; /* of exact values: in the room for strings of the block */
+    uint64_t from;  /* symbols, in the part of the frame */
+    uint64_t at;    /* in the block */
+    uint64_t place; /* of exact values: in the memory for the block's strings */
     uint32_t n, bits, packed, nested;
     uint32_t length, head, words, skipped;
     uint32_t need; /* bytes that the CPU wants to be left before it writes the string */
@@ -363,8 +363,8 @@ PITHI_INLINE uint64_t pithi_sequence_symbols(const struct pithi_device_plan *t, 
     return pithi_lossless_parts(t) *
            (pithi_coding_pad(before + before / 3) + (uint64_t)sequence * PITHI_SEQUENCE_SLACK);
 }
-PITHI_INLINE uint64_t pithi_sequence_room(const struct pithi_device_plan *t, uint64_t strings,
-                                          uint32_t sequence, uint64_t before) {
+PITHI_INLINE uint64_t pithi_sequence_place(const struct pithi_device_plan *t, uint64_t strings,
+                                           uint32_t sequence, uint64_t before) {
     return pithi_coding_pad(before * pithi_lossless_parts(t)) +
            sequence * strings * pithi_coding_string_bytes(1);
 }
@@ -374,8 +374,8 @@ PITHI_INLINE uint64_t pithi_lossless_symbols_bytes(const struct pithi_device_pla
     return pithi_lossless_parts(t) * pithi_lossless_part_bytes(run) +
            pithi_coding_tail_bytes(t, run);
 }
-PITHI_INLINE uint64_t pithi_lossless_room_bytes(const struct pithi_device_plan *t, uint64_t strings,
-                                                uint64_t run) {
+PITHI_INLINE uint64_t pithi_lossless_strings_bytes(const struct pithi_device_plan *t,
+                                                   uint64_t strings, uint64_t run) {
     const uint64_t width = pithi_coding_bounded(t)
                                ? pithi_coding_bounded_parts(t)
                                : pithi_dtype_bytes(t->dtype) + (t->device.row != 0);
@@ -419,15 +419,16 @@ PITHI_INLINE struct pithi_gpu_coding pithi_coding_layout(const struct pithi_devi
         const uint64_t sample = pithi_lossless_sample_run(run);
         c.forms = exact ? pithi_lossless_forms(t) : pithi_coding_sequences(t);
         c.symbols_each = pithi_lossless_symbols_bytes(t, run);
-        c.unplaced_each = pithi_lossless_room_bytes(t, c.strings, run);
+        c.unplaced_each = pithi_lossless_strings_bytes(t, c.strings, run);
         if (bounded) {
             c.tried = c.forms;
             c.symbols_each += pithi_sequence_symbols(t, c.forms - 1, 0);
-            c.unplaced_each += pithi_sequence_room(t, c.strings, c.forms - 1, 0);
+            c.unplaced_each += pithi_sequence_place(t, c.strings, c.forms - 1, 0);
         }
         if (exact && c.forms > 1) {
             c.symbols_each = 2 * c.symbols_each + pithi_lossless_symbols_bytes(t, sample);
-            c.unplaced_each = 2 * c.unplaced_each + pithi_lossless_room_bytes(t, c.strings, sample);
+            c.unplaced_each =
+                2 * c.unplaced_each + pithi_lossless_strings_bytes(t, c.strings, sample);
         }
     }
     c.blocks = pithi_coding_pad(blocks * sizeof(struct pithi_rans_entry));

@@ -112,8 +112,8 @@ PITHI_DEVICE uint8_t *pithi_coding_head(const struct pithi_gpu_call *a,
     return pithi_coding_plane(a, g, frame, block, g->planes) + (uint64_t)head * g->tokens * g->dim;
 }
 /* Room for the strings of a block. */
-PITHI_DEVICE uint8_t *pithi_coding_room(const struct pithi_gpu_call *a, uint64_t frame,
-                                        uint64_t block) {
+PITHI_DEVICE uint8_t *pithi_coding_strings(const struct pithi_gpu_call *a, uint64_t frame,
+                                           uint64_t block) {
     return pithi_coding_of(a, frame) + a->coding.unplaced + block * a->coding.unplaced_each;
 }
 /* Room for the string of number `string`. */
@@ -122,9 +122,9 @@ PITHI_DEVICE uint8_t *pithi_coding_string(const struct pithi_gpu_call *a,
                                           uint64_t block, uint32_t string) {
     const uint32_t planes = g->planes * PITHI_PIECE_STRINGS;
     const uint64_t each = pithi_coding_string_bytes(g->groups);
-    uint8_t *const room = pithi_coding_room(a, frame, block);
-    if (string < planes) return room + string * each;
-    return room + planes * each +
+    uint8_t *const strings = pithi_coding_strings(a, frame, block);
+    if (string < planes) return strings + string * each;
+    return strings + planes * each +
            (string - planes) * pithi_coding_string_bytes((uint64_t)g->tokens * g->string);
 }
 

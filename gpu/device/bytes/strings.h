@@ -86,7 +86,7 @@ PITHI_DEVICE void pithi_eb_sequence(const struct pithi_gpu_call *a,
         pithi_coding_symbols(a, frame, e->block.number) + pithi_sequence_symbols(p, i, q.before);
     s->rans.words.run = q.words;
     s->rans.words.number = e->block.number * a->coding.forms + i;
-    s->rans.words.room = pithi_sequence_room(p, a->coding.strings, i, q.before);
+    s->rans.words.place = pithi_sequence_place(p, a->coding.strings, i, q.before);
 }
 
 /* By the team's first thread, of an item that is located: its block. Whether there is one. */
@@ -107,7 +107,7 @@ PITHI_DEVICE bool pithi_strings_find(const struct pithi_gpu_call *a,
     s->rans.words.parts = pithi_coding_symbols(a, it->index, e->block.number);
     s->rans.words.run = pithi_coding_run(&side->plan);
     s->rans.words.number = e->block.number;
-    s->rans.words.room = 0;
+    s->rans.words.place = 0;
     return true;
 }
 

@@ -133,7 +133,7 @@ PITHI_DEVICE void pithi_trellis_step(const struct pithi_trellis_tables *g, int32
     pithi_trellis_forth(d1, d2, d3, bit, m);
 }
 
-/* What is at the limit stays there, with its way. */
+/* Limits a metric to the worst that there is; the way in its lowest byte stays. */
 PITHI_DEVICE int32_t pithi_trellis_limited(int32_t metric) {
     return metric >> 8 < PITHI_TRELLIS_WORST ? metric : PITHI_TRELLIS_WORST << 8 | (metric & 255);
 }

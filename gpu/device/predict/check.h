@@ -342,7 +342,7 @@ PITHI_PHASE(pithi_names_judge, uint32_t first) {
     s->strip.run[first % 2] = 0;
 }
 
-/* The same of words that were joined. */
+/* Begins the sums of words that a team has joined, unless the block is damaged. */
 PITHI_PHASE(pithi_joined_judge, uint32_t first) {
     (void)a;
     if (t->tid) return;
