@@ -103,7 +103,9 @@ PITH_NODISCARD PITH_API pith_status pith_kv_truncate(pith_work *work, pith_kv *c
  * appending, also on another thread. With PITH_KV_COPY everything is copied, and nothing of parent
  * is needed afterwards. Memory that suffices for a child which gets n tokens appended:
  * pith_kv_bytes(plan, window + n + page), the keys of the spec; with PITH_KV_COPY,
- * pith_kv_bytes(plan, window + tokens + n + page) when parent was never truncated. */
+ * pith_kv_bytes(plan, window + tokens + n + page) when parent was never truncated. PITH_ERR_SPACE:
+ * it does not suffice for what is copied; PITH_ERR_ARG: parent has fewer tokens;
+ * PITH_ERR_UNSUPPORTED: other flags; PITH_ERR_BUSY: another call uses parent. */
 enum { PITH_KV_COPY = 0x1 };
 PITH_NODISCARD PITH_API pith_status pith_kv_fork(pith_work *work, const pith_kv *parent,
                                                  uint64_t tokens, uint32_t flags, void *memory,
@@ -115,7 +117,8 @@ PITH_API pith_status pith_kv_stats(const pith_kv *cache, pith_stats *out);
 /* Serialise: frames of codec kv with what is finished (one ends with the last page, or with a page
  * that truncation cut), then a frame of codec raw with the exact tokens. Each is an ordinary frame,
  * with checksums where the layout asks for them. Caches with one history save the same bytes;
- * pith_kv_save_bytes is their number for the cache as it is. */
+ * pith_kv_save_bytes is their number for the cache as it is. PITH_ERR_SPACE: cap is less;
+ * PITH_ERR_BUSY: another call uses the cache. */
 PITH_API uint64_t pith_kv_save_bytes(const pith_kv *cache);
 PITH_NODISCARD PITH_API pith_status pith_kv_save(pith_work *work, const pith_kv *cache, void *dst,
                                                  size_t cap, size_t *written);

@@ -464,7 +464,8 @@ typedef struct pith_stream_options {
 } pith_stream_options;
 
 /* Build a stream in memory of sizes.stream_bytes, any alignment. The base or residual is all +0.
- * options may be NULL. The plan is kept: it must outlive the stream. */
+ * options may be NULL. The plan is kept: it must outlive the stream. PITH_ERR_SPACE: the memory is
+ * too small; PITH_ERR_ARG: an argument is NULL, or options that cannot be. */
 PITH_NODISCARD PITH_API pith_status pith_stream_init(const pith_plan *plan, void *memory,
                                                      size_t bytes,
                                                      const pith_stream_options *options,
@@ -676,7 +677,9 @@ typedef struct pith_sum {
  * compared as far as frames say it (see Whose frame it is). A NaN or infinity in any frame reaches
  * the sum, which may itself become infinite; NaN is canonical. Headers, checksums and the places of
  * blocks are checked in every frame before anything is written to the view; damage inside a block
- * of topk is found while it is summed. */
+ * of topk is found while it is summed. PITH_ERR_CORRUPT and PITH_ERR_MISMATCH: as of pith_decode;
+ * PITH_ERR_UNSUPPORTED: frames of the plan have no sum; PITH_ERR_DTYPE, PITH_ERR_SHAPE: the view;
+ * PITH_ERR_ARG: no frames, or one that is NULL; PITH_ERR_BUSY: another call uses the stream. */
 PITH_NODISCARD PITH_API pith_status pith_reduce(pith_work *work, pith_sum *sums, size_t count);
 /* The same sums, in f32, sum i encoded as item i (layout dtype f32, no base, the same element count
  * and exempt ranges in the slot; its view is not used) without writing the tensor in between. When
