@@ -36,10 +36,11 @@ def main():
     times = []
     for _ in range(ROUNDS):
         x = torch.randn(count, generator=random)
-        largest, (values, places) = seconds(lambda x=x.abs(): torch.topk(x, k, sorted=False))
+        largest, (values, _) = seconds(lambda x=x.abs(): torch.topk(x, k, sorted=False))
         ours, frame = seconds(lambda x=x: stream.encode(x))
-        sent = pith.decompress(frame, dtype="f32")
-        if int((sent != 0).sum()) != k or not bool((sent[places.numpy()] != 0).all()):
+        sent = torch.from_numpy(pith.decompress(frame, dtype="f32")).abs()
+        # Of equal magnitudes either may choose others.
+        if not torch.equal(sent[sent != 0].sort().values, values.sort().values):
             sys.exit("topk_torch: the chosen elements are not those of torch.topk")
         times.append((largest, ours))
     print("%d of %d f32: torch.topk %.2f ns a value, pith %.2f, %.1f times" % (
