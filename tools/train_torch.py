@@ -371,6 +371,9 @@ is in the means of squares that AdamW divides by. `pith-zero-mse`: `pith-zero` w
 
 {losses}
 
+Seeds of no hook are {spread:.0f} % apart: a few tenths of a percent say that nothing is lost,
+and no more.
+
 ![validation loss](training_torch.svg)
 
 What the sparse ways sent in these trainings, means of all steps and seeds: elements that ranks
@@ -566,6 +569,7 @@ def losses_text(steps, losses):
         floor=100 * SMALL["floor"], loss_steps=LOSS_STEPS,
         small=1e-6 * losses["no-hook"][0]["parameters"],
         seeds=", ".join(map(str, SEEDS)), losses=losses_table(ends), target=target, every=EVERY,
+        spread=100 * (max(ends["no-hook"]) / min(ends["no-hook"]) - 1),
         times=times_table(steps, curves, target), pictured=pictured,
         sparse=sparse_table(steps, losses))
 
