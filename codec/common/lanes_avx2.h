@@ -419,14 +419,16 @@ static inline d16 d_widen(v16 x) {
                   _mm256_cvtps_pd(_mm256_castps256_ps128(F(x.b))),
                   _mm256_cvtps_pd(_mm256_extractf128_ps(F(x.b), 1))}};
 }
-static inline d16 d_add(d16 x, d16 y) {
-    for (int k = 0; k < 4; k++) x.q[k] = _mm256_add_pd(x.q[k], y.q[k]);
-    return x;
-}
-static inline d16 d_mul(d16 x, d16 y) {
-    for (int k = 0; k < 4; k++) x.q[k] = _mm256_mul_pd(x.q[k], y.q[k]);
-    return x;
-}
+#define F64(name, operation)                                            \
+    static inline d16 name(d16 x, d16 y) {                              \
+        for (int k = 0; k < 4; k++) x.q[k] = operation(x.q[k], y.q[k]); \
+        return x;                                                       \
+    }
+F64(d_add, _mm256_add_pd)
+F64(d_sub, _mm256_sub_pd)
+F64(d_mul, _mm256_mul_pd)
+F64(d_div, _mm256_div_pd)
+#undef F64
 static inline d16 d_magnitude(d16 x) {
     for (int k = 0; k < 4; k++) x.q[k] = _mm256_andnot_pd(_mm256_set1_pd(-0.0), x.q[k]);
     return x;
@@ -442,14 +444,6 @@ static inline d16 d_load(const double *p, const double *q) {
 }
 static inline void d_store(double *p, double *q, d16 x) {
     for (int k = 0; k < 4; k++) _mm256_storeu_pd((k < 2 ? p : q) + 4 * (k % 2), x.q[k]);
-}
-static inline d16 d_sub(d16 x, d16 y) {
-    for (int k = 0; k < 4; k++) x.q[k] = _mm256_sub_pd(x.q[k], y.q[k]);
-    return x;
-}
-static inline d16 d_div(d16 x, d16 y) {
-    for (int k = 0; k < 4; k++) x.q[k] = _mm256_div_pd(x.q[k], y.q[k]);
-    return x;
 }
 /* Whether all lanes are numbers below the limit. */
 static inline bool d_below(d16 x, double limit) {

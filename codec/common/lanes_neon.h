@@ -354,14 +354,16 @@ static inline d16 d_widen(v16 x) {
     }
     return y;
 }
-static inline d16 d_add(d16 x, d16 y) {
-    for (int k = 0; k < 8; k++) x.q[k] = vaddq_f64(x.q[k], y.q[k]);
-    return x;
-}
-static inline d16 d_mul(d16 x, d16 y) {
-    for (int k = 0; k < 8; k++) x.q[k] = vmulq_f64(x.q[k], y.q[k]);
-    return x;
-}
+#define F64(name, operation)                                            \
+    static inline d16 name(d16 x, d16 y) {                              \
+        for (int k = 0; k < 8; k++) x.q[k] = operation(x.q[k], y.q[k]); \
+        return x;                                                       \
+    }
+F64(d_add, vaddq_f64)
+F64(d_sub, vsubq_f64)
+F64(d_mul, vmulq_f64)
+F64(d_div, vdivq_f64)
+#undef F64
 static inline d16 d_magnitude(d16 x) {
     for (int k = 0; k < 8; k++) x.q[k] = vabsq_f64(x.q[k]);
     return x;
@@ -379,14 +381,6 @@ static inline d16 d_load(const double *p, const double *q) {
 }
 static inline void d_store(double *p, double *q, d16 x) {
     for (int k = 0; k < 8; k++) vst1q_f64((k < 4 ? p : q) + 2 * (k % 4), x.q[k]);
-}
-static inline d16 d_sub(d16 x, d16 y) {
-    for (int k = 0; k < 8; k++) x.q[k] = vsubq_f64(x.q[k], y.q[k]);
-    return x;
-}
-static inline d16 d_div(d16 x, d16 y) {
-    for (int k = 0; k < 8; k++) x.q[k] = vdivq_f64(x.q[k], y.q[k]);
-    return x;
 }
 /* Whether all lanes are numbers below the limit. */
 static inline bool d_below(d16 x, double limit) {
