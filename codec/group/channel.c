@@ -3,17 +3,12 @@
 #include "group/channel.h"
 
 #include "group/group.h"
+#include "group/packing.h"
 #include "group/trellis_value.h"
 
 static size_t width(uint32_t dtype) { return dtype == PITH_F32 ? 4 : 2; }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
-
-static void put_code(uint8_t *row, size_t bit, uint32_t code) {
-    const uint32_t word = code << bit % 8;
-    row[bit / 8] |= (uint8_t)word;
-    if (word >> 8) row[bit / 8 + 1] |= (uint8_t)(word >> 8);
-}
 
 static void encode_column(struct pithi_channel_job *job, size_t column) {
     uint8_t value[PITHI_COLUMN_ROWS * 4], codes[PITHI_COLUMN_ROWS], scales[8];
@@ -34,8 +29,8 @@ static void encode_column(struct pithi_channel_job *job, size_t column) {
     memcpy(job->scales + column * scale, scales, scale);
     if (job->set.asymmetric) memcpy(job->zeros + column * scale, scales + scale, scale);
     for (size_t i = 0; i < job->rows; i++)
-        put_code(job->codes + i * job->code_stride, column * job->set.bits,
-                 pithi_group_index(&job->set, codes, job->rows, i));
+        pithi_pack_at(job->codes + i * job->code_stride, column,
+                      pithi_unpack_at(&job->set, codes, job->rows, i), job->set.bits);
 }
 
 void pithi_channel_encode_c(struct pithi_channel_job *job) {
@@ -64,7 +59,7 @@ void pithi_transpose_codes_c(const struct pithi_group_setting *s, const uint8_t 
     for (size_t i = 0; i < rows; i++, to += to_stride) {
         memset(to, 0, pithi_group_code_bytes(s, columns));
         for (size_t j = 0; j < columns; j++)
-            put_code(to, j * s->bits, pithi_group_index(s, from + j * string, rows, i));
+            pithi_pack_at(to, j, pithi_unpack_at(s, from + j * string, rows, i), s->bits);
     }
 }
 
@@ -78,7 +73,8 @@ static void decode_column(struct pithi_channel_job *job, size_t column) {
     const int64_t size = (int64_t)width(job->dtype);
     job->poisoned += poisoned;
     for (size_t i = 0; i < job->rows; i++) {
-        const int q = pithi_group_code(s, job->codes + i * job->code_stride, job->columns, column);
+        const int q =
+            pithi_unpack_integer(s, job->codes + i * job->code_stride, job->columns, column);
         const uint32_t x = poisoned ? PITHI_F32_NAN
                                     : pithi_group_decoded(q, pithi_float(scale), pithi_float(zero),
                                                           s->asymmetric, &job->saturated);
@@ -104,7 +100,7 @@ struct levels {
 static unsigned next_code(const struct pithi_channel_job *job, size_t column, size_t row,
                           size_t before) {
     const uint8_t *const codes = job->codes + row * job->code_stride - before * job->code_stride;
-    return (unsigned)pithi_group_index(&job->set, codes, job->columns, column);
+    return (unsigned)pithi_unpack_at(&job->set, codes, job->columns, column);
 }
 
 static void decode_levels(struct pithi_channel_job *job, const struct levels *l, size_t column) {

@@ -3,6 +3,7 @@
 #include "group/codebook.h"
 
 #include "group/codebook_value.h"
+#include "group/packing.h"
 
 enum { LANES = 16 };
 
@@ -115,13 +116,10 @@ static void encode_group(struct pithi_group_job *job, struct group *g, size_t in
     if (coded && s->codebook == PITHI_CODEBOOK_LLOYD) choose_lloyd(g, pithi_float(m));
     if (coded && s->codebook == PITHI_CODEBOOK_NF) g->cells = pithi_codebook_cells(s, g->scale);
     pithi_scale_store(job->scales, s->scale_dtype, index, pithi_bits(g->scale));
-    uint8_t *out = job->codes + g->first * s->bits / 8;
-    uint32_t pending = 0, filled = 0;
-    for (size_t i = 0; i < g->count; i++) {
-        pending |= (coded ? (uint32_t)code(g, i) : 0) << filled;
-        for (filled += s->bits; filled >= 8; filled -= 8, pending >>= 8) *out++ = (uint8_t)pending;
-    }
-    if (filled) *out = (uint8_t)pending;
+    struct pithi_packer packer = {.to = job->codes + g->first * s->bits / 8};
+    for (size_t i = 0; i < g->count; i++)
+        pithi_pack_code(&packer, coded ? (uint32_t)code(g, i) : 0, s->bits);
+    pithi_pack_end(&packer);
 }
 
 void pithi_codebook_encode_c(struct pithi_group_job *job) {
@@ -149,7 +147,7 @@ void pithi_codebook_decode_c(struct pithi_group_job *job) {
         }
         uint32_t x = PITHI_F32_NAN;
         if (!pithi_nonfinite(pithi_bits(scale))) {
-            const int c = (int)pithi_group_index(s, job->codes, job->count, i);
+            const int c = (int)pithi_unpack_at(s, job->codes, job->count, i);
             x = pithi_codebook_decoded(&book, c, scale, &job->saturated);
         }
         if (job->out) pithi_store(job->out, job->out_dtype, i, x);

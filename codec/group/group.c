@@ -5,6 +5,7 @@
 #include "group/bound_value.h"
 #include "group/codebook.h"
 #include "group/codebook_value.h"
+#include "group/packing.h"
 #include "group/trellis.h"
 
 static void put_scale(const struct pithi_group_setting *s, uint8_t *scales, size_t index, float v) {
@@ -245,11 +246,10 @@ static int code(const struct pithi_group_job *job, const struct group *g, size_t
     return pithi_group_quantize(s, d, g->grid.reciprocal, u16);
 }
 
-/* Groups begin at whole bytes, since 16 codes of any width are whole bytes. */
 static void encode_codes(struct pithi_group_job *job, const struct group *g) {
     const uint32_t bits = job->set.bits, mask = (1u << bits) - 1;
-    uint8_t *out = job->codes + g->first * bits / 8;
-    uint32_t pending = 0, filled = 0, random[4];
+    struct pithi_packer packer = {.to = job->codes + g->first * bits / 8};
+    uint32_t random[4];
     for (size_t i = g->first; i < g->first + g->count; i++) {
         const uint64_t e = job->first + i;
         if (job->set.stochastic && (e % 8 == 0 || i == g->first))
@@ -258,10 +258,9 @@ static void encode_codes(struct pithi_group_job *job, const struct group *g) {
         int q = 0;
         if (g->coded) q = code(job, g, i, u16);
         if (job->update) update_base(job, g, i, q);
-        pending |= ((uint32_t)q & mask) << filled;
-        for (filled += bits; filled >= 8; filled -= 8, pending >>= 8) *out++ = (uint8_t)pending;
+        pithi_pack_code(&packer, (uint32_t)q & mask, bits);
     }
-    if (filled) *out = (uint8_t)pending;
+    pithi_pack_end(&packer);
 }
 
 void pithi_group_encode_c(struct pithi_group_job *job) {
@@ -336,7 +335,7 @@ void pithi_group_decode_c(struct pithi_group_job *job) {
             poisoned = pithi_nonfinite(pithi_bits(scale)) || pithi_nonfinite(pithi_bits(zero));
             job->poisoned += poisoned;
         }
-        const int q = pithi_group_code(s, job->codes, job->count, i);
+        const int q = pithi_unpack_integer(s, job->codes, job->count, i);
         decode_value(job, i,
                      poisoned ? PITHI_F32_NAN
                               : pithi_group_decoded(q, scale, zero, s->asymmetric, saturated));
@@ -358,7 +357,7 @@ static void sum_frame(struct pithi_sum_job *job, const uint8_t *frame, bool more
             poisoned = pithi_nonfinite(pithi_bits(scale));
             job->poisoned += poisoned;
         }
-        const int q = pithi_group_code(s, frame + job->codes_at, job->count, i);
+        const int q = pithi_unpack_integer(s, frame + job->codes_at, job->count, i);
         uint32_t x =
             poisoned ? PITHI_F32_NAN : pithi_group_decoded(q, scale, 0, false, &job->saturated);
         job->sum[i] = more ? job->sum[i] + pithi_float(x) : pithi_float(x);

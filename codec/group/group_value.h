@@ -505,20 +505,4 @@ PITHI_INLINE uint32_t pithi_group_update(uint32_t base, uint32_t x, uint32_t bas
     return (rounded & 0x80000000u) | pithi_largest(base_dtype);
 }
 
-/* ---- Codes -----------------------------------------------------------------------------------*/
-
-PITHI_INLINE uint32_t pithi_group_index(const struct pithi_group_setting *s, const uint8_t *codes,
-                                        size_t count, size_t i) {
-    const uint32_t bits = s->bits, mask = (1u << bits) - 1;
-    const size_t bit = i * bits, last = pithi_group_code_bytes(s, count) - 1;
-    uint32_t word = codes[bit / 8];
-    if (bit / 8 < last) word |= (uint32_t)codes[bit / 8 + 1] << 8;
-    return word >> bit % 8 & mask;
-}
-PITHI_INLINE int pithi_group_code(const struct pithi_group_setting *s, const uint8_t *codes,
-                                  size_t count, size_t i) {
-    const uint32_t code = pithi_group_index(s, codes, count, i), sign = 1u << (s->bits - 1);
-    return s->asymmetric ? (int)code : (int)(code ^ sign) - (int)sign;
-}
-
 #endif

@@ -2,8 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A part of group_avx2.c: what group_encode_tmpl.h and group_decode_tmpl.h ask of an instruction
- * set's packing, 64 codes at a time. The scalar reference packs in encode_codes and unpacks in
- * pithi_group_code, of group.c. */
+ * set's packing, 64 codes at a time. The scalar reference is packing.h. */
 #ifndef PITHI_PACKING_AVX2_H
 #define PITHI_PACKING_AVX2_H
 

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "group/packing.h"
 #include "group/trellis_value.h"
 
 enum { LANES = 16, SEQUENCE = PITHI_TRELLIS_SEQUENCE, STATES = PITHI_TRELLIS_STATES };
@@ -133,12 +134,9 @@ static float sum_lanes(float lane[LANES]) {
 }
 
 static void pack(uint8_t *to, const uint8_t *code, size_t count, unsigned bits, unsigned flip) {
-    uint32_t pending = 0, filled = 0;
-    for (size_t i = 0; i < count; i++) {
-        pending |= (code[i] ^ flip) << filled;
-        for (filled += bits; filled >= 8; filled -= 8, pending >>= 8) *to++ = (uint8_t)pending;
-    }
-    if (filled) *to = (uint8_t)pending;
+    struct pithi_packer packer = {.to = to};
+    for (size_t i = 0; i < count; i++) pithi_pack_code(&packer, code[i] ^ flip, bits);
+    pithi_pack_end(&packer);
 }
 
 /* Codes a group whose largest magnitude m is not tiny; returns its scale. */
@@ -224,7 +222,7 @@ void pithi_trellis_decode_c(struct pithi_group_job *job) {
             job->poisoned += lost;
         }
         if (i % s->group % SEQUENCE == 0) history = 0;
-        const unsigned code = (unsigned)pithi_group_index(s, job->codes, job->count, i);
+        const unsigned code = (unsigned)pithi_unpack_at(s, job->codes, job->count, i);
         const int level = trellis.level[pithi_trellis_number(history, code)];
         history = pithi_trellis_next(history, code);
         put_value(job, i, lost ? PITHI_F32_NAN : pithi_trellis_decoded(level, scale, saturated));
