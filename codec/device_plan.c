@@ -10,6 +10,7 @@
 #include "common/pad.h"
 #include "error.h"
 #include "plan.h"
+#include "slots.h"
 #include "spec.h"
 
 /* ---- Headers ---------------------------------------------------------------------------------*/

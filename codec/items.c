@@ -10,6 +10,7 @@
 #include "frame_codec.h"
 #include "oneshot.h"
 #include "reduce.h"
+#include "slots.h"
 #include "stream.h"
 
 /* ---- Lists -----------------------------------------------------------------------------------*/

@@ -11,6 +11,7 @@
 #include "common/pad.h"
 #include "cpu.h"
 #include "error.h"
+#include "slots.h"
 #include "spec.h"
 #include "stream.h"
 
@@ -27,37 +28,6 @@ static pith_status take_shape(pith_plan *p, const pith_layout *l, pith_error *er
     for (uint32_t d = 0; d < l->ndim; d++)
         if (!pithi_checked_multiply(p->count, l->shape[d], &p->count) || p->count > INT64_MAX / 8)
             return pithi_fail(error, PITH_ERR_SHAPE, "the tensor is too large");
-    return PITH_OK;
-}
-
-static pith_status take_slots(pith_plan *p, const pith_layout *l, pith_error *error) {
-    p->slots = l->slots ? l->slots : 1;
-    p->one_frame = p->slots == 1 && !l->slot_counts;
-    if (p->slots > (UINT64_C(1) << 32))
-        return pithi_fail_numbers(error, PITH_ERR_ARG, "at most # slots, not #", UINT64_C(1) << 32,
-                                  p->slots);
-    if (l->slot_counts) {
-        uint64_t sum = 0;
-        for (uint64_t i = 0; i < p->slots; i++) {
-            if (l->slot_counts[i] > p->count - sum)
-                return pithi_fail_numbers(
-                    error, PITH_ERR_SHAPE,
-                    "the tensor has # elements, slots hold more: up to number #", p->count, i);
-            sum += l->slot_counts[i];
-            if (l->slot_counts[i] > p->slot_count) p->slot_count = l->slot_counts[i];
-        }
-        if (sum == p->count) return PITH_OK;
-        return pithi_fail_numbers(error, PITH_ERR_SHAPE,
-                                  "the tensor has # elements, its slots together #", p->count, sum);
-    }
-    p->slot_count =
-        l->slot_count ? l->slot_count : p->count / p->slots + (p->count % p->slots != 0);
-    if (p->slot_count > p->count) p->slot_count = p->count;
-    uint64_t capacity;
-    if (pithi_checked_multiply(p->slot_count, p->slots, &capacity) && capacity < p->count)
-        return pithi_fail_numbers(error, PITH_ERR_SHAPE,
-                                  "the tensor has # elements, its slots together #", p->count,
-                                  capacity);
     return PITH_OK;
 }
 
@@ -163,7 +133,7 @@ static pith_status take_layout(pith_plan *p, const pith_layout *l, pith_error *e
     p->source_bytes = l->source_bytes;
     PITHI_TRY(take_dtypes(p, l, error));
     PITHI_TRY(take_shape(p, l, error));
-    PITHI_TRY(take_slots(p, l, error));
+    PITHI_TRY(pithi_slots_take(p, l, error));
     PITHI_TRY(take_block(p, error));
     if (p->params.codec->resolve) p->params.codec->resolve(&p->params, p->ndim, p->shape);
     return take_blocks(p, l, error);
@@ -287,10 +257,6 @@ static uint64_t ranges_bytes(const struct pithi_exempt_source *exempt) {
     return pithi_pad64(exempt->count * sizeof(struct pithi_exempt_range));
 }
 
-static uint64_t slots_bytes(const pith_plan *p, const pith_layout *layout) {
-    return layout->slot_counts ? pithi_pad64((p->slots + 1) * sizeof(uint64_t)) : 0;
-}
-
 static void keep_layout(pith_plan *p, const pith_layout *layout,
                         const struct pithi_exempt_source *exempt) {
     uint8_t *const after = (uint8_t *)p + pithi_pad64(sizeof *p);
@@ -299,11 +265,7 @@ static void keep_layout(pith_plan *p, const pith_layout *layout,
     uint64_t bytes;
     pithi_exempt_build(ranges, exempt, p->params.dtype, p->count, &bytes);
     p->exempt = (struct pithi_exempt_map){ranges, exempt->count};
-    p->slot_first = layout->slot_counts ? first : NULL;
-    for (uint64_t i = 0, sum = 0; layout->slot_counts && i <= p->slots; i++) {
-        first[i] = sum;
-        if (i < p->slots) sum += layout->slot_counts[i];
-    }
+    pithi_slots_keep(p, layout, first);
 }
 
 /* Computes the sizes of a plan, once: ragged slots and exempt ranges need a walk over all slots. */
@@ -325,7 +287,8 @@ static pith_sizes sizes_of(const pith_plan *p) {
 static pith_status build(pith_plan *p, const pith_layout *layout,
                          const struct pithi_exempt_source *exempt, const pith_plan **out,
                          pith_error *error) {
-    const uint64_t bytes = pithi_pad64(sizeof *p) + ranges_bytes(exempt) + slots_bytes(p, layout);
+    const uint64_t bytes =
+        pithi_pad64(sizeof *p) + ranges_bytes(exempt) + pithi_slots_bytes(p, layout);
     if (bytes > SIZE_MAX / 2)
         return pithi_fail(error, PITH_ERR_MEMORY, "the plan exceeds the address space");
     pith_plan *const plan = pithi_env_alloc(&p->env, (size_t)bytes);
@@ -415,18 +378,6 @@ void pith_plan_destroy(const pith_plan *plan) {
 
 pith_status pith_plan_sizes(const pith_plan *plan, pith_sizes *out) {
     return plan ? pithi_give(out, &plan->sizes, sizeof plan->sizes) : PITH_ERR_ARG;
-}
-
-pith_status pith_plan_slot(const pith_plan *plan, uint64_t slot, uint64_t *first, uint64_t *count) {
-    if (!plan || !first || !count || slot >= plan->slots) return PITH_ERR_ARG;
-    *first = pithi_slot_first(plan, slot);
-    *count = pithi_slot_count(plan, slot);
-    return PITH_OK;
-}
-
-void pith_slot_order(uint64_t nodes, uint64_t per_node, uint64_t *slots) {
-    for (uint64_t j = 0; j < per_node; j++)
-        for (uint64_t m = 0; m < nodes; m++) slots[j * nodes + m] = m * per_node + j;
 }
 
 int pith_plan_is_key(const pith_plan *plan, uint64_t step) {

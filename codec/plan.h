@@ -62,15 +62,4 @@ pith_status pithi_one_frame_bytes(const char *spec, const pith_layout *layout, u
 /* Makes a frame of the slot in which nothing that depends on data is filled in. */
 void pithi_plan_frame(const pith_plan *plan, uint64_t slot, bool key, struct pithi_frame *frame);
 
-static inline uint64_t pithi_slot_first(const pith_plan *p, uint64_t slot) {
-    if (!slot) return 0; /* without a division */
-    if (p->slot_first) return p->slot_first[slot];
-    return slot > p->count / (p->slot_count ? p->slot_count : 1) ? p->count : slot * p->slot_count;
-}
-static inline uint64_t pithi_slot_count(const pith_plan *p, uint64_t slot) {
-    if (p->slot_first) return p->slot_first[slot + 1] - p->slot_first[slot];
-    const uint64_t first = pithi_slot_first(p, slot), left = p->count - first;
-    return left < p->slot_count ? left : p->slot_count;
-}
-
 #endif

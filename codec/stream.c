@@ -12,6 +12,7 @@
 #include "common/pad.h"
 #include "cpu.h"
 #include "error.h"
+#include "slots.h"
 #include "stream_format.h"
 #include "work.h"
 

@@ -1,10 +1,10 @@
 /* packing.h - codes of 2 to 8 bits to packed bytes and back: the reference in scalar C.
  * SPDX-License-Identifier: Apache-2.0
  *
- * Code i has bits i * bits to (i + 1) * bits - 1 of its string, bit k being bit k % 8 of byte k / 8:
- * codes of 3 bits, say, cross from one byte to the next, and 8 of them are 3 bytes. Strings of 16
- * codes are whole bytes for every width, so groups begin at whole bytes. What is left of the last
- * byte is 0. packing_<isa>.h do the same 64 codes at a time. */
+ * Code i has bits i * bits to (i + 1) * bits - 1 of its string, where bit k is bit k % 8 of byte
+ * k / 8: codes of 3 bits, say, cross from one byte to the next, and 8 of them are 3 bytes. Strings
+ * of 16 codes are whole bytes for every width, so groups begin at whole bytes. What is left of the
+ * last byte is 0. packing_<isa>.h do the same 64 codes at a time. */
 #ifndef PITHI_GROUP_PACKING_H
 #define PITHI_GROUP_PACKING_H
 

@@ -8,6 +8,7 @@
 #include "common/popcount.h"
 #include "cpu.h"
 #include "error.h"
+#include "slots.h"
 #include "sparse/sparse_frame.h"
 #include "stream.h"
 
