@@ -282,8 +282,8 @@ ALWAYS void decode_common(struct decoder *d, struct pithi_group_job *job, size_t
 
 /* Has loops of its own for one dtype of what is decoded and one of the base. */
 ALWAYS void decode_based(struct decoder *d, struct pithi_group_job *job, size_t i, uint32_t ot,
-                         uint32_t bt, bool nontemporal) {
-    const struct variant r = {.vt = ot, .bt = bt, .write = true};
+                         uint32_t bt, bool asymmetric, bool nontemporal) {
+    const struct variant r = {.vt = ot, .bt = bt, .write = true, .asymmetric = asymmetric};
     if (nontemporal && ot == PITH_F32)
         decode_batches(d, job, i, r, true, false);
     else
@@ -311,12 +311,18 @@ static void decode_any(struct decoder *d, struct pithi_group_job *job, size_t i,
     else if (!r.asymmetric && ot == PITH_NONE && bt == PITH_BF16 && r.write)
         decode_batches(d, job, i, (struct variant){.vt = PITH_NONE, .bt = PITH_BF16, .write = true},
                        false, false);
-    else if (!r.asymmetric && ot == PITH_F32 && bt == PITH_F32 && r.write)
-        decode_based(d, job, i, PITH_F32, PITH_F32, nontemporal);
-    else if (!r.asymmetric && ot == PITH_F32 && bt == PITH_BF16 && r.write)
-        decode_based(d, job, i, PITH_F32, PITH_BF16, nontemporal);
-    else if (!r.asymmetric && ot == PITH_BF16 && bt == PITH_BF16 && r.write)
-        decode_based(d, job, i, PITH_BF16, PITH_BF16, nontemporal);
+    else if (ot == PITH_F32 && bt == PITH_F32 && r.write && r.asymmetric)
+        decode_based(d, job, i, PITH_F32, PITH_F32, true, nontemporal);
+    else if (ot == PITH_F32 && bt == PITH_F32 && r.write)
+        decode_based(d, job, i, PITH_F32, PITH_F32, false, nontemporal);
+    else if (ot == PITH_F32 && bt == PITH_BF16 && r.write && r.asymmetric)
+        decode_based(d, job, i, PITH_F32, PITH_BF16, true, nontemporal);
+    else if (ot == PITH_F32 && bt == PITH_BF16 && r.write)
+        decode_based(d, job, i, PITH_F32, PITH_BF16, false, nontemporal);
+    else if (ot == PITH_BF16 && bt == PITH_BF16 && r.write && r.asymmetric)
+        decode_based(d, job, i, PITH_BF16, PITH_BF16, true, nontemporal);
+    else if (ot == PITH_BF16 && bt == PITH_BF16 && r.write)
+        decode_based(d, job, i, PITH_BF16, PITH_BF16, false, nontemporal);
     else
         decode_batches(d, job, i, r, nontemporal, false);
 }

@@ -848,6 +848,14 @@ ALWAYS bool encode_common(struct encoder *e, struct batch *b, uint32_t vt, uint3
         e, b, (struct variant){.vt = vt, .bt = bt, .write = write, .nontemporal = nontemporal});
 }
 
+/* Has a loop of its own for ranges of differences from a base of one dtype. */
+ALWAYS bool encode_ranges(struct encoder *e, struct batch *b, uint32_t vt, uint32_t bt) {
+    return encode_batch(
+        e, b,
+        (struct variant){
+            .vt = vt, .bt = bt, .write = true, .asymmetric = true, .idempotent = true});
+}
+
 static bool encode_any(struct encoder *e, struct batch *b, struct variant r) {
     /* The maxima that were just stored are loaded as vectors, which would wait for non-temporal
      * stores. */
@@ -872,6 +880,12 @@ static bool encode_any(struct encoder *e, struct batch *b, struct variant r) {
             return encode_common(e, b, PITH_F32, PITH_BF16, r.stochastic, false);
         if (r.vt == PITH_BF16 && r.bt == PITH_BF16)
             return encode_common(e, b, PITH_BF16, PITH_BF16, r.stochastic, false);
+    }
+    if (r.idempotent && r.asymmetric && r.write && !r.stochastic && !r.search) {
+        if (r.vt == PITH_F32 && r.bt == PITH_F32) return encode_ranges(e, b, PITH_F32, PITH_F32);
+        if (r.vt == PITH_F32 && r.bt == PITH_BF16) return encode_ranges(e, b, PITH_F32, PITH_BF16);
+        if (r.vt == PITH_BF16 && r.bt == PITH_BF16)
+            return encode_ranges(e, b, PITH_BF16, PITH_BF16);
     }
     return encode_batch(e, b, r);
 }
