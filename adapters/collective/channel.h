@@ -292,7 +292,7 @@ bool pithi_collective_sent(pith_collective_channel *ch, bool *all);
 /* Cancels what can be cancelled; true when the transport holds no buffer any more. */
 bool pithi_collective_abandon(pith_collective_channel *ch);
 
-/* ---- wire.c ----------------------------------------------------------------------------------*/
+/* ---- message_header.c ------------------------------------------------------------------------*/
 /* Writes the header of a message whose payload is in its place. */
 void pithi_collective_seal(const pith_collective_channel *ch, uint32_t hop, uint64_t slice,
                            const struct pithi_collective_message *m);
@@ -362,7 +362,7 @@ bool pithi_collective_is_finite(const struct pithi_collective_list *list);
 /* Makes all elements of such a list NaN. */
 void pithi_collective_make_nan(const struct pithi_collective_list *list);
 
-/* ---- stages.c, base.c ------------------------------------------------------------------------*/
+/* ---- stages.c, state.c -----------------------------------------------------------------------*/
 void pithi_collective_stage(pith_collective_channel *ch, uint32_t stage, uint64_t slice);
 /* Begins a call: every stream has its step, or the call fails. */
 void pithi_collective_begin_streams(pith_collective_channel *ch);

@@ -1,4 +1,4 @@
-/* base.c - what a channel remembers between calls: bases and residuals.
+/* state.c - what a channel remembers between calls: bases, residuals, and checkpoints of both.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* wire.c - the header before the frames of a message: whose they are, and if they are any good.
+/* message_header.c - the header before the frames of a message: whose they are, if they are good.
  * SPDX-License-Identifier: Apache-2.0
  *
  * It travels between ranks of one call only, so it is in the machine's own byte order; ranks of

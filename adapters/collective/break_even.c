@@ -1,4 +1,4 @@
-/* measure.c - from which size on compressing is faster, measured where it will be used.
+/* break_even.c - from which size on compressing is faster, measured where it will be used.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
