@@ -5,7 +5,6 @@
  * the rank 2^k before it: after all rounds with 2^k < ranks it has heard of everyone. */
 #include <limits.h>
 #include <sched.h>
-#include <string.h>
 #include <time.h>
 
 #include "channel.h"
@@ -46,42 +45,6 @@ uint64_t pithi_collective_check(const void *data, size_t bytes) {
     uint64_t x = UINT64_C(0xCBF29CE484222325);
     for (size_t i = 0; i < bytes; i++) x = (x ^ p[i]) * UINT64_C(0x100000001B3);
     return x ^ (x >> 29);
-}
-
-/* ---- Statuses of a call ----------------------------------------------------------------------*/
-
-void pithi_collective_fail(pith_collective_channel *ch, pith_status status, int culprit,
-                           const pith_error *why) {
-    struct pithi_collective_call *call = &ch->call;
-    const int new = (int)status, old = (int)call->status;
-    if (new > old || (new == old &&culprit >= call->culprit)) return;
-    call->status = status;
-    call->culprit = culprit;
-    if (why)
-        ch->error = *why;
-    else
-        pithi_collective_say(&ch->error, "%s", "");
-}
-
-void pithi_collective_fail_text(pith_collective_channel *ch, pith_status status, const char *text) {
-    pith_error why;
-    pithi_collective_say(&why, "%s", text);
-    pithi_collective_fail(ch, status, (int)ch->place.rank, &why);
-}
-
-void pithi_collective_break(pith_collective_channel *ch, pith_status status) {
-    ch->broken = true;
-    ch->call.status = status;
-    ch->call.culprit = -1;
-    pithi_collective_say(&ch->error, "%s",
-                         status == PITH_ERR_TIMEOUT ? "not all ranks took part before the timeout"
-                                                    : "the transport failed");
-}
-
-bool pithi_collective_is_told(int status) {
-    return status < 0 && status >= -99 && status != (int)PITH_ERR_TIMEOUT &&
-           status != (int)PITH_ERR_TRANSPORT && status != (int)PITH_ERR_BROKEN &&
-           status != (int)PITH_ERR_BUSY;
 }
 
 /* ---- Votes -----------------------------------------------------------------------------------*/

@@ -198,6 +198,18 @@ void pithi_collective_say(pith_error *error, const char *format, ...)
 pith_status pithi_collective_give(void *to, const void *from, size_t bytes);
 /* Fills in a caller's error; an older caller's may hold a part of the text. */
 void pithi_collective_give_error(pith_error *to, const pith_error *from);
+/* Remembers the lowest status of the call, and the rank that it came from. why: NULL where others
+ * know. */
+void pithi_collective_fail(pith_collective_channel *ch, pith_status status, int culprit,
+                           const pith_error *why);
+void pithi_collective_fail_text(pith_collective_channel *ch, pith_status status, const char *text);
+/* Fails the call unless a call of pith on this rank was good; returns whether it was. */
+bool pithi_collective_good(pith_collective_channel *ch, pith_status status);
+/* Breaks the channel: the transport failed, or time is up, and nothing more is expected of it. */
+void pithi_collective_break(pith_collective_channel *ch, pith_status status);
+/* Whether a rank can have met this status and go on to tell it: a failure, but not of what tells
+ * it. */
+bool pithi_collective_is_told(int status);
 
 /* ---- memory.c --------------------------------------------------------------------------------*/
 /* Allocates zeroed memory, aligned to 64, which pithi_collective_release_all releases. NULL: there
@@ -220,16 +232,6 @@ void pithi_collective_nap(uint32_t *idle_rounds);
 /* Waits a little, as pithi_collective_nap does, or, where the transport can wait, until something
  * happens, the time is `until`, or a short while has passed. False: the transport failed. */
 bool pithi_collective_idle(pith_collective_channel *ch, uint32_t *idle_rounds, double until);
-/* Remembers the lowest status of the call, and the rank that it came from. why: NULL where others
- * know. */
-void pithi_collective_fail(pith_collective_channel *ch, pith_status status, int culprit,
-                           const pith_error *why);
-void pithi_collective_fail_text(pith_collective_channel *ch, pith_status status, const char *text);
-/* Breaks the channel: the transport failed, or time is up, and nothing more is expected of it. */
-void pithi_collective_break(pith_collective_channel *ch, pith_status status);
-/* Whether a rank can have met this status and go on to tell it: a failure, but not of what tells
- * it. */
-bool pithi_collective_is_told(int status);
 /* Begin and continue an exchange in which every rank hears of every other; exchange.merged has the
  * result when it is done. False: the transport failed. */
 void pithi_collective_begin_vote(pith_collective_channel *ch, uint64_t number, uint64_t most);
@@ -315,8 +317,6 @@ pith_status pithi_collective_make_sparse_work(pith_collective_channel *ch,
  * body to every rank: the same to all where it is shared. */
 pith_status pithi_collective_make_sparse_hop(pith_collective_channel *ch, uint32_t k, bool shared,
                                              uint64_t bytes, pith_error *error);
-/* Fails the call with the status of a call of pith on this rank. */
-bool pithi_collective_good(pith_collective_channel *ch, pith_status status);
 /* Returns where the body of a message begins. It is checked as far as it is no frame. */
 uint8_t *pithi_collective_body(const struct pithi_collective_message *m);
 /* Hands over message t of a hop: a body of so many bytes, the first of them checked; `number` is

@@ -18,12 +18,6 @@ bool pithi_collective_is_sparse(uint32_t kind) {
     return kind >= PITH_COLLECTIVE_SPARSE_GATHER && kind <= PITH_COLLECTIVE_SPARSE_OKTOPK;
 }
 
-bool pithi_collective_good(pith_collective_channel *ch, pith_status status) {
-    if (status == PITH_OK) return true;
-    pithi_collective_fail(ch, status, (int)ch->place.rank, pith_work_error(ch->work));
-    return false;
-}
-
 static bool corrupt(pith_collective_channel *ch, const char *text) {
     pithi_collective_fail_text(ch, PITH_ERR_CORRUPT, text);
     return false;

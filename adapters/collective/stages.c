@@ -2,13 +2,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "channel.h"
 
-/* Fails the call with the status of a call of pith on this rank. */
-static bool good(pith_collective_channel *ch, pith_status status) {
-    if (status == PITH_OK) return true;
-    pithi_collective_fail(ch, status, (int)ch->place.rank, pith_work_error(ch->work));
-    return false;
-}
-
 static uint64_t slot_count(const pith_plan *plan, uint64_t slot) {
     uint64_t first, count = 0;
     return pith_plan_slot(plan, slot, &first, &count) == PITH_OK ? count : 0;
@@ -19,7 +12,7 @@ static uint64_t slot_count(const pith_plan *plan, uint64_t slot) {
 static bool encoded(pith_collective_channel *ch, struct pithi_collective_hop *h,
                     const pith_item *items, size_t n, pith_status status) {
     for (size_t i = 0; i < n; i++) h->encoded = h->encoded || items[i].length;
-    return good(ch, status);
+    return pithi_collective_good(ch, status);
 }
 
 /* Hands over the bytes of a message: to every target when they share them, and to this rank without
@@ -218,7 +211,8 @@ static void decode_sum(pith_collective_channel *ch, uint64_t slice) {
     if (!slot_count(h->decoder, slice) || !list_sum(ch, h, slice, slice, 0, 0)) return;
     ch->sums->scale = ch->call.scale;
     const bool in_place = output_of(ch, h, slice, &ch->sums->view);
-    if (good(ch, pith_reduce(ch->work, ch->sums, 1)) && !in_place) copy_out(ch, h, slice);
+    if (pithi_collective_good(ch, pith_reduce(ch->work, ch->sums, 1)) && !in_place)
+        copy_out(ch, h, slice);
 }
 
 /* Puts this rank's own shard into the output. The owner of a base holds the new one since it
@@ -232,7 +226,8 @@ static bool own_base(pith_collective_channel *ch, const struct pithi_collective_
     pith_plan_slot(h->decoder, slot, &first, &count);
     const bool in_place = pithi_collective_cut(out, first, count, &run);
     if (!in_place) run = pith_view_flat(ch->scratch, out->views[0].dtype, count);
-    if (!good(ch, pith_stream_get_base(ch->work, h->decoding, slot, &run))) return false;
+    if (!pithi_collective_good(ch, pith_stream_get_base(ch->work, h->decoding, slot, &run)))
+        return false;
     if (!in_place) copy_out(ch, h, slot);
     return true;
 }
@@ -243,7 +238,7 @@ static bool decode_list(pith_collective_channel *ch, const struct pithi_collecti
                         pith_item *items, size_t n) {
     if (!n) return true;
     if (ch->o.kind != PITH_COLLECTIVE_ALLREDUCE)
-        return good(ch, pith_decode(ch->work, items, n, 0));
+        return pithi_collective_good(ch, pith_decode(ch->work, items, n, 0));
     for (size_t i = 0; i < n; i++) {
         h->frames[i] = items[i].frame;
         h->lengths[i] = items[i].length;
@@ -256,7 +251,7 @@ static bool decode_list(pith_collective_channel *ch, const struct pithi_collecti
                                  .scale = 1.0f,
                                  .view = items[i].view};
     }
-    return good(ch, pith_reduce(ch->work, ch->sums, n));
+    return pithi_collective_good(ch, pith_reduce(ch->work, ch->sums, n));
 }
 
 /* Decodes the frames that a hop brought in one call, but for those that go through the scratch

@@ -30,19 +30,14 @@ static bool next_step(const pith_collective_channel *ch, uint64_t *step) {
     return true;
 }
 
-static void fail_work(pith_collective_channel *ch, pith_status status) {
-    pithi_collective_fail(ch, status, (int)ch->place.rank, pith_work_error(ch->work));
-}
-
 /* Prepares the base for a call with key frames, which replace it as a whole: only its step must be
  * the others'. */
 static void restart_base(pith_collective_channel *ch) {
     static const float zero = 0;
     pith_view view = pith_view_flat(&zero, PITH_F32, ch->o.count);
     view.stride[0] = 0;
-    const pith_status status =
-        pith_stream_set_base(ch->work, base_hop(ch)->encoding, &view, ch->call.step);
-    if (status) fail_work(ch, status);
+    pithi_collective_good(
+        ch, pith_stream_set_base(ch->work, base_hop(ch)->encoding, &view, ch->call.step));
 }
 
 static void begin_base(pith_collective_channel *ch) {
@@ -65,8 +60,7 @@ static void begin_hop(pith_collective_channel *ch, struct pithi_collective_hop *
     h->encoded = false;
     for (uint64_t i = 0; i < h->slots && !ch->with_base; i++) {
         if (pith_stream_step(h->encoding, i) == ch->call.step) continue;
-        const pith_status status = pith_stream_set_step(ch->work, h->encoding, i, ch->call.step);
-        if (status) fail_work(ch, status);
+        pithi_collective_good(ch, pith_stream_set_step(ch->work, h->encoding, i, ch->call.step));
     }
 }
 
