@@ -197,6 +197,15 @@ pith_status pithi_collective_agree(pith_collective_channel *ch, pith_status stat
     return all;
 }
 
+pith_status pithi_collective_agree_text(pith_collective_channel *ch, pith_status own,
+                                        pith_error *error) {
+    int culprit;
+    const pith_status all = pithi_collective_agree(ch, own, &culprit);
+    if (all && !own && culprit >= 0)
+        pithi_collective_say(error, "rank %d failed: %s", culprit, pith_status_text(all));
+    return all;
+}
+
 pith_status pithi_collective_same(pith_collective_channel *ch, uint64_t number, uint32_t *differs) {
     int culprit;
     PITHI_COLLECTIVE_TRY(vote(ch, PITH_OK, number, 0));

@@ -159,9 +159,9 @@ struct pith_collective_channel {
     uint32_t *node_of, *local_of; /* node, and rank within the node, of every rank */
     uint32_t *node_size;          /* ranks of every node */
     uint64_t *first;              /* first element of every rank's shard, and the end */
-    /* The ranks whose shards local rank j of this node collects: share[share_first[j]] and on. At
-     * one level every rank collects its own shard. */
-    uint32_t *share, *share_first;
+    /* The ranks whose shards local rank j of this node collects: collected[collected_first[j]] and
+     * on. At one level every rank collects its own shard. */
+    uint32_t *collected, *collected_first;
     uint64_t slice, slices, longest; /* longest: elements of the longest part of any rank */
     uint64_t in_count, out_count;    /* elements of the views */
     bool two_level, packed, with_base, invalid, bound;
@@ -238,6 +238,9 @@ void pithi_collective_begin_vote(pith_collective_channel *ch, uint64_t number, u
 bool pithi_collective_voted(pith_collective_channel *ch, bool *done);
 /* Collective: returns the lowest status of all ranks, and the lowest rank that has it. */
 pith_status pithi_collective_agree(pith_collective_channel *ch, pith_status status, int *culprit);
+/* Collective: does the same, and makes the text of ranks that did not fail themselves. */
+pith_status pithi_collective_agree_text(pith_collective_channel *ch, pith_status own,
+                                        pith_error *error);
 /* Collective: PITH_ERR_MISMATCH unless all ranks have the same number; then *differs is the lowest
  * rank whose number is not that of rank 0. */
 pith_status pithi_collective_same(pith_collective_channel *ch, uint64_t number, uint32_t *differs);
@@ -249,17 +252,35 @@ pith_status pithi_collective_transpose(pith_collective_channel *ch, const uint64
 /* Cancels what can be cancelled; true when the transport holds no vote any more. */
 bool pithi_collective_abandon_votes(pith_collective_channel *ch);
 
-/* ---- place.c ---------------------------------------------------------------------------------*/
-void pithi_collective_find_place(pith_collective_channel *ch);
-void pithi_collective_find_shares(pith_collective_channel *ch);
+/* ---- nodes.c ---------------------------------------------------------------------------------*/
+/* Finds which ranks share a node: what the caller, or the transport, says. */
+void pithi_collective_find_nodes(pith_collective_channel *ch);
 uint32_t pithi_collective_local_rank(const pith_collective_channel *ch, uint32_t node,
                                      uint32_t local);
+/* Return the list of all ranks, 0, 1, 2, ..., and that of the ranks of this rank's node. NULL:
+ * there is no memory. */
+uint32_t *pithi_collective_all_ranks(pith_collective_channel *ch);
+uint32_t *pithi_collective_ranks_of_node(pith_collective_channel *ch);
+/* Returns the counterpart of this rank on a node: the rank there whose local rank is this one's,
+ * modulo the number of ranks of that node. */
+uint32_t pithi_collective_counterpart(const pith_collective_channel *ch, uint32_t node);
 
-/* ---- hops.c ----------------------------------------------------------------------------------*/
-pith_status pithi_collective_make_hops(pith_collective_channel *ch, pith_error *error);
+/* ---- shards.c --------------------------------------------------------------------------------*/
+/* Finds which shard each rank owns: one after the other, of the caller's counts or else of
+ * ceil(count / ranks) elements while there are any; and how many slices the longest has. */
+pith_status pithi_collective_find_shards(pith_collective_channel *ch, pith_error *error);
+/* Finds which shards each rank collects. At one level every rank collects its own. At two levels
+ * local rank j of a node of R ranks collects for every rank whose local rank is j mod R: on nodes
+ * of equal size these are the ranks with its own local rank (pith_slot_order). */
+void pithi_collective_find_collectors(pith_collective_channel *ch);
+/* Finds how many slices there are: those of the longest part of any rank. */
+pith_status pithi_collective_count_slices(pith_collective_channel *ch, pith_error *error);
 /* Returns the elements of slice `slice` of a part of count elements. */
 uint64_t pithi_collective_slice_count(const pith_collective_channel *ch, uint64_t count,
                                       uint64_t slice);
+
+/* ---- hops.c ----------------------------------------------------------------------------------*/
+pith_status pithi_collective_make_hops(pith_collective_channel *ch, pith_error *error);
 
 /* ---- plans.c ---------------------------------------------------------------------------------*/
 /* A run of elements of the whole tensor that is one slot of a plan. */
@@ -284,9 +305,6 @@ pith_status pithi_collective_fingerprint(pith_collective_channel *ch, uint64_t *
 uint64_t pithi_collective_pad(uint64_t bytes);
 pith_status pithi_collective_make_messages(pith_collective_channel *ch,
                                            struct pithi_collective_hop *hop, pith_error *error);
-/* Finds the message that the last hop forwards to a target. */
-const struct pithi_collective_message *pithi_collective_forwarded(const pith_collective_channel *ch,
-                                                                  uint64_t slice, uint32_t target);
 bool pithi_collective_post(pith_collective_channel *ch);
 bool pithi_collective_send(pith_collective_channel *ch, uint32_t hop, uint64_t slice);
 bool pithi_collective_arrived(pith_collective_channel *ch, uint32_t hop, uint64_t slice, bool *all);

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "channel.h"
+#include "hops.h"
 
 /* ---- Options ---------------------------------------------------------------------------------*/
 
@@ -112,66 +112,6 @@ static uint64_t digest(const pith_collective_channel *ch) {
     return mix(x, &o->timeout, sizeof o->timeout);
 }
 
-/* Collective: does pithi_collective_agree, and makes the text of ranks that did not fail
- * themselves. */
-static pith_status agree(pith_collective_channel *ch, pith_status own, pith_error *error) {
-    int culprit;
-    const pith_status all = pithi_collective_agree(ch, own, &culprit);
-    if (all && !own && culprit >= 0)
-        pithi_collective_say(error, "rank %d failed: %s", culprit, pith_status_text(all));
-    return all;
-}
-
-/* ---- Shards ----------------------------------------------------------------------------------*/
-
-static pith_status find_shards(pith_collective_channel *ch, pith_error *error) {
-    const uint64_t n = ch->o.count, ranks = ch->place.ranks, even = (n + ranks - 1) / ranks;
-    uint64_t most = 0;
-    for (uint64_t r = 0; r < ranks; r++) {
-        const uint64_t left = n - ch->first[r];
-        uint64_t count = ch->o.counts ? ch->o.counts[r] : even < left ? even : left;
-        if (count > left || (ch->o.counts && r + 1 == ranks && count != left))
-            return fail(error, PITH_ERR_ARG, "the sum of counts is not count");
-        ch->first[r + 1] = ch->first[r] + count;
-        if (count > most) most = count;
-    }
-    ch->longest = most;
-    ch->slices = most ? (most - 1) / ch->slice + 1 : 1;
-    return ch->slices > INT32_MAX ? fail(error, PITH_ERR_ARG, "too many slices") : PITH_OK;
-}
-
-static pith_status check_counts(const pith_collective_channel *ch, pith_error *error,
-                                uint64_t *most) {
-    uint64_t sent = 0, got = 0;
-    for (uint32_t r = 0; r < ch->place.ranks; r++) {
-        const uint64_t to = ch->o.send_counts[r], from = ch->o.recv_counts[r];
-        if (to >> 48 || from >> 48 || (sent += to) >> 48 || (got += from) >> 48)
-            return fail(error, PITH_ERR_ARG, "the counts are too large");
-        if (to > *most) *most = to;
-        if (from > *most) *most = from;
-    }
-    return PITH_OK;
-}
-
-/* Cuts an exchange: the longest part anywhere gives the number of slices. What is sent must be
- * what is expected. */
-static pith_status find_exchange(pith_collective_channel *ch, pith_error *error) {
-    uint64_t *const heard = pithi_collective_take(ch, ch->place.ranks, sizeof *heard);
-    const pith_status own = heard ? check_counts(ch, error, &ch->longest) : PITH_ERR_MEMORY;
-    PITHI_COLLECTIVE_TRY(agree(ch, own, error));
-    PITHI_COLLECTIVE_TRY(pithi_collective_transpose(ch, ch->o.send_counts, heard));
-    PITHI_COLLECTIVE_TRY(pithi_collective_largest(ch, &ch->longest));
-    ch->slices = ch->longest ? (ch->longest - 1) / ch->slice + 1 : 1;
-    for (uint32_t r = 0; r < ch->place.ranks; r++) {
-        if (heard[r] == ch->o.recv_counts[r]) continue;
-        pithi_collective_say(error, "recv_counts has %llu elements from rank %u, which sends %llu",
-                             (unsigned long long)ch->o.recv_counts[r], r,
-                             (unsigned long long)heard[r]);
-        return PITH_ERR_SHAPE;
-    }
-    return ch->slices > INT32_MAX ? fail(error, PITH_ERR_ARG, "too many slices") : PITH_OK;
-}
-
 /* ---- Create ----------------------------------------------------------------------------------*/
 
 static pith_status take_tables(pith_collective_channel *ch) {
@@ -179,11 +119,11 @@ static pith_status take_tables(pith_collective_channel *ch) {
     ch->node_of = pithi_collective_take(ch, ranks, sizeof *ch->node_of);
     ch->local_of = pithi_collective_take(ch, ranks, sizeof *ch->local_of);
     ch->node_size = pithi_collective_take(ch, ranks, sizeof *ch->node_size);
-    ch->share = pithi_collective_take(ch, ranks, sizeof *ch->share);
-    ch->share_first = pithi_collective_take(ch, ranks + 1, sizeof *ch->share_first);
+    ch->collected = pithi_collective_take(ch, ranks, sizeof *ch->collected);
+    ch->collected_first = pithi_collective_take(ch, ranks + 1, sizeof *ch->collected_first);
     ch->first = pithi_collective_take(ch, ranks + 1, sizeof *ch->first);
-    const bool all =
-        ch->node_of && ch->local_of && ch->node_size && ch->share && ch->share_first && ch->first;
+    const bool all = ch->node_of && ch->local_of && ch->node_size && ch->collected &&
+                     ch->collected_first && ch->first;
     return all ? PITH_OK : PITH_ERR_MEMORY;
 }
 
@@ -194,7 +134,7 @@ static void choose_levels(pith_collective_channel *ch) {
     ch->two_level = ch->packed && ch->o.inter && p->nodes > 1 && p->nodes < p->ranks;
     ch->with_base = ch->o.base_dtype != PITH_NONE;
     ch->slice = ch->o.slice;
-    pithi_collective_find_shares(ch);
+    pithi_collective_find_collectors(ch);
 }
 
 static pith_status measure_threshold(pith_collective_channel *ch, pith_error *error) {
@@ -235,17 +175,17 @@ static pith_status build(pith_collective_channel *ch, const pith_collective_opti
     if (!status) status = take_tables(ch);
     const double timeout = ch->o.timeout;
     if (status) ch->o.timeout = 300;
-    PITHI_COLLECTIVE_TRY(agree(ch, status, error));
+    PITHI_COLLECTIVE_TRY(pithi_collective_agree_text(ch, status, error));
     ch->o.timeout = timeout;
-    pithi_collective_find_place(ch);
+    pithi_collective_find_nodes(ch);
     PITHI_COLLECTIVE_TRY(compare_options(ch, error));
     PITHI_COLLECTIVE_TRY(measure_threshold(ch, error));
     choose_levels(ch);
-    status =
-        ch->o.kind == PITH_COLLECTIVE_ALLTOALLV ? find_exchange(ch, error) : find_shards(ch, error);
+    status = ch->o.kind == PITH_COLLECTIVE_ALLTOALLV ? pithi_collective_find_exchange(ch, error)
+                                                     : pithi_collective_find_shards(ch, error);
     if (!status) status = pithi_collective_make_hops(ch, error);
     if (!status) status = pithi_collective_fingerprint(ch, &fingerprint, error);
-    PITHI_COLLECTIVE_TRY(agree(ch, status, error));
+    PITHI_COLLECTIVE_TRY(pithi_collective_agree_text(ch, status, error));
     return compare_plans(ch, fingerprint, error);
 }
 

@@ -1,6 +1,6 @@
 /* message.c - buffers of messages, and how they go through the transport.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "channel.h"
+#include "hops.h"
 
 static bool is_own(const pith_collective_channel *ch, const struct pithi_collective_message *m) {
     return m->rank == ch->place.rank;
@@ -19,12 +19,6 @@ static uint64_t key_bytes(const pith_plan *plan, uint64_t slot) {
 
 static bool make_buffer(pith_collective_channel *ch, struct pithi_collective_message *m) {
     return !m->cap || m->bytes || (m->bytes = pithi_collective_take(ch, 1, m->cap));
-}
-
-const struct pithi_collective_message *pithi_collective_forwarded(const pith_collective_channel *ch,
-                                                                  uint64_t slice, uint32_t target) {
-    const struct pithi_collective_hop *const from = &ch->hop[ch->encoded_hops - 1];
-    return &from->in[slice * from->sources + from[1].forwarded[target]];
 }
 
 static bool make_out(pith_collective_channel *ch, struct pithi_collective_hop *h, uint64_t slice) {

@@ -432,13 +432,6 @@ static pith_status make_plan(pith_collective_channel *ch, const char *spec, pith
                                       error);
 }
 
-/* Makes the hop's list of ranks, and the list of ranks whose shards it encodes: all. */
-static uint32_t *all_ranks(pith_collective_channel *ch) {
-    uint32_t *const all = pithi_collective_take(ch, ch->place.ranks, sizeof *all);
-    for (uint32_t r = 0; all && r < ch->place.ranks; r++) all[r] = r;
-    return all;
-}
-
 static struct pithi_collective_message *make_messages(pith_collective_channel *ch, bool shared,
                                                       uint64_t cap) {
     const uint32_t ranks = ch->place.ranks;
@@ -468,7 +461,7 @@ pith_status pithi_collective_make_sparse_hop(pith_collective_channel *ch, uint32
     }
     h->shared = shared;
     h->targets = h->sources = ch->place.ranks;
-    h->target = h->source = all_ranks(ch);
+    h->target = h->source = pithi_collective_all_ranks(ch);
     h->out = make_messages(ch, shared, cap);
     h->in = make_messages(ch, false, cap);
     if (!h->target || !h->out || !h->in) return PITH_ERR_MEMORY;
@@ -482,7 +475,7 @@ static pith_status make_stream(pith_collective_channel *ch, pith_error *error) {
     struct pithi_collective_hop *const h = &ch->hop[0];
     struct pithi_collective_sparse *const s = ch->sparse;
     h->decoder = h->encoder;
-    h->encoded_of = all_ranks(ch);
+    h->encoded_of = pithi_collective_all_ranks(ch);
     h->encoded_count = ch->place.ranks;
     if (!h->encoded_of) return PITH_ERR_MEMORY;
     h->random = (pith_stream_options){.size = sizeof h->random,

@@ -1,24 +1,20 @@
-/* stages.c - what is computed between the hops: encode, sums of frames to frames, decode.
+/* stages.c - what is computed between hops: encode and decode; sums are in reduce_scatter.c.
  * SPDX-License-Identifier: Apache-2.0 */
-#include "channel.h"
+#include "hops.h"
 
-static uint64_t slot_count(const pith_plan *plan, uint64_t slot) {
+uint64_t pithi_collective_slot_count(const pith_plan *plan, uint64_t slot) {
     uint64_t first, count = 0;
     return pith_plan_slot(plan, slot, &first, &count) == PITH_OK ? count : 0;
 }
 
-/* Notes that n items were encoded, with this status: the slot of every item that has a frame has
- * moved on, also where the call failed. */
-static bool encoded(pith_collective_channel *ch, struct pithi_collective_hop *h,
-                    const pith_item *items, size_t n, pith_status status) {
+bool pithi_collective_note_encoded(pith_collective_channel *ch, struct pithi_collective_hop *h,
+                                   const pith_item *items, size_t n, pith_status status) {
     for (size_t i = 0; i < n; i++) h->encoded = h->encoded || items[i].length;
     return pithi_collective_good(ch, status);
 }
 
-/* Hands over the bytes of a message: to every target when they share them, and to this rank without
- * travelling. */
-static void hand_over(pith_collective_channel *ch, struct pithi_collective_hop *h, uint64_t slice,
-                      uint32_t from, uint64_t payload) {
+void pithi_collective_hand_over(pith_collective_channel *ch, struct pithi_collective_hop *h,
+                                uint64_t slice, uint32_t from, uint64_t payload) {
     struct pithi_collective_message *out = h->out + slice * h->targets;
     struct pithi_collective_message *in = h->in + slice * h->sources;
     for (uint32_t t = from; t < (h->shared ? h->targets : from + 1); t++) {
@@ -29,10 +25,10 @@ static void hand_over(pith_collective_channel *ch, struct pithi_collective_hop *
     }
 }
 
-/* Returns the bytes from one frame of a message to the next. Where a message has several they are
- * of fixed rate, so that their places follow from the plan. */
-static uint64_t frame_stride(const pith_plan *plan, uint64_t slot) {
-    return slot_count(plan, slot) ? pithi_collective_pad(pith_plan_frame_bytes(plan, slot, 0)) : 0;
+uint64_t pithi_collective_frame_stride(const pith_plan *plan, uint64_t slot) {
+    return pithi_collective_slot_count(plan, slot)
+               ? pithi_collective_pad(pith_plan_frame_bytes(plan, slot, 0))
+               : 0;
 }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
@@ -67,7 +63,8 @@ static bool flush(pith_collective_channel *ch, struct batch *b) {
     const size_t n = b->listed - b->waiting;
     const uint32_t flags = ch->call.key_frame ? PITH_KEY_FRAME : 0;
     b->waiting = b->listed;
-    return !n || encoded(ch, b->hop, items, n, pith_encode(ch->work, items, n, flags));
+    return !n || pithi_collective_note_encoded(ch, b->hop, items, n,
+                                               pith_encode(ch->work, items, n, flags));
 }
 
 /* Lists the frames of message t of the slice. */
@@ -77,14 +74,14 @@ static bool list_message(pith_collective_channel *ch, uint64_t slice, uint32_t t
     uint64_t at = PITHI_COLLECTIVE_HEADER, first = 0, count = 0;
     for (uint32_t g = h->put.first[t]; g < h->put.first[t + 1]; g++) {
         const uint64_t slot = h->put.list[g] * ch->slices + slice;
-        if (!slot_count(h->encoder, slot)) continue;
+        if (!pithi_collective_slot_count(h->encoder, slot)) continue;
         pith_item *const item = &ch->items[b->listed];
         *item = (pith_item){.size = sizeof *item,
                             .stream = h->encoding,
                             .slot = slot,
                             .frame = m->bytes + at,
                             .capacity = (size_t)(m->cap - at)};
-        at += frame_stride(h->encoder, slot);
+        at += pithi_collective_frame_stride(h->encoder, slot);
         b->listed++;
         if (input_of(ch, slot, slice, &first, &count, &item->view)) continue;
         pithi_collective_pack(&ch->call.in, first, count, ch->scratch);
@@ -107,86 +104,15 @@ static void encode(pith_collective_channel *ch, uint64_t slice) {
         const pith_item *const last = &item[out[t].frames - 1];
         const uint8_t *const begin = out[t].bytes + PITHI_COLLECTIVE_HEADER;
         const uint64_t before = (uint64_t)((const uint8_t *)last->frame - begin);
-        hand_over(ch, h, slice, t, before + pithi_collective_pad(last->length));
+        pithi_collective_hand_over(ch, h, slice, t, before + pithi_collective_pad(last->length));
     }
-}
-
-/* ---- Sums of frames to frames ----------------------------------------------------------------*/
-
-/* Lists the sum of one slot, whose frames stand at `at` behind the header in the messages of all
- * sources; false when a message is too short. */
-static bool list_sum(pith_collective_channel *ch, const struct pithi_collective_hop *h,
-                     uint64_t slice, uint64_t slot, uint64_t at, size_t number) {
-    const void **const frames = h->frames + number * h->sources;
-    size_t *const lengths = h->lengths + number * h->sources;
-    const uint64_t bytes = pith_plan_frame_bytes(h->decoder, slot, 0);
-    for (uint32_t s = 0; s < h->sources; s++) {
-        const struct pithi_collective_message *m = &h->in[slice * h->sources + s];
-        if (m->payload < at + bytes) {
-            pithi_collective_fail_text(ch, PITH_ERR_TRUNCATED,
-                                       "a message is shorter than its frames");
-            return false;
-        }
-        frames[s] = m->bytes + PITHI_COLLECTIVE_HEADER + at;
-        lengths[s] = (size_t)bytes;
-    }
-    ch->sums[number] = (pith_sum){.size = sizeof *ch->sums,
-                                  .stream = h->decoding,
-                                  .slot = slot,
-                                  .frames = frames,
-                                  .lengths = lengths,
-                                  .count = h->sources};
-    return true;
-}
-
-/* Lists a sum and what it is encoded to: sum k of what the hop before brought is the frame of
- * message k. Where all targets share it there is one. */
-static bool list_recode(pith_collective_channel *ch, uint32_t hop, uint64_t slice, uint32_t k,
-                        uint64_t at, size_t number) {
-    const struct pithi_collective_hop *from = &ch->hop[hop - 1], *to = &ch->hop[hop];
-    const struct pithi_collective_message *m = &to->out[slice * to->targets + k];
-    if (!list_sum(ch, from, slice, from->get.list[k] * ch->slices + slice, at, number))
-        return false;
-    ch->sums[number].scale = to->shared ? ch->call.scale : 1.0f;
-    ch->items[number] = (pith_item){.size = sizeof *ch->items,
-                                    .stream = to->encoding,
-                                    .slot = to->put.list[k] * ch->slices + slice,
-                                    .frame = m->bytes + PITHI_COLLECTIVE_HEADER,
-                                    .capacity = (size_t)(m->cap - PITHI_COLLECTIVE_HEADER)};
-    return true;
-}
-
-static void recode(pith_collective_channel *ch, uint32_t hop, uint64_t slice) {
-    struct pithi_collective_hop *from = &ch->hop[hop - 1], *to = &ch->hop[hop];
-    const struct pithi_collective_message *const out = &to->out[slice * to->targets];
-    uint64_t at = 0;
-    size_t n = 0;
-    for (uint32_t k = 0; k < from->get.first[1]; k++) {
-        if (!out[k].frames) continue;
-        if (!list_recode(ch, hop, slice, k, at, n++)) return;
-        at += frame_stride(from->decoder, from->get.list[k] * ch->slices + slice);
-    }
-    if (!n) return;
-    const pith_status status = pith_reduce_encode(ch->work, ch->sums, ch->items, n);
-    if (!encoded(ch, to, ch->items, n, status)) return;
-    const pith_item *item = ch->items;
-    for (uint32_t k = 0; k < from->get.first[1]; k++)
-        if (out[k].frames) hand_over(ch, to, slice, k, pithi_collective_pad(item++->length));
-}
-
-/* Takes what the hop before has brought from other nodes as it is: the buffers are the same. */
-static void forward(pith_collective_channel *ch, struct pithi_collective_hop *h, uint64_t slice) {
-    struct pithi_collective_message *const out = &h->out[slice * h->targets];
-    for (uint32_t t = 0; t < h->targets; t++)
-        out[t].payload = pithi_collective_forwarded(ch, slice, t)->payload;
 }
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
-/* Finds the view to which a slot is decoded. True where that is its final place; otherwise `view`
- * is the scratch memory, from which it is copied afterwards. */
-static bool output_of(const pith_collective_channel *ch, const struct pithi_collective_hop *h,
-                      uint64_t slot, pith_view *view) {
+bool pithi_collective_output_of(const pith_collective_channel *ch,
+                                const struct pithi_collective_hop *h, uint64_t slot,
+                                pith_view *view) {
     const struct pithi_collective_list *out = &ch->call.out;
     uint64_t first = 0, count = 0;
     if (out->count == 1) {
@@ -199,59 +125,20 @@ static bool output_of(const pith_collective_channel *ch, const struct pithi_coll
     return false;
 }
 
-static void copy_out(const pith_collective_channel *ch, const struct pithi_collective_hop *h,
-                     uint64_t slot) {
+void pithi_collective_copy_out(const pith_collective_channel *ch,
+                               const struct pithi_collective_hop *h, uint64_t slot) {
     uint64_t first = 0, count = 0;
     pith_plan_slot(h->decoder, slot, &first, &count);
     pithi_collective_unpack(&ch->call.out, first, count, ch->scratch);
 }
 
-static void decode_sum(pith_collective_channel *ch, uint64_t slice) {
-    const struct pithi_collective_hop *h = &ch->hop[ch->hops - 1];
-    if (!slot_count(h->decoder, slice) || !list_sum(ch, h, slice, slice, 0, 0)) return;
-    ch->sums->scale = ch->call.scale;
-    const bool in_place = output_of(ch, h, slice, &ch->sums->view);
-    if (pithi_collective_good(ch, pith_reduce(ch->work, ch->sums, 1)) && !in_place)
-        copy_out(ch, h, slice);
-}
-
-/* Puts this rank's own shard into the output. The owner of a base holds the new one since it
- * encoded. */
-static bool own_base(pith_collective_channel *ch, const struct pithi_collective_hop *h,
-                     uint64_t slot) {
-    const struct pithi_collective_list *out = &ch->call.out;
-    uint64_t first = 0, count = 0;
-    pith_view run;
-    if (!ch->call.has_out) return true;
-    pith_plan_slot(h->decoder, slot, &first, &count);
-    const bool in_place = pithi_collective_cut(out, first, count, &run);
-    if (!in_place) run = pith_view_flat(ch->scratch, out->views[0].dtype, count);
-    if (!pithi_collective_good(ch, pith_stream_get_base(ch->work, h->decoding, slot, &run)))
-        return false;
-    if (!in_place) copy_out(ch, h, slot);
-    return true;
-}
-
-/* Decodes n frames, each of another source. All-reduce takes any float view, which decoding may
- * not, so its frames are decoded as sums of one frame. */
+/* Decodes n frames, each of another source. */
 static bool decode_list(pith_collective_channel *ch, const struct pithi_collective_hop *h,
                         pith_item *items, size_t n) {
     if (!n) return true;
-    if (ch->o.kind != PITH_COLLECTIVE_ALLREDUCE)
-        return pithi_collective_good(ch, pith_decode(ch->work, items, n, 0));
-    for (size_t i = 0; i < n; i++) {
-        h->frames[i] = items[i].frame;
-        h->lengths[i] = items[i].length;
-        ch->sums[i] = (pith_sum){.size = sizeof *ch->sums,
-                                 .stream = items[i].stream,
-                                 .slot = items[i].slot,
-                                 .frames = &h->frames[i],
-                                 .lengths = &h->lengths[i],
-                                 .count = 1,
-                                 .scale = 1.0f,
-                                 .view = items[i].view};
-    }
-    return pithi_collective_good(ch, pith_reduce(ch->work, ch->sums, n));
+    if (ch->o.kind == PITH_COLLECTIVE_ALLREDUCE)
+        return pithi_collective_decode_finished(ch, h, items, n);
+    return pithi_collective_good(ch, pith_decode(ch->work, items, n, 0));
 }
 
 /* Decodes the frames that a hop brought in one call, but for those that go through the scratch
@@ -264,7 +151,7 @@ static void decode_each(pith_collective_channel *ch, const struct pithi_collecti
         const uint64_t slot = h->get.list[s] * ch->slices + slice;
         if (!m->frames) continue;
         if (ch->with_base && m->rank == ch->place.rank) {
-            if (!own_base(ch, h, slot)) return;
+            if (!pithi_collective_own_base(ch, h, slot)) return;
             continue;
         }
         pith_item *const item = &ch->items[n];
@@ -273,9 +160,9 @@ static void decode_each(pith_collective_channel *ch, const struct pithi_collecti
                             .slot = slot,
                             .frame = m->bytes + PITHI_COLLECTIVE_HEADER,
                             .length = (size_t)m->payload};
-        if (ch->call.has_out && !output_of(ch, h, slot, &item->view)) {
+        if (ch->call.has_out && !pithi_collective_output_of(ch, h, slot, &item->view)) {
             if (!decode_list(ch, h, item, 1)) return;
-            copy_out(ch, h, slot);
+            pithi_collective_copy_out(ch, h, slot);
         } else {
             n++;
         }
@@ -297,13 +184,13 @@ void pithi_collective_stage(pith_collective_channel *ch, uint32_t stage, uint64_
     } else if (stage < ch->hops) {
         time = &ch->report.recode_seconds;
         if (ch->hop[stage].forwarded)
-            forward(ch, &ch->hop[stage], slice);
+            pithi_collective_forward(ch, &ch->hop[stage], slice);
         else
-            recode(ch, stage, slice);
+            pithi_collective_recode(ch, stage, slice);
     } else {
         time = &ch->report.decode_seconds;
         if (ch->o.kind == PITH_COLLECTIVE_REDUCE_SCATTER)
-            decode_sum(ch, slice);
+            pithi_collective_decode_sum(ch, slice);
         else
             for (uint32_t k = ch->encoded_hops - 1; k < ch->hops && !ch->call.status; k++)
                 decode_each(ch, &ch->hop[k], slice);

@@ -1,7 +1,5 @@
-/* place.c - which ranks share a node, and who collects for whom.
+/* nodes.c - which ranks share a node, and which rank of another node is whose counterpart.
  * SPDX-License-Identifier: Apache-2.0 */
-#include <string.h>
-
 #include "channel.h"
 
 /* Fills node_of with the lowest rank of every rank's node. */
@@ -32,7 +30,7 @@ static void number_nodes(pith_collective_channel *ch) {
     p->locals = ch->node_size[p->node];
 }
 
-void pithi_collective_find_place(pith_collective_channel *ch) {
+void pithi_collective_find_nodes(pith_collective_channel *ch) {
     find_lowest(ch);
     number_nodes(ch);
 }
@@ -44,32 +42,24 @@ uint32_t pithi_collective_local_rank(const pith_collective_channel *ch, uint32_t
     return r;
 }
 
-/* Finds which shards each rank collects. At one level every rank collects its own. At two levels
- * local rank j of a node of R ranks collects for every rank whose local rank is j mod R: on nodes
- * of equal size these are the ranks with its own local rank (pith_slot_order). */
-void pithi_collective_find_shares(pith_collective_channel *ch) {
-    const uint32_t ranks = ch->place.ranks;
-    const uint32_t collectors = ch->two_level ? ch->place.locals : ranks;
-    uint32_t filled = 0;
-    for (uint32_t j = 0; j < collectors; j++) {
-        ch->share_first[j] = filled;
-        for (uint32_t r = 0; r < ranks; r++)
-            if (ch->two_level ? ch->local_of[r] % collectors == j : r == j) ch->share[filled++] = r;
-    }
-    ch->share_first[collectors] = filled;
+uint32_t *pithi_collective_all_ranks(pith_collective_channel *ch) {
+    uint32_t *all = pithi_collective_take(ch, ch->place.ranks, sizeof *all);
+    for (uint32_t r = 0; all && r < ch->place.ranks; r++) all[r] = r;
+    return all;
+}
+
+uint32_t *pithi_collective_ranks_of_node(pith_collective_channel *ch) {
+    uint32_t *list = pithi_collective_take(ch, ch->place.locals, sizeof *list);
+    for (uint32_t j = 0; list && j < ch->place.locals; j++)
+        list[j] = pithi_collective_local_rank(ch, ch->place.node, j);
+    return list;
+}
+
+uint32_t pithi_collective_counterpart(const pith_collective_channel *ch, uint32_t node) {
+    return pithi_collective_local_rank(ch, node, ch->place.local % ch->node_size[node]);
 }
 
 pith_status pith_collective_get_place(const pith_collective_channel *ch,
                                       pith_collective_place *out) {
     return ch ? pithi_collective_give(out, &ch->place, sizeof ch->place) : PITH_ERR_ARG;
-}
-
-pith_status pith_collective_shard(const pith_collective_channel *ch, uint32_t rank, uint64_t *first,
-                                  uint64_t *count) {
-    if (!ch || !first || !count || rank >= ch->place.ranks ||
-        ch->o.kind == PITH_COLLECTIVE_ALLTOALLV)
-        return PITH_ERR_ARG;
-    *first = ch->first[rank];
-    *count = ch->first[rank + 1] - ch->first[rank];
-    return PITH_OK;
 }
