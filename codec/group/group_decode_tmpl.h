@@ -227,6 +227,7 @@ ALWAYS void decode_batch(struct decoder *d, const struct batch *b, struct varian
                          struct streamer *stream, bool four) {
     struct packing pack = d->pack; /* a copy that no store can alias */
     if (four) pack.bits = 4;
+    pack.symmetric = !r.asymmetric;
     const size_t bs = width(r.bt), os = width(r.vt), bits = pack.bits, count = b->count;
     const bool narrow = r.bt == PITH_NONE && (r.vt == PITH_F16 || r.vt == PITH_BF16) &&
                         has_halves(pack.bits, d->set->group);
@@ -352,6 +353,7 @@ ALWAYS void decode_two(const struct packing *packing, const struct batch b[2], s
                        unsigned bits, bool asymmetric, uint32_t ot) {
     struct packing pack = *packing; /* a copy that no store can alias */
     pack.bits = bits;
+    pack.symmetric = !asymmetric;
     const size_t count = b->count, size = width(ot), from = i * bits / 8;
     const size_t capacity[2] = {b[0].capacity - from, b[1].capacity - from};
     const uint8_t *const codes[2] = {b[0].codes + from, b[1].codes + from};

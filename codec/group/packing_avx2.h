@@ -7,9 +7,10 @@
 #define PITHI_PACKING_AVX2_H
 
 /* 16 codes are 2 * bits bytes. Making them, 8 codes are one 64-bit lane; reading them, every
- * 32-bit lane gets the two bytes its code begins in. */
+ * 32-bit lane gets the two bytes its code begins in, and is shifted up by `up`, so that the code's
+ * highest bit is the lane's, and down again by `down`, with the sign or without. */
 struct packing {
-    __m256i pairs, quads, squeeze, mask8, mask, half, spread[2], shifts[2];
+    __m256i pairs, quads, squeeze, mask8, spread[2], up[2], down;
     unsigned bits;
     bool symmetric;
 };
@@ -22,24 +23,23 @@ static inline __attribute__((always_inline)) void packing_make(struct packing *p
     const __m256i past = _mm256_cmpgt_epi8(place, _mm256_set1_epi8((char)(2 * bits - 1)));
     const __m256i moved = _mm256_add_epi8(place, _mm256_set1_epi8((char)(8 - bits)));
     uint8_t spread[64];
-    uint32_t shifts[16];
+    uint32_t up[16];
     for (unsigned i = 0; i < 16; i++) {
         const unsigned byte = i * bits / 8, last = 2 * bits - 1;
         const uint8_t from[4] = {(uint8_t)byte, (uint8_t)(byte < last ? byte + 1 : byte), 0x80,
                                  0x80};
         memcpy(spread + 4 * i, from, 4);
-        shifts[i] = i * bits % 8;
+        up[i] = 32 - bits - i * bits % 8;
     }
     p->squeeze = _mm256_or_si256(_mm256_blendv_epi8(moved, place, first), past);
     for (int k = 0; k < 2; k++) {
         p->spread[k] = load256(spread + 32 * k);
-        p->shifts[k] = load256((const uint8_t *)(shifts + 8 * k));
+        p->up[k] = load256((const uint8_t *)(up + 8 * k));
     }
     p->pairs = _mm256_set1_epi16((short)(1 | 256 << (bits & 7)));
     p->quads = _mm256_set1_epi32(1 | 65536 << (2 * bits & 15));
     p->mask8 = _mm256_set1_epi8((char)((1 << bits) - 1));
-    p->mask = _mm256_set1_epi32((1 << bits) - 1);
-    p->half = _mm256_set1_epi32(symmetric ? 1 << (bits - 1) : 0);
+    p->down = _mm256_set1_epi32((int)(32 - bits));
     p->bits = bits;
     p->symmetric = symmetric;
 }
@@ -131,8 +131,8 @@ static inline void pack64(uint8_t *to, size_t capacity, const struct packing *p,
 
 static inline __m256i unpack8(__m128i codes, const struct packing *p, int k) {
     __m256i x = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(codes), p->spread[k]);
-    x = _mm256_and_si256(_mm256_srlv_epi32(x, p->shifts[k]), p->mask);
-    return _mm256_sub_epi32(_mm256_xor_si256(x, p->half), p->half);
+    x = _mm256_sllv_epi32(x, p->up[k]);
+    return p->symmetric ? _mm256_srav_epi32(x, p->down) : _mm256_srlv_epi32(x, p->down);
 }
 
 static inline v16 unpack16(const uint8_t *from, const struct packing *p) {

@@ -7,34 +7,35 @@
 #define PITHI_PACKING_NEON_H
 
 /* 16 codes are 2 * bits bytes. Making them, 8 codes are one 64-bit lane; reading them, every
- * 32-bit lane gets the two bytes its code begins in. */
+ * 32-bit lane gets the two bytes its code begins in, and is shifted up by `up`, so that the code's
+ * highest bit is the lane's, and down again by `down`, with the sign or without. */
 struct packing {
     uint8x16_t squeeze, mask8, spread[4];
-    int32x4_t shifts[4];
-    uint32x4_t mask, half;
+    int32x4_t up[4], down;
     unsigned bits;
+    bool symmetric;
 };
 
 static inline __attribute__((always_inline)) void packing_make(struct packing *p, unsigned bits,
                                                                bool symmetric) {
     uint8_t squeeze[16], spread[64];
-    int32_t shifts[16];
+    int32_t up[16];
     for (unsigned i = 0; i < 16; i++) {
         const unsigned byte = i * bits / 8, next = byte + 1 < 2 * bits ? byte + 1 : byte;
         const uint8_t from[4] = {(uint8_t)byte, (uint8_t)next, 0x80, 0x80};
         memcpy(spread + 4 * i, from, 4);
-        shifts[i] = -(int32_t)(i * bits % 8);
+        up[i] = (int32_t)(32 - bits - i * bits % 8);
         squeeze[i] = (uint8_t)(i < bits ? i : i < 2 * bits ? i - bits + 8 : 0x80);
     }
     p->squeeze = vld1q_u8(squeeze);
     for (int q = 0; q < 4; q++) {
         p->spread[q] = vld1q_u8(spread + 16 * q);
-        p->shifts[q] = vld1q_s32(shifts + 4 * q);
+        p->up[q] = vld1q_s32(up + 4 * q);
     }
     p->mask8 = vdupq_n_u8((uint8_t)((1u << bits) - 1));
-    p->mask = vdupq_n_u32((1u << bits) - 1);
-    p->half = vdupq_n_u32(symmetric ? 1u << (bits - 1) : 0);
+    p->down = vdupq_n_s32((int32_t)bits - 32);
     p->bits = bits;
+    p->symmetric = symmetric;
 }
 static __attribute__((noinline)) void packing_init(struct packing *p, unsigned bits,
                                                    bool symmetric) {
@@ -74,8 +75,9 @@ static inline void pack64(uint8_t *to, size_t capacity, const struct packing *p,
 
 static inline uint32x4_t unpack4(uint8x16_t codes, const struct packing *p, int q) {
     uint32x4_t x = vreinterpretq_u32_u8(vqtbl1q_u8(codes, p->spread[q]));
-    x = vandq_u32(vshlq_u32(x, p->shifts[q]), p->mask);
-    return vsubq_u32(veorq_u32(x, p->half), p->half);
+    x = vshlq_u32(x, p->up[q]);
+    return p->symmetric ? vreinterpretq_u32_s32(vshlq_s32(vreinterpretq_s32_u32(x), p->down))
+                        : vshlq_u32(x, p->down);
 }
 
 static inline void unpack64(v16 q[4], const uint8_t *from, size_t capacity,
