@@ -295,13 +295,6 @@ static inline uint32_t v_nonfinite(v16 x) {
     const __m256i a = finite256(x.a), b = finite256(x.b);
     return 0xFFFF & ~((uint32_t)_mm256_movemask_ps(F(a)) | (uint32_t)_mm256_movemask_ps(F(b)) << 8);
 }
-static inline bool v_any_nonfinite(const v16 a[4]) {
-    const v16 x = v_maxu(v_add(a[0], a[0]), v_add(a[1], a[1]));
-    const v16 y = v_maxu(v_add(a[2], a[2]), v_add(a[3], a[3]));
-    const v16 z = v_maxu(x, y);
-    const __m256i least = _mm256_set1_epi32((int)0xFF000000u), m = _mm256_max_epu32(z.a, z.b);
-    return _mm256_movemask_epi8(_mm256_cmpeq_epi32(_mm256_max_epu32(m, least), m)) != 0;
-}
 /* True where a lane is not finite, or the sum of two is not. */
 static inline bool v_overflows(v16 x) {
     const __m256 sum = _mm256_add_ps(F(x.a), F(x.b));

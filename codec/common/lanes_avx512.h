@@ -228,12 +228,6 @@ static inline float f_sum(v16 x) {
 
 enum { NONFINITE = 0x99 }; /* classes: quiet and signalling NaN, both infinities */
 static inline uint32_t v_nonfinite(v16 a) { return _mm512_fpclass_ps_mask(F(a), NONFINITE); }
-/* Compares as integers: masks of 16 are dearer than vectors. */
-static inline bool v_any_nonfinite(const v16 a[4]) {
-    const v16 x = v_maxu(v_add(a[0], a[0]), v_add(a[1], a[1]));
-    const v16 y = v_maxu(v_add(a[2], a[2]), v_add(a[3], a[3]));
-    return _mm512_cmpge_epu32_mask(v_maxu(x, y), v_set(0xFF000000u)) != 0;
-}
 /* True where a lane is not finite. */
 static inline bool v_overflows(v16 x) { return v_nonfinite(x) != 0; }
 /* Nonfinite lanes become the largest value with their sign. */

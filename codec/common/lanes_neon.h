@@ -244,11 +244,11 @@ static inline uint32_t v_nonfinite(v16 a) {
     for (int q = 0; q < 4; q++) mask |= vaddvq_u32(vbicq_u32(weight, finite4(a.val[q]))) << (4 * q);
     return mask;
 }
-static inline bool v_any_nonfinite(const v16 a[4]) {
-    uint32x4_t all = vdupq_n_u32(0xFFFFFFFFu);
-    for (int k = 0; k < 4; k++)
-        for (int q = 0; q < 4; q++) all = vandq_u32(all, finite4(a[k].val[q]));
-    return vminvq_u32(all) == 0;
+/* True where a lane is not finite, or the sum of some is not. */
+static inline bool v_overflows(v16 x) {
+    const float32x4_t a = vaddq_f32(F(x.val[0]), F(x.val[1]));
+    const float32x4_t b = vaddq_f32(F(x.val[2]), F(x.val[3]));
+    return vminvq_u32(finite4(I(vaddq_f32(a, b)))) == 0;
 }
 /* Nonfinite lanes become the largest value with their sign. */
 static inline v16 v_saturate(v16 a, uint32_t largest) {

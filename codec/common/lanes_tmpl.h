@@ -38,6 +38,11 @@ ALWAYS v16 round_step(uint32_t dtype, v16 x) {
     return v_and(v_add(v_add(x, v_set(0x7F)), odd), v_set(0xFFFFFF00u));
 }
 
+/* True where one of 64 values is not finite, or the sum of some is not. */
+ALWAYS bool some_overflow(const v16 x[4]) {
+    return v_overflows(f_add(f_add(x[0], x[1]), f_add(x[2], x[3])));
+}
+
 /* x is a value of the dtype, loosely. */
 ALWAYS void store(uint32_t dtype, uint8_t *p, size_t i, v16 x) {
     if (dtype == PITH_F32)

@@ -181,7 +181,7 @@ ALWAYS void decode_unit(struct decoder *d, const struct packing *pack, const str
     x.v[1] = decode_16(u, r, x.v[1], 16);
     x.v[2] = decode_16(u, r, x.v[2], 32);
     x.v[3] = decode_16(u, r, x.v[3], 48);
-    if (r.bt != PITH_NONE && __builtin_expect(v_any_nonfinite(x.v), 0)) {
+    if (r.bt != PITH_NONE && __builtin_expect(some_overflow(x.v), 0)) {
         if (stream) v_stream_end(stream, u->out);
         decode_scalar(d, b, u);
         return;

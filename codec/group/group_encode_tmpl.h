@@ -759,7 +759,7 @@ ALWAYS void encode_unit(struct encoder *e, const struct packing *pack, const str
     q.v[2] = encode_16(e, b, u, r, random, 32, &next.v[2]);
     q.v[3] = encode_16(e, b, u, r, random, 48, &next.v[3]);
     if (r.write) {
-        if (__builtin_expect(v_any_nonfinite(next.v), 0)) {
+        if (__builtin_expect(some_overflow(next.v), 0)) {
             struct four copy = next; /* leaves the common path its registers */
             saturate(r.bt, &copy, u->valid, &e->saturated);
             next = copy;

@@ -284,7 +284,7 @@ ALWAYS void put_unit(struct pithi_group_job *job, size_t i, const v16 x[4], uint
     if (bt != PITH_NONE) {
         PITHI_UNROLL for (size_t k = 0; k < 4; k++) y[k] =
             round_loosely(bt, f_add(load(bt, base, 16 * k), x[k]));
-        if (__builtin_expect(v_any_nonfinite(y), 0)) {
+        if (__builtin_expect(some_overflow(y), 0)) {
             update_scalar(job, i, x, UNIT);
             return;
         }
