@@ -1,7 +1,7 @@
 /* agree.c - one status for all ranks, and clocks: of what bounds the wait for it, and of work.
  * SPDX-License-Identifier: Apache-2.0
  *
- * In round k of an exchange a rank tells what it has heard to the rank 2^k after it, and hears from
+ * In round k of an election a rank tells what it has heard to the rank 2^k after it, and hears from
  * the rank 2^k before it: after all rounds with 2^k < ranks it has heard of everyone. */
 #include <limits.h>
 #include <sched.h>
@@ -57,7 +57,7 @@ static uint64_t check_of(const struct pithi_collective_vote *v) {
 static bool start_swap(pith_collective_channel *ch, struct pithi_collective_swap *s, uint32_t to,
                        uint32_t from) {
     const pith_transport *t = &ch->t;
-    s->sent = ch->exchange.merged;
+    s->sent = ch->election.merged;
     s->sent.from = ch->place.rank;
     s->sent.to = to;
     s->sent.check = check_of(&s->sent);
@@ -82,10 +82,10 @@ static bool test_open(pith_collective_channel *ch, uint64_t request, bool *open,
  * end with different statuses: no channel goes on after it. */
 static void merge(pith_collective_channel *ch, const struct pithi_collective_vote *got,
                   uint64_t bytes, uint32_t from) {
-    struct pithi_collective_vote *m = &ch->exchange.merged;
+    struct pithi_collective_vote *m = &ch->election.merged;
     const bool good =
         bytes == sizeof *got && got->magic == MAGIC && got->check == check_of(got) &&
-        got->from == from && got->to == ch->place.rank && got->exchange == ch->exchange.number &&
+        got->from == from && got->to == ch->place.rank && got->election == ch->election.number &&
         (!got->status || pithi_collective_is_told(got->status) ||
          got->status == (int)PITH_ERR_TRANSPORT) &&
         (got->status ? (uint32_t)got->culprit < ch->place.ranks : got->culprit == INT_MAX);
@@ -104,7 +104,7 @@ static void merge(pith_collective_channel *ch, const struct pithi_collective_vot
 }
 
 void pithi_collective_begin_vote(pith_collective_channel *ch, uint64_t number, uint64_t most) {
-    struct pithi_collective_exchange *x = &ch->exchange;
+    struct pithi_collective_election *x = &ch->election;
     const bool failed = ch->call.status != PITH_OK;
     x->number++;
     x->round = x->rounds = 0;
@@ -115,11 +115,11 @@ void pithi_collective_begin_vote(pith_collective_channel *ch, uint64_t number, u
                                                .most = most,
                                                .status = (int32_t)ch->call.status,
                                                .culprit = failed ? ch->call.culprit : INT_MAX,
-                                               .exchange = x->number};
+                                               .election = x->number};
 }
 
 bool pithi_collective_voted(pith_collective_channel *ch, bool *done) {
-    struct pithi_collective_exchange *x = &ch->exchange;
+    struct pithi_collective_election *x = &ch->election;
     const uint64_t ranks = ch->place.ranks, own = ch->place.rank;
     *done = false;
     for (; x->round < x->rounds; x->round++) {
@@ -147,7 +147,7 @@ bool pithi_collective_abandon_votes(pith_collective_channel *ch) {
     const pith_transport *t = &ch->t;
     bool gone = true;
     for (uint32_t k = 0; k < PITHI_COLLECTIVE_ROUNDS; k++) {
-        struct pithi_collective_swap *s = &ch->exchange.swap[k];
+        struct pithi_collective_swap *s = &ch->election.swap[k];
         if (s->sending && t->cancel && !t->cancel(t->user, s->send)) s->sending = false;
         if (s->receiving && t->cancel && !t->cancel(t->user, s->recv)) s->receiving = false;
         gone = gone && !s->sending && !s->receiving;
@@ -176,7 +176,7 @@ static pith_status finish(pith_collective_channel *ch,
     return status;
 }
 
-/* Runs one exchange, in which a damaged vote ends as a failure of the transport on whoever hears of
+/* Runs one election, in which a damaged vote ends as a failure of the transport on whoever hears of
  * it. A channel that is broken says no more: its own failure is the answer. */
 static pith_status vote(pith_collective_channel *ch, pith_status status, uint64_t number,
                         uint64_t most) {
@@ -186,14 +186,14 @@ static pith_status vote(pith_collective_channel *ch, pith_status status, uint64_
     pithi_collective_begin_vote(ch, number, most);
     const pith_status own = finish(ch, pithi_collective_voted);
     if (own) return own;
-    if (ch->exchange.merged.status == (int)PITH_ERR_TRANSPORT)
+    if (ch->election.merged.status == (int)PITH_ERR_TRANSPORT)
         pithi_collective_break(ch, PITH_ERR_TRANSPORT);
-    return (pith_status)ch->exchange.merged.status;
+    return (pith_status)ch->election.merged.status;
 }
 
 pith_status pithi_collective_agree(pith_collective_channel *ch, pith_status status, int *culprit) {
     const pith_status all = vote(ch, status, 0, 0);
-    *culprit = all && !ch->broken ? ch->exchange.merged.culprit : -1;
+    *culprit = all && !ch->broken ? ch->election.merged.culprit : -1;
     return all;
 }
 
@@ -209,7 +209,7 @@ pith_status pithi_collective_agree_text(pith_collective_channel *ch, pith_status
 pith_status pithi_collective_same(pith_collective_channel *ch, uint64_t number, uint32_t *differs) {
     int culprit;
     PITHI_COLLECTIVE_TRY(vote(ch, PITH_OK, number, 0));
-    const bool same = ch->exchange.merged.number == number; /* rank 0's number */
+    const bool same = ch->election.merged.number == number; /* rank 0's number */
     const pith_status status =
         pithi_collective_agree(ch, same ? PITH_OK : PITH_ERR_MISMATCH, &culprit);
     if (status == PITH_ERR_MISMATCH) *differs = (uint32_t)culprit;
@@ -218,12 +218,12 @@ pith_status pithi_collective_same(pith_collective_channel *ch, uint64_t number, 
 
 pith_status pithi_collective_largest(pith_collective_channel *ch, uint64_t *number) {
     PITHI_COLLECTIVE_TRY(vote(ch, PITH_OK, 0, *number));
-    *number = ch->exchange.merged.most;
+    *number = ch->election.merged.most;
     return PITH_OK;
 }
 
 static bool swapped(pith_collective_channel *ch, bool *done) {
-    struct pithi_collective_swap *s = &ch->exchange.swap[0];
+    struct pithi_collective_swap *s = &ch->election.swap[0];
     uint64_t sent = sizeof s->sent, got = sizeof s->got;
     if (!test_open(ch, s->send, &s->sending, &sent) || !test_open(ch, s->recv, &s->receiving, &got))
         return false;
@@ -241,7 +241,7 @@ pith_status pithi_collective_transpose(pith_collective_channel *ch, const uint64
     for (uint64_t k = 1; k < ranks; k++) {
         const uint32_t to = (uint32_t)((own + k) % ranks);
         const uint32_t from = (uint32_t)((own + ranks - k) % ranks);
-        struct pithi_collective_swap *s = &ch->exchange.swap[0];
+        struct pithi_collective_swap *s = &ch->election.swap[0];
         pithi_collective_begin_vote(ch, numbers[to], 0);
         if (!start_swap(ch, s, to, from)) {
             pithi_collective_break(ch, PITH_ERR_TRANSPORT);
@@ -249,7 +249,7 @@ pith_status pithi_collective_transpose(pith_collective_channel *ch, const uint64
         }
         PITHI_COLLECTIVE_TRY(finish(ch, swapped));
         if (s->got.check != check_of(&s->got) || s->got.from != from || s->got.to != own ||
-            s->got.exchange != ch->exchange.number)
+            s->got.election != ch->election.number)
             status = PITH_ERR_CORRUPT;
         heard[from] = s->got.number;
     }

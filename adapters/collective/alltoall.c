@@ -1,4 +1,4 @@
-/* alltoall.c - all-to-all: the counts of an exchange, and its hop.
+/* alltoall.c - all-to-all: the counts that ranks send each other, and the hop.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "hops.h"
 
@@ -18,7 +18,7 @@ static pith_status check_counts(const pith_collective_channel *ch, pith_error *e
     return PITH_OK;
 }
 
-pith_status pithi_collective_find_exchange(pith_collective_channel *ch, pith_error *error) {
+pith_status pithi_collective_cut_alltoall(pith_collective_channel *ch, pith_error *error) {
     uint64_t *const heard = pithi_collective_take(ch, ch->place.ranks, sizeof *heard);
     const pith_status own = heard ? check_counts(ch, error, &ch->longest) : PITH_ERR_MEMORY;
     PITHI_COLLECTIVE_TRY(pithi_collective_agree_text(ch, own, error));

@@ -37,8 +37,8 @@ struct pithi_collective_message {
 };
 
 /* The parts whose frames stand in each message. A part of the tensor is what one rank owns or gets:
- * its shard, or its part of an exchange; slot part * slices + i of a plan is slice i of it. Message
- * `index` has the parts list[first[index]] .. list[first[index + 1] - 1]. */
+ * its shard, or in an all-to-all what one rank sends to one; slot part * slices + i of a plan is
+ * slice i of it. Message `index` has the parts list[first[index]] .. list[first[index + 1] - 1]. */
 struct pithi_collective_parts {
     uint32_t *list, *first;
 };
@@ -99,7 +99,7 @@ struct pithi_collective_vote {
     int32_t status;  /* the lowest of all ranks */
     int32_t culprit; /* the lowest rank that has it */
     uint32_t from, to;
-    uint64_t exchange; /* number of the exchange on this channel */
+    uint64_t election; /* number of the election on this channel */
     uint64_t zero;
     uint64_t check; /* check of the bytes before it */
 };
@@ -111,15 +111,15 @@ struct pithi_collective_swap {
     bool sending, receiving;
 };
 
-/* The most rounds of an exchange: ranks are numbered with 32 bits, and round k reaches 2^k ranks
+/* The most rounds of an election: ranks are numbered with 32 bits, and round k reaches 2^k ranks
  * further. */
 enum { PITHI_COLLECTIVE_ROUNDS = 32 };
 
-struct pithi_collective_exchange {
+struct pithi_collective_election {
     struct pithi_collective_swap swap[PITHI_COLLECTIVE_ROUNDS];
     struct pithi_collective_vote merged; /* the votes of the ranks heard of so far */
     uint32_t round, rounds;
-    uint64_t number; /* number of exchanges so far */
+    uint64_t number; /* number of elections so far */
 };
 
 /* What the body of a message says of a frame in it. */
@@ -180,7 +180,7 @@ struct pith_collective_channel {
     struct pith_collective_request request;
     pith_collective_report report;
     pith_error error;
-    struct pithi_collective_exchange exchange;
+    struct pithi_collective_election election;
 };
 
 #define PITHI_COLLECTIVE_TRY(call)              \
@@ -232,7 +232,7 @@ void pithi_collective_nap(uint32_t *idle_rounds);
 /* Waits a little, as pithi_collective_nap does, or, where the transport can wait, until something
  * happens, the time is `until`, or a short while has passed. False: the transport failed. */
 bool pithi_collective_idle(pith_collective_channel *ch, uint32_t *idle_rounds, double until);
-/* Begin and continue an exchange in which every rank hears of every other; exchange.merged has the
+/* Begin and continue an election, in which every rank hears of every other; election.merged has the
  * result when it is done. False: the transport failed. */
 void pithi_collective_begin_vote(pith_collective_channel *ch, uint64_t number, uint64_t most);
 bool pithi_collective_voted(pith_collective_channel *ch, bool *done);

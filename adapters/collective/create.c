@@ -181,7 +181,7 @@ static pith_status build(pith_collective_channel *ch, const pith_collective_opti
     PITHI_COLLECTIVE_TRY(compare_options(ch, error));
     PITHI_COLLECTIVE_TRY(measure_threshold(ch, error));
     choose_levels(ch);
-    status = ch->o.kind == PITH_COLLECTIVE_ALLTOALLV ? pithi_collective_find_exchange(ch, error)
+    status = ch->o.kind == PITH_COLLECTIVE_ALLTOALLV ? pithi_collective_cut_alltoall(ch, error)
                                                      : pithi_collective_find_shards(ch, error);
     if (!status) status = pithi_collective_make_hops(ch, error);
     if (!status) status = pithi_collective_fingerprint(ch, &fingerprint, error);

@@ -41,7 +41,7 @@ static struct header expected(const pith_collective_channel *ch, uint32_t hop, u
 
 /* Returns whom a message is for. Frames do not say which slot they are of. What a message to
  * everyone holds follows from who encoded it; what any other holds, from who gets it: the shards
- * that this rank owns or collects, or its part of an exchange. */
+ * that this rank owns or collects, or, in an all-to-all, what one rank sends to one. */
 static uint32_t addressee(const pith_collective_channel *ch, uint32_t hop, uint32_t rank) {
     return ch->hop[hop].shared ? EVERYONE : rank;
 }

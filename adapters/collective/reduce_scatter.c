@@ -11,13 +11,15 @@ static uint32_t collected_here(const pith_collective_channel *ch, const uint32_t
     return ch->collected_first[j + 1] - ch->collected_first[j];
 }
 
+/* Lists the ranks of this node as targets and as sources. */
 static bool connect_node(pith_collective_channel *ch, struct pithi_collective_hop *h) {
     h->targets = h->sources = ch->place.locals;
     h->target = h->source = pithi_collective_ranks_of_node(ch);
     return h->target != NULL;
 }
 
-/* Connects a collector with those it collects for, and every node's collector with this rank. */
+/* Lists as targets the owners of what this rank collects, and as sources the ranks that collect
+ * this rank's shard, one on each node. */
 static bool connect_nodes(pith_collective_channel *ch, struct pithi_collective_hop *h) {
     const uint32_t *list;
     h->targets = collected_here(ch, &list);
@@ -30,7 +32,8 @@ static bool connect_nodes(pith_collective_channel *ch, struct pithi_collective_h
     return true;
 }
 
-/* Makes the hop in which every rank's part of each shard goes to who collects it. */
+/* Makes the hop in which every rank sends what it has of each shard to the rank that collects it:
+ * on one level its owner, on two levels a rank of the sender's own node. */
 static pith_status first_hop(pith_collective_channel *ch, const char *spec, pith_error *error) {
     struct pithi_collective_hop *h = &ch->hop[ch->encoded_hops++];
     const uint32_t *list, one = ch->place.rank, none = 0;
@@ -53,7 +56,8 @@ static pith_status first_hop(pith_collective_channel *ch, const char *spec, pith
     return PITH_OK;
 }
 
-/* Makes the hop in which the node's sums go to the owners of the shards. */
+/* Makes the hop in which sums of whole nodes, of dtype f32, go to the owners of the shards. The
+ * shard of target t is part t of the encoder. */
 static pith_status second_hop(pith_collective_channel *ch, const char *spec, pith_error *error) {
     struct pithi_collective_hop *h = &ch->hop[ch->encoded_hops++];
     const uint32_t *list, one = ch->place.rank, none = 0;
@@ -88,8 +92,8 @@ pith_status pithi_collective_reduce_scatter_hops(pith_collective_channel *ch, pi
 
 /* ---- Sums ------------------------------------------------------------------------------------*/
 
-/* Lists the sum of one slot, whose frames stand at `at` behind the header in the messages of all
- * sources; false when a message is too short. */
+/* Fills in ch->sums[number], the sum of one slot, whose frames stand at `at` behind the header in
+ * the messages of all sources; false when a message is too short. */
 static bool list_sum(pith_collective_channel *ch, const struct pithi_collective_hop *h,
                      uint64_t slice, uint64_t slot, uint64_t at, size_t number) {
     const void **const frames = h->frames + number * h->sources;
@@ -114,8 +118,8 @@ static bool list_sum(pith_collective_channel *ch, const struct pithi_collective_
     return true;
 }
 
-/* Lists a sum and what it is encoded to: sum k of what the hop before brought is the frame of
- * message k. Where all targets share it there is one. */
+/* Fills in sum and item `number`: the sum of part k of what the hop before has brought is the frame
+ * of message k. Finished sums, which all targets share, are one part, and are scaled here. */
 static bool list_recode(pith_collective_channel *ch, uint32_t hop, uint64_t slice, uint32_t k,
                         uint64_t at, size_t number) {
     const struct pithi_collective_hop *from = &ch->hop[hop - 1], *to = &ch->hop[hop];

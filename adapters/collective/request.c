@@ -188,7 +188,7 @@ static bool one_round(pith_collective_channel *ch, bool *worked, bool *done) {
 
 static void finish(pith_collective_channel *ch) {
     struct pithi_collective_call *call = &ch->call;
-    const struct pithi_collective_vote *verdict = &ch->exchange.merged;
+    const struct pithi_collective_vote *verdict = &ch->election.merged;
     if (!ch->broken && verdict->status == (int)PITH_ERR_TRANSPORT)
         pithi_collective_break(ch, PITH_ERR_TRANSPORT); /* a vote was damaged */
     if (!ch->broken) {

@@ -14,10 +14,10 @@ bool pithi_collective_note_encoded(pith_collective_channel *ch, struct pithi_col
 }
 
 void pithi_collective_hand_over(pith_collective_channel *ch, struct pithi_collective_hop *h,
-                                uint64_t slice, uint32_t from, uint64_t payload) {
+                                uint64_t slice, uint32_t number, uint64_t payload) {
     struct pithi_collective_message *out = h->out + slice * h->targets;
     struct pithi_collective_message *in = h->in + slice * h->sources;
-    for (uint32_t t = from; t < (h->shared ? h->targets : from + 1); t++) {
+    for (uint32_t t = number; t < (h->shared ? h->targets : number + 1); t++) {
         out[t].payload = payload;
         if (out[t].rank != ch->place.rank) continue;
         for (uint32_t s = 0; s < h->sources; s++)
