@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "bytes/rans_lookup.h"
 #include "bytes/rans_table.h"
 #include "common/endian.h"
 
@@ -87,6 +88,9 @@ void pithi_rans_encoder_of(struct pithi_rans_encoder *t, const uint16_t frequenc
         t->frequency[s] = frequency[s];
         t->start[s] = (uint16_t)start;
         start += frequency[s];
+        if (frequency[s])
+            t->inverse[s] =
+                ((UINT64_C(1) << PITHI_RANS_INVERSE_SHIFT) + frequency[s] - 1) / frequency[s];
     }
     const unsigned width = 1u << buckets.log2_width;
     for (unsigned at = 0; at < SLOTS; at += width) {
@@ -101,17 +105,40 @@ void pithi_rans_encoder_of(struct pithi_rans_encoder *t, const uint16_t frequenc
 
 /* ---- Symbols ---------------------------------------------------------------------------------*/
 
-/* Both loops renormalise without a branch, which nobody could predict: a word is stored, or read,
- * whether or not it counts, in parts for which there is space, or words, in any case. */
+/* All loops renormalise without a branch, which nobody could predict: a word is stored, or read,
+ * whether or not it counts, in parts for which there is space, or words, in any case. Where states
+ * are few they stay in registers, for rows of symbols, one of each state. */
 
-static uint32_t encode_one(const struct pithi_rans_encoder *t, unsigned s, uint32_t x,
-                           uint8_t **end) {
+/* Returns x / f, of which the encoder has the inverse, for x < 2^20 f: the product is less than
+ * 2^64, and beyond 2^44 x / f by less than 2^44 / f. */
+static inline uint32_t quotient(uint32_t x, uint64_t inverse) {
+    return (uint32_t)(x * inverse >> PITHI_RANS_INVERSE_SHIFT);
+}
+
+static inline uint32_t encode_one(const struct pithi_rans_encoder *t, unsigned s, uint32_t x,
+                                  uint8_t **end) {
     const uint32_t f = t->frequency[s];
     const uint32_t high = (x >> (32 - LOG2_SLOTS)) >= f;
     pithi_put16(*end - 2, (uint16_t)x);
     *end -= 2 * high;
     x >>= 16 * high;
-    return x / f << LOG2_SLOTS | t->slot[t->start[s] + x % f];
+    const uint32_t q = quotient(x, t->inverse[s]);
+    return q << LOG2_SLOTS | t->slot[t->start[s] + (x - q * f)];
+}
+
+enum { FEW_STATES = 8 };
+
+/* Encodes rows, the last first. Returns where their words begin. */
+static inline uint8_t *encode_rows(const struct pithi_rans_encoder *t, size_t row, uint32_t *state,
+                                   const uint8_t *src, size_t rows, uint8_t *end) {
+    uint32_t x[FEW_STATES];
+    memcpy(x, state, row * sizeof *x);
+    for (src += row * rows; rows; rows--) {
+        src -= row;
+        for (size_t j = row; j--;) x[j] = encode_one(t, src[j], x[j], &end);
+    }
+    memcpy(state, x, row * sizeof *x);
+    return end;
 }
 
 uint8_t *pithi_rans_encode_c(const struct pithi_rans_encoder *t, const uint8_t *src, size_t n,
@@ -125,7 +152,18 @@ uint8_t *pithi_rans_encode_c(const struct pithi_rans_encoder *t, const uint8_t *
             if ((x >> (32 - LOG2_SLOTS)) >= f) return NULL;
             state[n & mask] = x / f << LOG2_SLOTS | t->slot[t->start[src[n]] + x % f];
         }
-        for (part = part < n ? part : n; part; part--) {
+        part = part < n ? part : n;
+        if (log2_states == 1 || log2_states == 3) {
+            const size_t over = n & mask, rows = part >> log2_states;
+            if (!over && rows) {
+                n -= rows << log2_states;
+                end = log2_states == 1 ? encode_rows(t, 2, state, src + n, rows, end)
+                                       : encode_rows(t, 8, state, src + n, rows, end);
+                continue;
+            }
+            if (over && over < part) part = over;
+        }
+        for (; part; part--) {
             n--;
             state[n & mask] = encode_one(t, src[n], state[n & mask], &end);
         }
@@ -142,11 +180,40 @@ static inline uint32_t step(const struct pithi_rans_decoder *t, uint32_t x, uint
     return b->frequency[k] * (x >> LOG2_SLOTS) + (uint16_t)(slot + b->bias[k]);
 }
 
+/* Decodes pairs of symbols with two states. Words are held before it is known how many of them the
+ * pair before takes: that is two at most of the four that are read then. */
+static const uint8_t *decode_pairs(const uint32_t slot[SLOTS], uint32_t state[2],
+                                   const uint8_t *words, uint8_t *dst, size_t pairs) {
+    uint32_t x[2] = {state[0], state[1]};
+    uint64_t held = pithi_get32(words);
+    for (; pairs; pairs--, dst += 2) {
+        const uint64_t next = pithi_get64(words);
+        unsigned taken = 0;
+        for (size_t j = 0; j < 2; j++) {
+            const uint32_t entry = slot[x[j] & (SLOTS - 1)];
+            dst[j] = (uint8_t)entry;
+            x[j] = (entry >> 8 & (SLOTS - 1)) * (x[j] >> LOG2_SLOTS) + (entry >> 20);
+            const uint32_t low = x[j] < PITHI_RANS_LOW;
+            x[j] = x[j] << 16 * low | ((uint16_t)held & (0u - low));
+            held >>= 16 * low;
+            taken += low;
+        }
+        held = next >> 16 * taken;
+        words += 2 * taken;
+    }
+    memcpy(state, x, sizeof x);
+    return words;
+}
+
 const uint8_t *pithi_rans_decode_c(const struct pithi_rans_decoder *t, uint32_t *state,
                                    unsigned log2_states, const uint8_t *words, const uint8_t *end,
                                    uint8_t *dst, size_t n) {
+    enum { PAIRS_LEAST = 256 }; /* below it, making the table takes longer */
     const size_t mask = ((size_t)1 << log2_states) - 1;
+    const bool in_pairs = log2_states == 1 && n / 2 >= PAIRS_LEAST;
+    uint32_t slot[SLOTS];
     size_t i = 0;
+    if (in_pairs) slots_of(slot, t);
     while (i < n) {
         size_t part = (size_t)(end - words) / 2;
         if (part == 0) {
@@ -154,7 +221,14 @@ const uint8_t *pithi_rans_decode_c(const struct pithi_rans_decoder *t, uint32_t 
             if (x < PITHI_RANS_LOW) return NULL;
             state[i++ & mask] = x;
         }
-        for (part = part < n - i ? part : n - i; part; part--, i++) {
+        part = part < n - i ? part : n - i;
+        if (in_pairs && part > 3) { /* and i is even: once there are fewer there are never more */
+            const size_t pairs = part / 2 - 1; /* two words more are read */
+            words = decode_pairs(slot, state, words, dst + i, pairs);
+            i += 2 * pairs;
+            part = 2;
+        }
+        for (; part; part--, i++) {
             const uint32_t x = step(t, state[i & mask], dst + i);
             const uint32_t low = x < PITHI_RANS_LOW;
             state[i & mask] = x << 16 * low | (pithi_get16(words) & (0u - low));

@@ -21,8 +21,11 @@ enum {
 /* Every state is at least this before and after a symbol, and is this at the end of a string. */
 #define PITHI_RANS_LOW UINT32_C(65536)
 
-/* Symbol s has the slots slot[start[s] + k], k < frequency[s], in this order. */
+/* Symbol s has the slots slot[start[s] + k], k < frequency[s], in this order. Of symbols that occur
+ * inverse is 2^44 / frequency, rounded up. */
+enum { PITHI_RANS_INVERSE_SHIFT = 44 };
 struct pithi_rans_encoder {
+    uint64_t inverse[256];
     uint16_t frequency[256], start[256];
     uint16_t slot[PITHI_RANS_SLOTS + 2]; /* vectors read two bytes more than an element */
 };

@@ -1,4 +1,4 @@
-/* rans_lookup.h - what vectors look up of rANS symbols: bytes, and words by slot or by symbol.
+/* rans_lookup.h - what loops look up of rANS symbols: bytes, and words by slot or by symbol.
  * SPDX-License-Identifier: Apache-2.0
  *
  * In tables of bytes, numbers have their low bytes in the first row and their high ones in the

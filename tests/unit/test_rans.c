@@ -71,6 +71,22 @@ static void every_symbol_has_its_slots(void **state) {
         }
 }
 
+/* A state x < 2^20 f, which is what a frequency f takes, times the inverse of f is x / f. */
+static void inverses_divide(void **state) {
+    (void)state;
+    static struct pithi_rans_encoder e;
+    for (unsigned f = 1; f < SLOTS; f++) {
+        uint16_t frequency[SYMBOLS] = {(uint16_t)f, (uint16_t)(SLOTS - f)};
+        context("frequency %u", f);
+        pithi_rans_encoder_of(&e, frequency);
+        for (unsigned i = 0; i < 20; i++) {
+            const uint32_t q = i ? (random_word() >> (12 + i)) + 1 : 1u << 20;
+            CHECK((uint32_t)(q * f - 1) * e.inverse[0] >> PITHI_RANS_INVERSE_SHIFT == q - 1);
+            if (i) CHECK((uint32_t)(q * f) * e.inverse[0] >> PITHI_RANS_INVERSE_SHIFT == q);
+        }
+    }
+}
+
 /* ---- There and back --------------------------------------------------------------------------*/
 
 enum shape { FLAT, BELL, STEEP, TWO, ALMOST_ONE, ENDS, RISING, SHAPES };
@@ -139,6 +155,34 @@ static void strings_come_back(void **state) {
         for (size_t n = 1; n < 300; n += 1 + n / 16) there_and_back(shape, n);
         for (size_t n = 2000; n < 300000; n = n * 3 / 2 + random_word() % 100)
             there_and_back(shape, n);
+    }
+}
+
+/* Any words decode with two states as they do two symbols at a time, or are too few for both. */
+static void long_strings_are_as_short_ones(void **state) {
+    (void)state;
+    enum { MOST = 3000 };
+    static struct pithi_rans_decoder t;
+    uint8_t symbols[2][MOST];
+    for (size_t run = 0; run < sample_of(400); run++) {
+        const size_t n = 2 + random_word() % (MOST - 1), length = 2 * (random_word() % n) + run % 2;
+        uint16_t frequency[SYMBOLS];
+        uint32_t states[2][2];
+        draw_frequencies(frequency, 2 + random_word() % 255, random_word() % 12);
+        pithi_rans_decoder_of(&t, frequency);
+        uint8_t *const words = allocate(length);
+        for (size_t i = 0; i < length; i++) words[i] = (uint8_t)random_word();
+        for (size_t j = 0; j < 2; j++) states[0][j] = states[1][j] = random_word() | PITHI_RANS_LOW;
+        context("run %zu, %zu symbols, %zu bytes", run, n, length);
+        const uint8_t *const end = words + length, *at = words;
+        const uint8_t *const last =
+            pithi_rans_decode_c(&t, states[0], 1, words, end, symbols[0], n);
+        for (size_t i = 0; at && i < n; i += 2)
+            at = pithi_rans_decode_c(&t, states[1], 1, at, end, symbols[1] + i, i + 1 < n ? 2 : 1);
+        CHECK(at == last);
+        CHECK(!at || (!memcmp(symbols[0], symbols[1], n) && states[0][0] == states[1][0] &&
+                      states[0][1] == states[1][1]));
+        free(words);
     }
 }
 
@@ -268,9 +312,14 @@ static void damage_is_harmless(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_symbol_has_its_slots), cmocka_unit_test(strings_come_back),
-        cmocka_unit_test(states_are_chosen),          cmocka_unit_test(the_example_decodes),
-        cmocka_unit_test(tables_are_checked),         cmocka_unit_test(damage_is_harmless),
+        cmocka_unit_test(every_symbol_has_its_slots),
+        cmocka_unit_test(inverses_divide),
+        cmocka_unit_test(strings_come_back),
+        cmocka_unit_test(long_strings_are_as_short_ones),
+        cmocka_unit_test(states_are_chosen),
+        cmocka_unit_test(the_example_decodes),
+        cmocka_unit_test(tables_are_checked),
+        cmocka_unit_test(damage_is_harmless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
