@@ -235,11 +235,68 @@ DECODE_ROWS(6)
 DECODE_ROWS(7)
 DECODE_ROWS(8)
 
+/* ---- Decode, with eight states ---------------------------------------------------------------
+ * A row waits for the one before, so that steps count and lanes do not: a state is a lane of 32
+ * bits. */
+
+/* Tables of 32 buckets. The halves of a number are those of the two symbols, but `end` is the first
+ * slot of the second one. */
+struct wide_buckets {
+    uint32_t end[LANES], factor[LANES], bias[LANES], symbol[LANES];
+};
+
+static inline __m256i look_up_8(const uint32_t table[LANES], __m256i index) {
+    return _mm512_castsi512_si256(_mm512_permutex2var_epi32(
+        load(table), _mm512_castsi256_si512(index), load(table + LANES / 2)));
+}
+
+/* Decodes rows of eight symbols while there are words for all. Returns how many symbols. */
+static size_t decode_eights(const struct pithi_rans_decoder *t, uint32_t *state,
+                            const uint8_t **words, const uint8_t *end, uint8_t *dst, size_t n) {
+    enum { ROW = 8 };
+    struct wide_buckets b;
+    const __m256i slots = _mm256_set1_epi32(PITHI_RANS_SLOTS - 1), half = _mm256_set1_epi32(16);
+    const __m256i low_half = _mm256_set1_epi32(0xFFFF);
+    __m256i x = _mm256_loadu_si256((const __m256i *)(const void *)state);
+    size_t i = 0;
+    for (unsigned j = 0; j < LANES; j++) {
+        const struct pithi_rans_bucket *const from = &t->bucket[j];
+        b.end[j] = (j << t->log2_width) + from->split;
+        b.factor[j] = from->frequency[0] | (uint32_t)from->frequency[1] << 16;
+        b.bias[j] = from->bias[0] | (uint32_t)from->bias[1] << 16;
+        b.symbol[j] = from->symbol[0] | (uint32_t)from->symbol[1] << 16;
+    }
+    for (; n - i >= ROW && (size_t)(end - *words) >= 2 * ROW; i += ROW) {
+        const __m256i slot = _mm256_and_si256(x, slots);
+        const __m256i bucket = _mm256_srli_epi32(slot, 7);
+        const __m256i first = _mm256_cmpgt_epi32(look_up_8(b.end, bucket), slot);
+        const __m256i shift = _mm256_andnot_si256(first, half);
+        const __m256i f =
+            _mm256_and_si256(_mm256_srlv_epi32(look_up_8(b.factor, bucket), shift), low_half);
+        const __m256i k = _mm256_and_si256(
+            _mm256_add_epi32(slot, _mm256_srlv_epi32(look_up_8(b.bias, bucket), shift)), low_half);
+        _mm_storel_epi64((__m128i *)(void *)(dst + i), _mm256_cvtepi32_epi8(_mm256_srlv_epi32(
+                                                           look_up_8(b.symbol, bucket), shift)));
+        x = _mm256_add_epi32(_mm256_mullo_epi32(f, _mm256_srli_epi32(x, PITHI_RANS_LOG2_SLOTS)), k);
+        const __mmask8 below = _mm256_cmple_epu32_mask(x, low_half);
+        const __m256i word =
+            _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)*words));
+        x = _mm256_mask_or_epi32(x, below, _mm256_slli_epi32(x, 16),
+                                 _mm256_maskz_expand_epi32(below, word));
+        *words += 2 * (size_t)_mm_popcnt_u32(below);
+    }
+    _mm256_storeu_si256((__m256i *)(void *)state, x);
+    return i;
+}
+
 static const uint8_t *decode(const struct pithi_rans_decoder *t, uint32_t *state,
                              unsigned log2_states, const uint8_t *words, const uint8_t *end,
                              uint8_t *dst, size_t n) {
+    const bool pays = n >= PITHI_RANS_SLOTS; /* else making tables takes longer */
     size_t done = 0;
-    if (log2_states >= 3 && n >= PITHI_RANS_SLOTS) { /* else making tables takes longer */
+    if (pays && log2_states == 3 && t->log2_width == 7) {
+        done = decode_eights(t, state, &words, end, dst, n);
+    } else if (pays && log2_states >= 3) {
         struct buckets b;
         struct states x;
         const unsigned row = 1u << log2_states;
