@@ -306,6 +306,8 @@ bool pithi_piece_put(struct pithi_pen *pen, size_t max_bytes, const uint8_t *src
     return true;
 }
 
+bool pithi_piece_repeats(const uint8_t *piece) { return *piece == CODED; }
+
 /* ---- Read ------------------------------------------------------------------------------------*/
 
 const uint8_t *pithi_reader_take(struct pithi_reader *r, size_t bytes) {

@@ -40,6 +40,8 @@ size_t pithi_piece_take_scratch(size_t max_bytes);
 /* Writes a piece of n bytes, 0 < n < 2^24+1. False when it does not fit; then bytes up to
  * pen->capacity may have been written. */
 bool pithi_piece_put(struct pithi_pen *pen, size_t max_bytes, const uint8_t *src, size_t n);
+/* Whether a piece that was written is a coded string, so that zstd found what repeats. */
+bool pithi_piece_repeats(const uint8_t *piece);
 /* Reads the n bytes of a piece, in buffer (n bytes) or where they lie; NULL when it is damaged. */
 const uint8_t *pithi_piece_take(struct pithi_reader *r, size_t n, uint8_t *buffer);
 /* Writes n places: the next of the bytes where the bitmap has a one, else 0. The bytes may be the

@@ -166,9 +166,11 @@ struct cut {
     struct pithi_top_shift shift;
 };
 
-/* Writes words as symbols of their tops and lower bits. */
-static bool put_tops(struct pithi_pen *pen, const struct work *w, const struct cut *c,
-                     size_t count) {
+/* Writes words as symbols of their tops and lower bits, of which those that fill no byte are not
+ * coded. *repeats becomes true where they may repeat: zstd found repeats in strings beside them, or
+ * all symbols are one. */
+static bool put_tops(struct pithi_pen *pen, const struct work *w, const struct cut *c, size_t count,
+                     bool *repeats) {
     const struct pithi_top *const top = &c->top;
     const struct pithi_top_shift *const shift = &c->shift;
     const unsigned planes = top->low / 8, width = top->low % 8;
@@ -185,9 +187,13 @@ static bool put_tops(struct pithi_pen *pen, const struct work *w, const struct c
             return false;
         pen->effort = effort;
     }
-    if (!pithi_piece_put(pen, w->most, c->symbols, count)) return false;
-    for (unsigned k = 0; k < planes; k++)
-        if (!pithi_piece_put(pen, w->most, w->planes + k * count, count)) return false;
+    for (unsigned k = 0; k <= planes; k++) {
+        const uint8_t *const piece = pen->at;
+        const uint8_t *const from = k ? w->planes + (k - 1) * count : c->symbols;
+        if (!pithi_piece_put(pen, w->most, from, count)) return false;
+        const bool one = !k && memcmp(from, from + 1, count - 1) == 0;
+        *repeats |= width && (one || pithi_piece_repeats(piece));
+    }
     if (width) pithi_top_pack(string, w->spread, width, count);
     return pithi_pen_put(pen, string, pithi_top_bits_bytes(top, count)) &&
            pithi_pen_put(pen, (const uint8_t *)w->escapes, c->escapes * sizeof *w->escapes);
@@ -284,33 +290,58 @@ static bool put_update(struct pithi_pen *pen, const struct pithi_block *b, const
     return true;
 }
 
+static struct pithi_pen pen_of(const struct pithi_block *b, const struct work *w, uint8_t *dst,
+                               size_t cap) {
+    return (struct pithi_pen){dst,
+                              cap,
+                              effort_of(b->params),
+                              w->pieces,
+                              b->coder,
+                              pithi_block_rans_encode(b),
+                              b->kernels->symbol_count};
+}
+
+/* Writes words as symbols with escapes, or as byte planes. They are lost. */
+static bool put_words(struct pithi_pen *pen, const struct pithi_block *b, const struct work *w,
+                      bool update) {
+    const size_t width = width_of(b->params);
+    const unsigned bits = symbol_bits(b, w);
+    const uint8_t head = (uint8_t)(bits | (update ? HEAD_UPDATE : 0u));
+    size_t escapes = b->count;
+    if (!pithi_pen_put(pen, &head, 1)) return false;
+    if (bits) {
+        escapes =
+            pithi_symbols_from(w->symbols, w->words, w->words, width, bits, b->count, w->spread);
+        if (!pithi_piece_put(pen, w->most, w->symbols, pithi_symbol_bytes(b->count, bits)))
+            return false;
+    }
+    return !escapes || put_planes(pen, w, w->words, width, escapes);
+}
+
+/* Encodes words that are cut, or not where they repeat and that is shorter, which it is through
+ * zstd. */
+static size_t code_cut(const struct pithi_block *b, const struct work *w, const struct cut *c,
+                       uint8_t *dst, size_t cap) {
+    struct pithi_pen pen = pen_of(b, w, dst, cap);
+    bool repeats = false;
+    const size_t length = put_tops(&pen, w, c, b->count, &repeats) ? (size_t)(pen.at - dst) : 0;
+    if (!repeats || pen.effort == PITHI_EFFORT_RANS || dst != b->bytes) return length;
+    pen = pen_of(b, w, w->more, length ? length - 1 : cap);
+    if (!put_words(&pen, b, w, false)) return length;
+    memcpy(dst, w->more, (size_t)(pen.at - w->more));
+    return (size_t)(pen.at - w->more);
+}
+
 /* Encodes the block; returns its bytes, 0 when they would be more than cap. */
 static size_t code(const struct pithi_block *b, bool update, uint8_t *dst, size_t cap) {
     const struct work w = work_of(b->params, b->scratch);
-    const size_t width = width_of(b->params);
-    struct pithi_pen pen = {dst,
-                            cap,
-                            effort_of(b->params),
-                            w.pieces,
-                            b->coder,
-                            pithi_block_rans_encode(b),
-                            b->kernels->symbol_count};
+    struct pithi_pen pen = pen_of(b, &w, dst, cap);
     if (update && pithi_frame_revision(b->params) >= 2)
         return put_update(&pen, b, &w) ? (size_t)(pen.at - dst) : 0;
     pithi_words_from(w.words, b->value, update ? b->base : NULL, b->params->dtype, b->count);
     struct cut c;
-    if (!update && cut_tops(b, &w, &c))
-        return put_tops(&pen, &w, &c, b->count) ? (size_t)(pen.at - dst) : 0;
-    const unsigned bits = symbol_bits(b, &w);
-    const uint8_t head = (uint8_t)(bits | (update ? HEAD_UPDATE : 0u));
-    size_t escapes = b->count;
-    if (!pithi_pen_put(&pen, &head, 1)) return 0;
-    if (bits) {
-        escapes = pithi_symbols_from(w.symbols, w.words, w.words, width, bits, b->count, w.spread);
-        if (!pithi_piece_put(&pen, w.most, w.symbols, pithi_symbol_bytes(b->count, bits))) return 0;
-    }
-    if (escapes && !put_planes(&pen, &w, w.words, width, escapes)) return 0;
-    return (size_t)(pen.at - dst);
+    if (!update && cut_tops(b, &w, &c)) return code_cut(b, &w, &c, dst, cap);
+    return put_words(&pen, b, &w, update) ? (size_t)(pen.at - dst) : 0;
 }
 
 /* Whether values may take less than an update of `length` bytes, as a sample of them, coded as a
