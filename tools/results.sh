@@ -46,6 +46,7 @@ values=$("$build/bench/bounded" values "$build/arrays" "$root/tests/data")
 embeddings=$("$build/bench/bounded" embeddings "$build/arrays" "$root/tests/data")
 keys=$("$python" "$root/tools/kv_quality.py" "$build/codec/libpith.so" "$root/tests/data")
 trellis=$("$python" "$root/tools/trellis_quality.py" "$build/codec/libpith.so" "$root/tests/data")
+limit=$("$python" "$root/tools/quantizers_picture.py" "$build/codec/libpith.so")
 entropy=$("$python" "$root/tools/entropy_quality.py" "$build/codec/libpith.so" "$root/tests/data")
 
 instructions=$("$python" "$root/tools/instructions.py" "$build")
@@ -179,6 +180,14 @@ all through codec \`kv\` in groups of 128; then through the codecs that are made
 Frames have equal bytes.
 
 $trellis
+
+How far quantizers are from the limit of a normal distribution, 6.02 dB for each bit, with all
+bytes of a frame counted (\`tools/quantizers_picture.py\`): those of \`kv\` in groups of 128, steps
+of \`wdiff\` in its default groups, and \`eb\` with entropy coding under a bound on every value.
+
+![rate and distortion of quantizers](quantizers.svg)
+
+$limit
 
 ## Entropy of codes
 
