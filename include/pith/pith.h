@@ -686,9 +686,9 @@ PITH_NODISCARD PITH_API pith_status pith_reduce(pith_work *work, pith_sum *sums,
  * both plans rotate alike (rotate and sign_seed equal) the sum is coded as it is, without rotating
  * back and forth. The item's stream owns the residual and the steps of this second hop, and is
  * another than the sum's; item i has the status, of either side. Both sides take frames as
- * pith_reduce does; with topk the elements that are sent are chosen from the sum, which is computed
- * again for each look at it. The frame that is written overlaps none of its sum (PITH_ERR_ARG), nor
- * of other sums, which is not checked. */
+ * pith_reduce does, but none of kv (PITH_ERR_UNSUPPORTED); with topk the elements that are sent are
+ * chosen from the sum, which is computed again for each look at it. The frame that is written
+ * overlaps none of its sum (PITH_ERR_ARG), nor of other sums, which is not checked. */
 PITH_NODISCARD PITH_API pith_status pith_reduce_encode(pith_work *work, const pith_sum *sums,
                                                        pith_item *items, size_t count);
 

@@ -322,6 +322,7 @@ static void test_reduce_encode_plans(void **state) {
     } outs[] = {{"wdiff", PITH_F32, PITH_F32, 1000, PITH_ERR_UNSUPPORTED},
                 {"wdiff", PITH_BF16, PITH_NONE, 1000, PITH_ERR_UNSUPPORTED},
                 {"lossless", PITH_F32, PITH_NONE, 1000, PITH_ERR_UNSUPPORTED},
+                {"kv", PITH_F32, PITH_NONE, 1000, PITH_ERR_UNSUPPORTED},
                 {"wdiff", PITH_F32, PITH_NONE, 999, PITH_ERR_ARG},
                 {"wdiff", PITH_F32, PITH_NONE, 1000, PITH_OK}};
     struct bundle b;
