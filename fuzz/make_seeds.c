@@ -137,6 +137,57 @@ static void frame_seeds(void) {
     }
 }
 
+/* Frames of entropy coding, of trellises and of pages, of a field with noise that is mostly 0 or
+ * rises along its rows. */
+static void coded_seeds(void) {
+    enum { ROWS = 24, COLUMNS = 64 };
+    static const struct {
+        const char *spec;
+        uint32_t dtype, zeros;
+    } settings[] = {
+        {"lossless", PITH_F32, 0},
+        {"lossless:entropy=rans", PITH_BF16, 0},
+        {"lossless:revision=2,block=512", PITH_F64, 1},
+        {"eb:mode=auto,abs=0.02,entropy=rans", PITH_F32, 0},
+        {"eb:mode=auto,abs=0.003", PITH_F16, 0},
+        {"act:mode=ratio,abs=0.02,entropy=rans", PITH_F32, 1},
+        {"act:mode=ratio,abs=0.02,block=256", PITH_BF16, 1},
+        {"embed:abs=0.05,entropy=rans", PITH_F32, 1},
+        {"wdiff:bits=3,group=64,codebook=trellis,entropy=rans", PITH_F32, 0},
+        {"grad:bits=2,group=256,codebook=trellis,sign_seed=3", PITH_BF16, 0},
+        {"kv:group=16,page=16", PITH_F32, 0},
+        {"kv:axis=channel,group=16,page=16,bits=3,codebook=trellis", PITH_F16, 0},
+        {"kv:preset=trellis2,page=16", PITH_F32, 0},
+        {"kv:bits=4,group=32,codebook=lloyd,outliers=0.05", PITH_BF16, 0},
+        {"kv:bits=2,group=32,codebook=trellis,outliers=0.05,entropy=rans", PITH_F32, 1},
+        {"kv:axis=channel,bits=5,group=16,entropy=rans", PITH_F32, 1},
+        {"kv:symmetric=on,bits=8,group=32,entropy=zstd", PITH_F32, 1},
+    };
+    static const uint64_t shape[2] = {ROWS, COLUMNS};
+    static double values[ROWS * COLUMNS];
+    for (unsigned k = 0; k < sizeof settings / sizeof settings[0]; k++) {
+        for (uint32_t i = 0; i < ROWS * COLUMNS; i++) {
+            const uint32_t noise = (i + 1) * 2654435761u >> 22, row = i / COLUMNS;
+            const float x = settings[k].zeros && noise % 3
+                                ? 0
+                                : (float)(i % COLUMNS) * 0.01f + (float)row + (float)noise * 1e-4f;
+            const double wide = x;
+            uint32_t bits;
+            memcpy(&bits, &x, sizeof bits);
+            const uint16_t half =
+                (uint16_t)(settings[k].dtype == PITH_F16 ? 0x3C00u + noise % 64 : bits >> 16);
+            if (settings[k].dtype == PITH_F64)
+                memcpy((uint8_t *)values + 8 * (size_t)i, &wide, 8);
+            else if (settings[k].dtype == PITH_F32)
+                memcpy((uint8_t *)values + 4 * (size_t)i, &x, 4);
+            else
+                memcpy((uint8_t *)values + 2 * (size_t)i, &half, 2);
+        }
+        const pith_view view = pith_view_dense(values, settings[k].dtype, 2, shape);
+        compressed(100 + k, settings[k].spec, &view, NULL, NULL);
+    }
+}
+
 /* Frames of topk, and parameters by which fuzz_gpu holds, sends and damages their sets. */
 static void set_seeds(void) {
     static const struct {
@@ -364,6 +415,7 @@ int main(int argc, char **argv) {
     }
     root = argv[1];
     frame_seeds();
+    coded_seeds();
     set_seeds();
     key_seeds();
     residual_seeds();
