@@ -19,6 +19,8 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from itertools import count
 from typing import Any, NoReturn
 
 SUFFIXES = (".pt", ".pth")
@@ -26,6 +28,8 @@ STRUCTURE = "pith.structure"
 """Key of the metadata that has everything but tensors."""
 DEPTH = 100
 """Most dicts and lists inside each other."""
+ENTRIES = 1 << 20
+"""Most tensors and values: lists of one list twice, inside each other, have any number."""
 SHORT = "C:T:o:fqvh"
 LONG = [
     *("codec=", "base=", "rule=", "dtype=", "shape=", "threads=", "output=", "force", "quiet"),
@@ -138,28 +142,46 @@ def _to_safetensors(path: str, place: str) -> str:
     except Exception as error:
         raise _Failed(f"{path}: {error}") from None
     tensors: dict[str, Any] = {}
-    structure = _take_apart(content, "", tensors, torch, path)
+    structure = _take_apart(content, "", tensors, torch, path, count())
     folder = tempfile.mkdtemp(dir=place)
     to = os.path.join(folder, f"{pathlib.Path(path).stem}.safetensors")
     try:
         safetensors.torch.save_file(tensors, to, {STRUCTURE: json.dumps(structure)})
-    except (KeyError, ValueError, RuntimeError, safetensors.SafetensorError) as error:
+    except KeyError as error:
+        raise _Failed(f"{path}: dtype {error} cannot be kept: .safetensors has none") from None
+    except (ValueError, RuntimeError, safetensors.SafetensorError) as error:
         raise _Failed(f"{path}: {error}") from None
     return to
 
 
 def _take_apart(
-    value: Any, name: str, tensors: dict[str, Any], torch: Any, path: str, depth: int = 0
+    value: Any,
+    name: str,
+    tensors: dict[str, Any],
+    torch: Any,
+    path: str,
+    entries: Iterator[int],
+    depth: int = 0,
 ) -> Any:
     """Put the tensors below value into a dict; return what says where they were, as JSON."""
     if depth > DEPTH:
         raise _Failed(f"{path}: more than {DEPTH} dicts and lists inside each other")
+    if next(entries) >= ENTRIES:
+        raise _Failed(f"{path}: more than {ENTRIES} tensors and values")
     if isinstance(value, torch.Tensor):
-        # Tensors of one memory would be refused: each has its own.
-        tensor = value.detach().contiguous()
-        while name in tensors or not name:
+        while name in tensors or name in ("", "__metadata__"):  # the latter is not a tensor's
             name += "_"
-        tensors[name] = tensor.clone() if tensor.data_ptr() == value.data_ptr() else tensor
+        if value.layout is not torch.strided or value.is_quantized:
+            kind, dense = value.layout, "to_dense()"
+            if value.is_quantized:
+                kind, dense = value.dtype, "dequantize()"
+            raise _Failed(f"{path}: {name} is of {kind}, which cannot be kept: save its {dense}")
+        try:
+            # Tensors of one memory would be refused: each has its own.
+            tensor = value.detach().contiguous()
+            tensors[name] = tensor.clone() if tensor.data_ptr() == value.data_ptr() else tensor
+        except RuntimeError as error:  # no memory
+            raise _Failed(f"{path}: tensor {name}: {error}") from None
         return {"tensor": name}
     if isinstance(value, dict):
         rows = []
@@ -167,12 +189,13 @@ def _take_apart(
             if type(key) not in (str, int, float, bool):
                 raise _Failed(f"{path}: a key of type {type(key).__name__} cannot be kept")
             inner = f"{name}.{key}".lstrip(".")
-            rows.append([key, _take_apart(below, inner, tensors, torch, path, depth + 1)])
+            below = _take_apart(below, inner, tensors, torch, path, entries, depth + 1)
+            rows.append([key, below])
         return {"dict": rows}
     if isinstance(value, (list, tuple)):
         kind = "list" if isinstance(value, list) else "tuple"
         items = [
-            _take_apart(below, f"{name}.{i}".lstrip("."), tensors, torch, path, depth + 1)
+            _take_apart(below, f"{name}.{i}".lstrip("."), tensors, torch, path, entries, depth + 1)
             for i, below in enumerate(value)
         ]
         return {kind: items}

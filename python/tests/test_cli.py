@@ -221,6 +221,39 @@ def test_what_cannot_be_kept_is_said(torch, pith_command):
         assert not pathlib.Path(f"{name}.pith.safetensors").exists()
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_tensors_that_cannot_be_kept_are_named(torch, pith_command):
+    quantized = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
+    for name, x, text in (
+        ("sparse.pt", torch.eye(3).to_sparse(), "to_dense"),
+        ("rows.pt", torch.eye(3).to_sparse_csr(), "to_dense"),
+        ("quantized.pt", quantized, "dequantize"),
+        ("bits.pt", torch.zeros(3, dtype=torch.bits8), "dtype"),
+        ("huge.pt", torch.zeros(1).expand(1 << 50), "alloc"),
+    ):
+        torch.save({"w": x}, name)
+        with pytest.raises(cli._Failed, match=f"{name}: .*{text}"):
+            pith_command("compress", name)
+
+
+def test_a_name_that_safetensors_reserves(torch, pith_command):
+    torch.save({"__metadata__": torch.ones(2), "__metadata___": torch.zeros(3)}, "name.pt")
+    pith_command("compress", "name.pt")
+    pith_command("decompress", "-o", "back.pt", "name.pt.pith.safetensors")
+    back = torch.load("back.pt", weights_only=True)
+    assert list(back) == ["__metadata__", "__metadata___"]
+    assert back["__metadata__"].tolist() == [1, 1] and len(back["__metadata___"]) == 3
+
+
+def test_a_list_twice_in_each_of_many_lists(torch, pith_command):
+    nested = []
+    for _ in range(60):
+        nested = [nested, nested]
+    torch.save(nested, "nested.pt")
+    with pytest.raises(cli._Failed, match=r"nested\.pt: more than \d+ tensors and values"):
+        pith_command("compress", "nested.pt")
+
+
 @pytest.mark.skipif(has("torch"), reason="torch is installed")
 def test_without_pytorch_it_says_what_to_install(tmp_path):
     (tmp_path / "x.pt").write_bytes(b"")
