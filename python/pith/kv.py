@@ -18,7 +18,7 @@ import numpy as np
 
 from . import dtypes, frames, views
 from ._core import ffi, lib
-from .errors import ArgumentError, DtypeError, ShapeError, from_status
+from .errors import ArgumentError, DtypeError, OutOfMemoryError, ShapeError, from_status
 from .plan import Plan, Work, check_status
 from .stream import Alone, Stats, borrow
 from .views import Buffer, Tensor
@@ -47,8 +47,9 @@ class Cache:
 
     Args:
         plan: codec, dtype and shape; see :func:`check`
-        tokens: how many tokens can be appended in all; 0: as many as the plan has. With
-            ``axis=channel``, add a page for every time that finished tokens are to be cut off
+        tokens: how many tokens can be appended in all; 0: as many as the plan has, more than which
+            are never held at a time. With ``axis=channel``, add a page for every time that finished
+            tokens are to be cut off
         work: scratch memory and threads to use instead of the calling thread's own
 
     Raises:
@@ -67,6 +68,8 @@ class Cache:
         self._cache = made[0]
 
     def _start(self, plan: Plan, bytes_: int, work: Work | None) -> None:
+        if not bytes_:
+            raise OutOfMemoryError("a cache of so many tokens is larger than any memory")
         self._plan, self._work, self._bytes = plan, work, int(bytes_)
         self._memory = views.memory(self._bytes)
         self._parent: Cache | None = None
@@ -469,6 +472,13 @@ def _pages(
         return
     if page_view.stride[1] != 1:
         raise ShapeError(f"pages: found bytes {page_view.stride[1]} apart, expected 1")
+    if encode and n > 1 and abs(page_view.stride[0]) < bytes_:
+        raise ShapeError(
+            f"pages: found rows {page_view.stride[0]} bytes apart, expected at least {bytes_}: they"
+            " would be written over each other"
+        )
+    if not encode and n > 1 and step == 0:
+        raise ShapeError("pool: found blocks 0 bytes apart: they would be written over each other")
     bad = ids[(ids < 0) | (ids >= view.shape[0])]
     if len(bad):
         raise ArgumentError(f"block_ids: found {bad[0]}, expected 0 to {view.shape[0] - 1}")

@@ -267,3 +267,29 @@ def test_pages_that_cannot_be():
         kv.decode_pages(p, np.zeros((2, n), np.uint8), pool, [1, 1])
     with pytest.raises(pith.ArgumentError, match="found 3 bytes"):
         kv.page_bound(p, b"abc")
+
+
+def test_pages_and_blocks_that_lie_on_each_other():
+    p = plan("kv:preset=kivi4,page=32")
+    pool = noise(4, 32, 4, 64)
+    bytes_ = kv.page_bytes(p)
+    whole = np.zeros(3 * bytes_, np.uint8)
+    for step in (0, bytes_ - 1, 1 - bytes_):
+        start = whole[2 * bytes_ :] if step < 0 else whole
+        pages = np.lib.stride_tricks.as_strided(start, (2, bytes_), (step, 1))
+        with pytest.raises(pith.ShapeError, match="over each other"):
+            kv.encode_pages(p, pool, [0, 1], pages)
+        kv.encode_pages(p, pool, [0], pages)
+        kv.decode_pages(p, pages, pool, [0, 1])  # reading from them is no matter
+    one = np.lib.stride_tricks.as_strided(noise(1, 32, 4, 64), pool.shape, (0, 1024, 256, 4))
+    with pytest.raises(pith.ShapeError, match="over each other"):
+        kv.decode_pages(p, kv.encode_pages(p, pool, [0, 1]), one, [0, 1])
+
+
+def test_more_tokens_than_any_memory():
+    p = plan()
+    for tokens in (1 << 62, (1 << 64) - 1, 1 << 44):
+        with pytest.raises(pith.OutOfMemoryError):
+            kv.Cache(p, tokens)
+    with pytest.raises(pith.OutOfMemoryError):
+        kv.Cache(p).fork(reserve=1 << 60)
