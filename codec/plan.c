@@ -127,7 +127,8 @@ static pith_status take_layout(pith_plan *p, const pith_layout *l, pith_error *e
         (l->base_dtype == PITH_NONE || !p->params.stream.base_hash))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "no base with a hash to check");
     if (l->source_bytes > PITH_SOURCE_MAX || (l->source_bytes && !l->source))
-        return pithi_fail(error, PITH_ERR_ARG, "bad source");
+        return pithi_fail(error, PITH_ERR_ARG,
+                          "source is NULL, or longer than the 1 MiB that a frame carries");
     p->flags = l->flags;
     p->source = l->source;
     p->source_bytes = l->source_bytes;

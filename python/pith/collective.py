@@ -44,7 +44,7 @@ from .errors import (
     TransportError,
     from_status,
 )
-from .plan import c_spec, environment, set_exempt
+from .plan import c_spec, check_scale, environment, set_exempt
 from .stream import Stats
 from .views import Buffer, Tensor
 
@@ -554,7 +554,7 @@ class Channel:
             inputs: the tensor that is summed, the shard that is gathered, or what is sent
             outputs: where the shard, the whole tensor or what is got goes; None: only the base of
                 an all-gather moves on. May be the input, as ``pith_collective.h`` says
-            scale: what sums are multiplied by; ``1 / ranks`` for the mean
+            scale: what sums are multiplied by, not 0; ``1 / ranks`` for the mean
             step: another for every call; of an all-gather with a base the next one, from 0
             key_frame: of an all-gather with a base: gather exactly, whatever bases there were
             choices: of sparse sums by frames or union: from what this rank chooses, one for each
@@ -586,7 +586,7 @@ class Channel:
         call = request._call
         try:
             try:
-                call.scale, call.step = scale, step
+                call.scale, call.step = check_scale(scale), step
             except (OverflowError, TypeError) as wrong:
                 raise ArgumentError(f"scale or step: {wrong}") from None
             call.flags = lib.PITH_KEY_FRAME * bool(key_frame)
@@ -782,7 +782,7 @@ class Channel:
         data, keep = _floats(out, count, "out", True)
         if first < 0:
             raise ArgumentError(f"first: found {first}, expected 0 to {self.count}")
-        self._do(lib.pith_collective_get_residual, first, count, scale, data)
+        self._do(lib.pith_collective_get_residual, first, count, check_scale(scale), data)
         del keep
         return out
 

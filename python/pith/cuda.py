@@ -32,7 +32,7 @@ from .errors import (
     UnsupportedError,
     from_status,
 )
-from .plan import Plan
+from .plan import Plan, check_scale
 from .stream import SETS, Stream, encode_flags
 from .views import Tensor
 
@@ -451,7 +451,7 @@ class DeviceStream:
         room += self._plan._sum_bytes if items.dtype != _lib.PITH_F32 else 0
         keep += self._put(items, frames, len(listed), room, per_item)
         if listed:
-            self._do(_lib.pith_cuda_reduce, items, per_item, scale)
+            self._do(_lib.pith_cuda_reduce, items, per_item, check_scale(scale))
         del keep
         return frames.status
 
@@ -501,7 +501,7 @@ class DeviceStream:
                 self._stream,
                 items,
                 per_item,
-                scale,
+                check_scale(scale),
                 to._plan._cuda,
                 to._stream,
                 out_items,

@@ -166,7 +166,7 @@ def compress(
     """
     view, keep = views.new(x)
     base_view, keep_base = _maybe(base)
-    carried = bytes(source)
+    carried = views.copy_of(source, "source")
     kept = ffi.from_buffer(carried)
     layout = ffi.new("pith_layout *", {"size": ffi.sizeof("pith_layout")})
     layout.flags = lib.PITH_LAYOUT_CHECKSUMS if checksums else 0

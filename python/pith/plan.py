@@ -146,7 +146,7 @@ class Plan:
                 )
             layout.slots = len(slot_counts)
             counts = layout.slot_counts = ffi.new("uint64_t[]", list(slot_counts))
-        self._source = bytes(source)
+        self._source = views.copy_of(source, "source")
         keep = ffi.from_buffer(self._source)
         layout.source, layout.source_bytes = keep, len(self._source)
         ranges = set_exempt(layout, exempt)
@@ -355,6 +355,29 @@ def bytes_for(plans: Iterable[Plan], threads: int) -> int:
     return int(lib.pith_work_bytes(array, len(handles), max(threads, 1)))
 
 
+def check_threads(threads: int) -> None:
+    """Raise unless this is a number of threads.
+
+    Raises:
+        ArgumentError: it is not 1 to 1024
+
+    """
+    if not 1 <= threads <= 1024:
+        raise ArgumentError(f"threads: found {threads}, expected 1 to 1024")
+
+
+def check_scale(scale: float) -> float:
+    """Return what a sum is multiplied by, unless C would take it for 1, which 0 in f32 stands for.
+
+    Raises:
+        ArgumentError: it is 0 in f32
+
+    """
+    if abs(scale) <= 2.0**-150:
+        raise ArgumentError(f"scale: found {scale}, expected a number that is not 0 in f32")
+    return scale
+
+
 def environment(threads: int, max_output: int | None) -> Any:
     """Return a ``pith_env *``.
 
@@ -362,8 +385,7 @@ def environment(threads: int, max_output: int | None) -> Any:
         ArgumentError: threads is not 1 to 1024, or max_output is not above 0
 
     """
-    if not 1 <= threads <= 1024:
-        raise ArgumentError(f"threads: found {threads}, expected 1 to 1024")
+    check_threads(threads)
     if max_output is not None and max_output < 1:
         raise ArgumentError(f"max_output: found {max_output}, expected 1 or more, or None")
     return ffi.new(

@@ -22,7 +22,16 @@ from .errors import (
     StateError,
     from_status,
 )
-from .plan import Plan, Work, bytes_for, check_status, error_of, make_work
+from .plan import (
+    Plan,
+    Work,
+    bytes_for,
+    check_scale,
+    check_status,
+    check_threads,
+    error_of,
+    make_work,
+)
 from .views import Buffer, Tensor
 
 _ITEM_BYTES = ffi.sizeof("pith_item")
@@ -204,6 +213,7 @@ class Stream:
     ) -> None:
         if not isinstance(plan, Plan):
             raise TypeError(f"a stream needs a pith.Plan, found {type(plan).__name__}")
+        check_threads(threads)
         self._plan = plan
         self._work = work
         self._threads = threads
@@ -219,7 +229,7 @@ class Stream:
         }
         options = _options(**self._given)
         bytes_ = plan.sizes.stream_bytes
-        self._memory = ffi.new("char[]", max(bytes_, 1))
+        self._memory = views.memory(bytes_)
         made = ffi.new("pith_stream **")
         error = ffi.new("pith_error *", {"size": ffi.sizeof("pith_error")})
         status = lib.pith_stream_init(plan._plan, self._memory, bytes_, options, made, error)
@@ -681,7 +691,11 @@ class Stream:
     def _range(self, first: int, count: int | None) -> int:
         if not 0 <= first <= self._plan.count:
             raise ArgumentError(f"first: found {first}, expected 0 to {self._plan.count}")
-        return self._plan.count - first if count is None else count
+        if count is None:
+            return self._plan.count - first
+        if count < 0:
+            raise ArgumentError(f"count: found {count}, expected no negative number")
+        return count
 
     # ---- Sets of elements: codec topk ----
 
@@ -1080,7 +1094,11 @@ class Bucket:
         threads: int = 1,
         work: Work | None = None,
     ) -> None:
+        check_threads(threads)
         pairs = [end if isinstance(end, tuple) else (end, 0) for end in ends]
+        for stream, _ in pairs:
+            if not isinstance(stream, Stream):
+                raise TypeError(f"a bucket needs pith.Stream, found {type(stream).__name__}")
         self._ends = pairs
         self._threads, self._work = threads, work
         self._streams = list({id(stream): stream for stream, _ in pairs}.values())
@@ -1339,6 +1357,7 @@ class Bucket:
 
     def _sums(self, frames: Iterable[Iterable[Buffer]], scale: float) -> tuple[Any, list[Any]]:
         """Return an array of ``pith_sum`` and what must be kept with it."""
+        check_scale(scale)
         lists = [list(some) for some in self._as_many(frames, "frames")]
         sums = ffi.new("pith_sum[]", max(len(lists), 1))
         keep: list[Any] = []

@@ -88,7 +88,9 @@ def _torch_source(torch: Any, cls: type) -> Callable[[Tensor], Source]:
 
     def from_any_torch(x: Any) -> Source:
         if x.layout is not strided:
-            raise UnsupportedError(f"expected a strided tensor, found one of layout {x.layout}")
+            raise UnsupportedError(
+                f"expected a strided tensor, found one of layout {x.layout}: give its to_dense()"
+            )
         if x.is_neg():
             raise UnsupportedError("PyTorch's negative bit is set: call resolve_neg()")
         try:
@@ -142,8 +144,20 @@ def refused(refusal: int, x: Tensor) -> Error:
         code, bits, lanes = found & 255, found >> 8 & 255, found >> 16
         dtype = getattr(x, "dtype", f"DLPack's code {code} with {bits} bits and {lanes} lanes")
         return DtypeError(f"dtype: found {dtype}, expected one of {' '.join(dtypes.NAMES[1:])}")
-    # PyTorch says itself why a tensor has no DLPack: it is sparse, on no device, or a wrapper.
-    return UnsupportedError(f"a {type(x).__name__} that does not say where it lies")
+    text = f"a {type(x).__name__} that does not say where it lies"
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        if x.layout is not torch.strided:
+            text = f"expected a strided tensor, found one of layout {x.layout}: give its to_dense()"
+        elif x.device.type == "meta":
+            text = "expected a tensor in memory, found one on device meta, which has no values"
+        elif x.is_quantized:
+            text = (
+                f"expected a plain tensor, found a quantized one of {x.dtype}: give its int_repr()"
+            )
+        else:  # inside torch.vmap, torch.func.grad or a trace
+            text += ": inside a transform or a trace of PyTorch use torch.ops.pith"
+    return UnsupportedError(text)
 
 
 def fill(view: Any, x: Tensor, write: bool = False) -> Any:
@@ -250,6 +264,14 @@ def bytes_of(x: Buffer, what: str, write: bool = False) -> tuple[Any, int, Any]:
         raise ArgumentError(f"{what}: expected contiguous bytes, found strides")
     count = lib.pith_view_count(view)
     return ffi.cast("char *", view.data), count * dtypes.BYTES[view.dtype], keep
+
+
+def copy_of(x: Buffer, what: str) -> bytes:
+    """Return contiguous bytes as ``bytes``; as :func:`bytes_of`."""
+    data, length, keep = bytes_of(x, what)
+    copy = bytes(ffi.buffer(data, length))
+    del keep
+    return copy
 
 
 _uninitialized = ffi.new_allocator(should_clear_after_alloc=False)

@@ -406,6 +406,29 @@ def test_a_given_work():
         pickle.dumps(pith.Stream(plan, work=work))
 
 
+def test_arguments_are_refused_where_they_are_given():
+    plan = pith.Plan("grad", shape=10, dtype="f32")
+    for threads in (0, -1, 1025):
+        with pytest.raises(pith.ArgumentError, match="threads"):
+            pith.Stream(plan, threads=threads)
+        with pytest.raises(pith.ArgumentError, match="threads"):
+            pith.Bucket([], threads=threads)
+    with pytest.raises(TypeError, match="found int"):
+        pith.Bucket([5])
+    with pytest.raises(pith.OutOfMemoryError, match="no memory for"):
+        pith.Stream(pith.Plan("grad:ef=full", shape=1 << 50, dtype="f32"))
+    end = pith.Stream(pith.Plan("grad:ef=full", shape=10, dtype="f32"))
+    with pytest.raises(pith.ArgumentError, match="count"):
+        end.get_residual(count=-1)
+    for source in (10, "text", [1, 2]):
+        with pytest.raises(pith.DtypeError):
+            pith.Plan("grad", shape=10, dtype="f32", source=source)
+        with pytest.raises(pith.DtypeError):
+            pith.compress(noise(10), source=source)
+    with pytest.raises(pith.ArgumentError, match="1 MiB"):
+        pith.compress(noise(10), source=bytes((1 << 20) + 1))
+
+
 # ---- Sums ---------------------------------------------------------------------------------------
 
 
@@ -426,6 +449,12 @@ def test_reduce():
         receiver.reduce([frames[0], frames[1][:-1]])
     with pytest.raises(pith.ArgumentError):
         receiver.reduce_encode(frames, receiver)
+    # Which the library would take for 1.
+    for scale in (0, -0.0, 1e-46):
+        with pytest.raises(pith.ArgumentError, match="scale"):
+            receiver.reduce(frames, scale=scale)
+        with pytest.raises(pith.ArgumentError, match="scale"):
+            receiver.reduce_encode(frames, to, scale=scale)
 
 
 # ---- Lists --------------------------------------------------------------------------------------

@@ -154,6 +154,20 @@ def test_tensors_that_are_refused(torch):
     assert pith.compress(negative.resolve_neg())
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_refusals_say_what_to_do(torch):
+    for x, text in (
+        (torch.eye(3).to_sparse(), "to_dense"),
+        (torch.eye(3).to_sparse_csr(), "to_dense"),
+        (torch.zeros(3, device="meta"), "no values"),
+        (torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8), "int_repr"),
+    ):
+        with pytest.raises(pith.UnsupportedError, match=text):
+            pith.compress(x)
+    with pytest.raises(pith.UnsupportedError, match=r"torch\.ops\.pith"):
+        torch.vmap(pith.compress)(torch.ones(3, 2))
+
+
 def test_subclasses(torch):
     class Mine(torch.Tensor):
         pass
