@@ -586,7 +586,8 @@ class Channel:
         call = request._call
         try:
             try:
-                call.scale, call.step = check_scale(scale), step
+                call.scale, call.step = scale, step
+                check_scale(scale)
             except (OverflowError, TypeError) as wrong:
                 raise ArgumentError(f"scale or step: {wrong}") from None
             call.flags = lib.PITH_KEY_FRAME * bool(key_frame)

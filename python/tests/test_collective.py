@@ -386,6 +386,9 @@ def calls(ranks):
         with pytest.raises(pith.Error) as caught:
             channel.run(wrong if ranks.rank == 1 else x, y)
         assert ranks.rank == 1 or "rank 1 met it" in str(caught.value)
+    for scale in (0, 1e-50, "1"):  # the library would take the first two for 1
+        with pytest.raises(pith.ArgumentError, match="scale" if ranks.rank == 1 else "rank 1"):
+            channel.run(x, y, scale=scale if ranks.rank == 1 else 1)
     y.flags.writeable = False
     with pytest.raises(pith.ArgumentError, match="read-only" if ranks.rank == 0 else "rank 0"):
         channel.run(x, y if ranks.rank == 0 else np.zeros_like(x))
