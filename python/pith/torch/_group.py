@@ -177,12 +177,17 @@ def residuals_of(
     missing = {"step", "residuals"} - set(state)
     if missing:
         raise ArgumentError(f"state: found no {', '.join(sorted(missing))}")
-    if int(state["step"]) < -1:
-        raise ArgumentError(f"step: found {state['step']}, expected -1 or more")
+    saved = state["residuals"]
+    if not hasattr(state["step"], "__index__") or int(state["step"]) < -1:
+        raise ArgumentError(f"step: found {state['step']!r}, expected -1 or more")
+    if not isinstance(saved, dict):
+        raise ArgumentError(f"residuals: found a {type(saved).__name__}, expected a dict")
     residuals: dict[str, torch.Tensor] = {}
-    for name, lost in state["residuals"].items():
+    for name, lost in saved.items():
         if name not in parameters:
             raise ArgumentError(f"residuals: found {name!r}, which is no parameter")
+        if not isinstance(lost, torch.Tensor) or lost.layout is not torch.strided:
+            raise ArgumentError(f"residuals: {name!r}: expected a dense tensor")
         count = parameters[name].numel()
         residuals[name] = lost.to("cpu", torch.float32, copy=True).flatten()
         if lost.numel() != count or not bool(torch.isfinite(residuals[name]).all()):

@@ -127,12 +127,18 @@ class Sharded:
         """What the last step's two calls did: ``"gradients"`` and ``"weights"``."""
 
     def _check(self) -> torch.dtype:
+        for i, p in enumerate(self._parameters):
+            if not isinstance(p, torch.Tensor):
+                raise ArgumentError(
+                    f"parameters[{i}]: expected a tensor, found a {type(p).__name__}: give"
+                    " model.parameters(), or groups of them"
+                )
         if len({id(p) for p in self._parameters}) < len(self._parameters):
             raise ArgumentError("parameters: one is there twice")
         if not sum(p.numel() for p in self._parameters):
             raise ArgumentError("parameters: found none")
         for i, p in enumerate(self._parameters):
-            if not isinstance(p, torch.Tensor) or not p.requires_grad or not p.is_leaf:
+            if not p.requires_grad or not p.is_leaf:
                 raise ArgumentError(f"parameters[{i}]: expected a leaf with requires_grad")
             _group.check(p, f"parameters[{i}]")
         dtype: torch.dtype = self._parameters[0].dtype
@@ -261,6 +267,8 @@ class Sharded:
                     " it saved itself, among as many ranks and of as many elements"
                 )
         weights = state["weights"]
+        if not isinstance(weights, torch.Tensor):
+            raise ArgumentError(f"state: expected weights, found a {type(weights).__name__}")
         if weights.shape != self._weights.shape or weights.dtype != self._weights.dtype:
             raise ArgumentError(
                 f"state: found weights {list(weights.shape)} of {weights.dtype}, expected"
@@ -280,6 +288,8 @@ class Sharded:
 
     def _load(self, state: dict[str, Any]) -> None:
         steps = int(state["steps"])
+        if steps < 0:
+            raise ArgumentError(f"state: found steps {steps}, expected 0 or more")
         # Optimizers go on with the tensors that they are given.
         self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
         self._sum.load(state["gradients"])

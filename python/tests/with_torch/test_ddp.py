@@ -441,6 +441,11 @@ def states(rank, ranks):
         ({**good, "residuals": {"module.0.bias": torch.zeros(3)}}, "expected 61 finite"),
         ({**good, "residuals": {"module.0.bias": torch.full((61,), float("nan"))}}, "finite"),
         ({**good, "residuals": {"module.0.bias": torch.ones(61).double() * 1e39}}, "finite"),
+        ({**good, "residuals": {"module.0.bias": torch.ones(61).to_sparse()}}, "dense"),
+        ({**good, "residuals": {"module.0.bias": 1}}, "dense"),
+        ({**good, "residuals": None}, "a dict"),
+        ({**good, "step": None}, "step: found None"),
+        ({**good, "step": "1"}, "step: found '1'"),
     ):
         with pytest.raises(pith.ArgumentError, match=text):
             state.load_state_dict(bad)

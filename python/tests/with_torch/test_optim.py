@@ -175,6 +175,7 @@ def refused(rank, ranks):
         ([torch.nn.Parameter(torch.zeros(3).double())], pith.DtypeError, "float64"),
         ([torch.nn.Parameter(torch.zeros(3, device="meta"))], pith.UnsupportedError, "CPU"),
         ([torch.nn.Parameter(torch.zeros(4, 3).t())], pith.UnsupportedError, "contiguous"),
+        ([("name", p)], pith.ArgumentError, "found a tuple"),
     ):
         with pytest.raises(error, match=text):
             made(parameters)
@@ -189,6 +190,11 @@ def refused(rank, ranks):
         q.grad = torch.ones(1)
     optimizer.step()
     assert abs(q.item() + 0.1 / ranks) < 1e-6
+    good = optimizer.state_dict()
+    for key, value in (("weights", None), ("optimizer", None), ("steps", None), ("steps", -1)):
+        with pytest.raises(pith.ArgumentError, match="state: "):
+            optimizer.load_state_dict({**good, key: value})
+    optimizer.load_state_dict(good)
 
 
 def test_what_is_refused():
