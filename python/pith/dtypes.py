@@ -46,21 +46,17 @@ _ML = {"bf16": "bfloat16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}
 _TORCH = {**_NUMPY, **_ML}
 
 _number_of: dict[Any, int] = {np.dtype(numpy): _NUMBERS[name] for name, numpy in _NUMPY.items()}
-_modules_seen: set[str] = set()
 
 
-def _learn(module: str) -> bool:
-    """Take the dtypes of a module that the process has imported; True when there are new ones."""
-    if module in _modules_seen or module not in sys.modules:
-        return False
-    _modules_seen.add(module)
-    loaded = sys.modules[module]
-    names = _ML if module == "ml_dtypes" else _TORCH
-    for name, attribute in names.items():
-        known = getattr(loaded, attribute, None)
-        if known is not None:
-            _number_of[np.dtype(known) if module == "ml_dtypes" else known] = _NUMBERS[name]
-    return True
+def _learn() -> None:
+    """Take the dtypes of what the process has imported; other threads may still be importing it."""
+    for module, names in (("ml_dtypes", _ML), ("torch", _TORCH)):
+        loaded = sys.modules.get(module)
+        for name, attribute in names.items():
+            known = getattr(loaded, attribute, None)
+            if known is not None:
+                key = np.dtype(known) if module == "ml_dtypes" else known
+                _number_of[key] = _NUMBERS[name]
 
 
 def number_of(dtype: Any) -> int:
@@ -76,12 +72,9 @@ def number_of(dtype: Any) -> int:
     if isinstance(dtype, str) and dtype in _NUMBERS and dtype != "none":
         return _NUMBERS[dtype]
     try:
-        if dtype in _number_of:
-            return _number_of[dtype]
-        while _learn("ml_dtypes") or _learn("torch"):
-            if dtype in _number_of:
-                return _number_of[dtype]
-        number = _number_of.get(np.dtype(dtype))
+        if dtype not in _number_of:
+            _learn()
+        number = _number_of.get(dtype) or _number_of.get(np.dtype(dtype))
     except TypeError:
         number = None
     if number is None or dtype is None:

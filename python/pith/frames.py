@@ -5,6 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, overload
@@ -382,14 +383,10 @@ def check_spec(spec: str) -> str:
     return _string(text)
 
 
-_codecs: list[Codec] = []
-
-
+@functools.cache
 def codecs() -> tuple[Codec, ...]:
     """Return the codecs of this build with their keys."""
-    if not _codecs:
-        _codecs.extend(_read_codecs())
-    return tuple(_codecs)
+    return tuple(_read_codecs())
 
 
 def _read_codecs() -> Iterable[Codec]:

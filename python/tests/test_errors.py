@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -196,6 +197,40 @@ def test_many_threads_with_streams_of_their_own():
     for t in threads:
         t.join()
     assert got == expected
+
+
+def test_many_threads_ask_for_the_codecs_at_once():
+    frame, expected = pith.compress(noise(10), "eb:abs=0.5"), pith.codecs()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(20):
+            pith.codecs.cache_clear()
+            barrier, got = threading.Barrier(8), []
+
+            def work(barrier=barrier, got=got):
+                barrier.wait()
+                got.append((pith.inspect(frame).bound, pith.codecs()))
+
+            threads = [threading.Thread(target=work) for _ in range(8)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            assert got == [(0.5, expected)] * 8
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_dtypes_of_a_module_that_another_thread_is_importing(ml_dtypes, monkeypatch):
+    x = noise(10).astype(ml_dtypes.bfloat16)
+    known = {d: n for d, n in dtypes._number_of.items() if n != dtypes.NAMES.index("bf16")}
+    monkeypatch.setattr(dtypes, "_number_of", known)
+    with monkeypatch.context() as m:
+        m.setitem(sys.modules, "ml_dtypes", types.ModuleType("ml_dtypes"))
+        with pytest.raises(pith.DtypeError):
+            dtypes.number_of(x.dtype)
+    assert dtypes.NAMES[dtypes.number_of(x.dtype)] == "bf16"
 
 
 def test_calls_release_the_lock():
