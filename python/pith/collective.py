@@ -669,6 +669,11 @@ class Channel:
     # ---- What it is ----
 
     @property
+    def in_flight(self) -> Request | None:
+        """The call in flight, whose ``wait`` ends it; None: there is none. Local."""
+        return self._in_flight
+
+    @property
     def place(self) -> Place:
         """Where this rank lies among nodes. Local, as all that follows."""
         place = ffi.new("pith_collective_place *", {"size": ffi.sizeof("pith_collective_place")})

@@ -394,6 +394,7 @@ def calls(ranks):
         channel.run(x, y if ranks.rank == 0 else np.zeros_like(x))
     y = np.zeros(100, np.float32)
     request = channel.start(x, y)
+    assert channel.in_flight is request
     with pytest.raises(pith.BusyError):
         channel.start(x, y)
     with pytest.raises(pith.BusyError):
@@ -406,7 +407,7 @@ def calls(ranks):
     for thread in threads:
         thread.join()
     request.wait()
-    assert request.wait() is request.wait() and request.test()
+    assert request.wait() is request.wait() and request.test() and channel.in_flight is None
     for hop in (-1, 3):
         with pytest.raises(pith.ArgumentError):
             channel.stats(hop)
