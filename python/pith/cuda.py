@@ -362,7 +362,7 @@ class DeviceStream:
 
         Args:
             x: the whole tensor, of the plan's dtype, or a piece for each slot
-            slots: which; None: all
+            slots: which, none twice; None: all
             key_frame: make key frames
             same_set: codec topk: send the values of the sets that the slots hold, without indices
             held_set: the same with their indices, for receivers that do not hold them
@@ -401,7 +401,7 @@ class DeviceStream:
         Args:
             frames: of :meth:`encode`, or u8 ``[count, capacity]``, whole rows
             out: the whole tensor, or a piece for each slot; None, with a base: the base only
-            slots: which the frames are of; None: all
+            slots: which the frames are of, none twice; None: all
             add: add to what is there instead
 
         Returns:
@@ -433,7 +433,7 @@ class DeviceStream:
         Args:
             frames: those of the first slot, then those of the second, as many for each
             out: the whole tensor, or a piece for each slot, of dtype f32, bf16 or f16
-            slots: which; None: all
+            slots: which, none twice; None: all
             scale: what sums are multiplied by, not 0
 
         Returns:
@@ -470,8 +470,8 @@ class DeviceStream:
         Args:
             frames: those of the first slot, then those of the second, as many for each
             to: the stream of the frames that are made: another than this one
-            slots: which slots the frames are of; None: all
-            to_slots: which slots of ``to`` the sums are; None: all
+            slots: which slots the frames are of, none twice; None: all
+            to_slots: which slots of ``to`` the sums are, none twice; None: all
             scale: what sums are multiplied by, not 0
             out: where the frames go; None: new memory
 
@@ -522,7 +522,7 @@ class DeviceStream:
         Args:
             frames: those of the first slot, then those of the second, as many for each
             how: ``"union"`` or ``"intersection"``
-            slots: which; None: all
+            slots: which, none twice; None: all
 
         Returns:
             A status for each frame; where one of a slot is not 0 the slot holds what it held.
@@ -559,7 +559,7 @@ class DeviceStream:
             elements: i64 on the device, in any order: of the only slot, or a tensor for each; a
                 negative number is outside the slot
             run: of each number i the elements ``[i * run, (i + 1) * run)``
-            slots: which; None: all
+            slots: which, none twice; None: all
 
         Returns:
             A status for each slot; where it is not 0 the slot holds what it held.
@@ -604,7 +604,7 @@ class DeviceStream:
         Args:
             x: the whole tensor, f32, bf16 or f16, or a piece for each slot; None: the residual
             capacity: room for so many values in each row, at least 1; a set of more is SpaceError
-            slots: which; None: all
+            slots: which, none twice; None: all
             dtype: of the values: f32, bf16 or f16
 
         Returns:
@@ -647,7 +647,7 @@ class DeviceStream:
             values: as :meth:`gather` returns them, of as many slots
             out: the whole tensor, f32, bf16 or f16, or a piece for each slot
             scale: rounded to f32
-            slots: which; None: all
+            slots: which, none twice; None: all
 
         Returns:
             A status for each slot.
@@ -698,7 +698,7 @@ class DeviceStream:
             k: elements to choose, at most the spec's hard limit; 0: as the spec says, of a range
                 the share that it has of the slot
             threshold: choose magnitudes from it on, rounded to f32; 0: the controller finds one
-            slots: which; None: all
+            slots: which, none twice; None: all
 
         Returns:
             A status for each slot; where it is not 0 what was requested before stays.
@@ -728,7 +728,7 @@ class DeviceStream:
 
         Args:
             chosen: i64 on the device, one for each slot; or a number for all of them
-            slots: which; None: all
+            slots: which, none twice; None: all
 
         Returns:
             A status for each slot.
@@ -783,6 +783,8 @@ class DeviceStream:
         for slot in listed:
             if not 0 <= slot < count:
                 raise ArgumentError(f"slots: found {slot}, expected 0 to {count - 1}")
+        if len(set(listed)) < len(listed):
+            raise ArgumentError(f"slots: found {listed}, in which one comes twice")
         return listed
 
     def _whole(self, x: Tensor, what: str) -> None:

@@ -114,9 +114,10 @@ def test_pieces_and_listed_slots(cuda, put, zeros):
     cuda.check(receiver.decode(made, outs, slots=[2, 0]))
     assert same(outs[0].cpu().numpy(), host.get_base(slot=2))
     cuda.check(receiver.decode(sender.encode(x, slots=[1]), None, slots=[1]))
-    for slots in ([4], [-1]):
+    for slots in ([4], [-1], [1, 1]):
         with pytest.raises(pith.ArgumentError, match="slots"):
             sender.encode(x, slots=slots)
+    cuda.check(receiver.decode(sender.encode(x), None))  # all slots are as before
 
 
 def test_bases_steps_and_key_frames(cuda, put, zeros):
@@ -194,6 +195,11 @@ def test_sums(cuda, torch, put, zeros):
         receiver.reduce(frames[:5], out)
     with pytest.raises(pith.ArgumentError, match="to_slots"):
         receiver.reduce_encode(frames, to, to_slots=[0])
+    for scale in (0, 1e-46):  # which the library would take for 1
+        with pytest.raises(pith.ArgumentError, match="scale"):
+            receiver.reduce(frames, out, scale=scale)
+        with pytest.raises(pith.ArgumentError, match="scale"):
+            receiver.reduce_encode(frames, to, scale=scale)
 
 
 def test_sets_of_elements(cuda, torch, put, zeros):
