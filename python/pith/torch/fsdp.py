@@ -244,6 +244,8 @@ class ReduceScatter(_Comm):
         missing = {"step", "rank", "channel"} - set(saved)
         if missing:
             raise ArgumentError(f"state: found no {', '.join(sorted(missing))}")
+        if not hasattr(saved["step"], "__index__") or int(saved["step"]) < 0:
+            raise ArgumentError(f"state: found step {saved['step']!r}, expected 0 or more")
         if self._channel is None:
             self._saved = saved
             return
@@ -257,7 +259,7 @@ class ReduceScatter(_Comm):
             )
         else:
             self._channel.load(saved["channel"])
-        self._step, self._saved = saved["step"], None
+        self._step, self._saved = int(saved["step"]), None
 
     def __call__(
         self,

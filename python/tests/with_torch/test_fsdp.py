@@ -121,6 +121,8 @@ def resumed(rank, ranks):
     for bad, text in (
         ({}, "3 modules"),
         ({"scatters": [{}] * 3}, "channel, rank, step"),
+        ({"scatters": [{**one, "step": None} for one in state["scatters"]]}, "step None"),
+        ({"scatters": [{**one, "step": -1} for one in start["scatters"]]}, "step -1"),
         (wrong, "saved itself"),
     ):
         with pytest.raises(pith.ArgumentError, match=text):
