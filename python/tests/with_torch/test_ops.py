@@ -72,6 +72,31 @@ def test_graphs_keep_them():
     }
 
 
+def test_one_graph_for_every_size():
+    graphs = []
+
+    def backend(module, _):
+        graphs.append(module)
+        return module
+
+    def step(x, frame):
+        OPS.encode_out(x, SPEC, frame)
+        y = OPS.decode(frame, SPEC, x.numel(), x.dtype)
+        OPS.decode_add(frame, SPEC, y)
+        return y
+
+    torch._dynamo.reset()
+    compiled = torch.compile(step, backend=backend, fullgraph=True, dynamic=True)
+    for n in range(100, 112):
+        x = values()[:n].clone()
+        frame = torch.zeros(pith.torch.ops.frame_bytes(SPEC, n, x.dtype), dtype=torch.uint8)
+        assert torch.equal(compiled(x, frame), step(x, frame.clone()))
+        assert torch.equal(frame, OPS.encode(x, SPEC))
+    assert len(graphs) == 1
+    with pytest.raises(pith.ShapeError, match="out: found 3 bytes"):
+        compiled(x, torch.zeros(3, dtype=torch.uint8))
+
+
 def test_what_is_refused():
     x = values()
     frame = OPS.encode(x, SPEC)
