@@ -57,9 +57,9 @@ class Stats(NamedTuple):
     poisoned: int
     """Groups that decode to NaN, since they held a value that is not finite."""
     exact: int
-    """Values stored as they are because of the bound."""
+    """Values stored as they are because of the bound; not saved."""
     nonzero: int
-    """Codec act: values that do not decode to 0; embed: those of rows coded in full."""
+    """Codec act: values that do not decode to 0; embed: those of rows coded in full; not saved."""
 
 
 class SparseState(NamedTuple):
@@ -977,7 +977,9 @@ class Stream:
     def save(self) -> bytes:
         """Return everything the stream remembers; the same bytes on every machine.
 
-        That is the base or the residual, steps, what choose random bits, bounds and counters.
+        That is the base or the residual, steps, what choose random bits, bounds and counters, but
+        for ``stats.exact`` and ``nonzero``. Of codec topk what controllers know, and neither the
+        set that a slot holds nor what was requested.
         """
         bytes_ = self._plan.sizes.save_bytes
         memory = views.memory(bytes_)
