@@ -73,7 +73,7 @@ class Cache:
         self._plan, self._work, self._bytes = plan, work, int(bytes_)
         self._memory = views.memory(self._bytes)
         self._parent: Cache | None = None
-        self._mark = ffi.new("int32_t *")
+        self._mark = ffi.new("intptr_t *")
         self._alone, self._reading = Alone([self._mark]), Alone([self._mark], shared=True)
 
     def _do(self, call: Callable[..., int], *arguments: Any) -> None:

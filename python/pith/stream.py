@@ -166,14 +166,14 @@ class Alone:
         """Take marks, one of them several times maybe; shared: for calls that only read."""
         unique = list(dict.fromkeys(marks))
         self._count, self._shared = len(unique), shared
-        self._marks = ffi.new("int32_t *[]", unique)
+        self._marks = ffi.new("intptr_t *[]", unique)
 
     def __enter__(self) -> None:
         if lib.pithpy_enter(self._marks, self._count, self._shared):
             raise from_status(lib.PITH_ERR_BUSY)
 
     def __exit__(self, *_: object) -> None:
-        lib.pithpy_leave(self._marks, self._count)
+        lib.pithpy_leave(self._marks, self._count, self._shared)
 
 
 # ---- Streams ------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class Stream:
         self._work = work
         self._threads = threads
         self._base: views.Bound | None = None
-        self._mark = ffi.new("int32_t *")
+        self._mark = ffi.new("intptr_t *")
         self._alone = Alone([self._mark])
         self._given = {
             "seed": seed,

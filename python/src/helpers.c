@@ -164,37 +164,47 @@ int64_t pithpy_views(pith_item *items, size_t count, const int *kinds, const siz
 
 /* ---- Marks -----------------------------------------------------------------------------------*/
 
-static bool enter(int32_t *mark, bool shared) {
-    int32_t found = 0;
+/* The mark of a call of this thread that is alone: no other living thread has this address. */
+static intptr_t own_mark(void) {
+    static _Thread_local char here;
+    return -(intptr_t)&here;
+}
+
+static bool enter(intptr_t *mark, bool shared) {
+    const intptr_t own = own_mark();
+    intptr_t found = 0, made;
     do {
-        if (found < 0 || (found > 0 && !shared)) return false;
-    } while (!__atomic_compare_exchange_n(mark, &found, shared ? found + 1 : -1, false,
-                                          __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
+        if (found < 0 ? found != own : found > 0 && !shared) return false;
+        made = !shared ? own : found > 0 ? found + 1 : 1;
+    } while (!__atomic_compare_exchange_n(mark, &found, made, false, __ATOMIC_ACQUIRE,
+                                          __ATOMIC_RELAXED));
     return true;
 }
 
-/* A mark of -1 stays as it is until its one call leaves, and one of readers above 0. */
-static void leave(int32_t *mark) {
-    const int32_t alone = __atomic_load_n(mark, __ATOMIC_RELAXED);
-    __atomic_fetch_add(mark, alone < 0 ? 1 : -1, __ATOMIC_RELEASE);
+static void leave(intptr_t *mark, bool shared) {
+    intptr_t own = own_mark();
+    if (shared)
+        __atomic_fetch_add(mark, -1, __ATOMIC_RELEASE);
+    else
+        __atomic_compare_exchange_n(mark, &own, 0, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 
-int pithpy_enter(int32_t *const *marks, size_t count, int shared) {
+int pithpy_enter(intptr_t *const *marks, size_t count, int shared) {
     for (size_t i = 0; i < count; i++)
         if (!enter(marks[i], shared)) {
-            pithpy_leave(marks, i);
+            pithpy_leave(marks, i, shared);
             return PITH_ERR_BUSY;
         }
     return PITH_OK;
 }
 
-void pithpy_leave(int32_t *const *marks, size_t count) {
-    for (size_t i = 0; i < count; i++) leave(marks[i]);
+void pithpy_leave(intptr_t *const *marks, size_t count, int shared) {
+    for (size_t i = 0; i < count; i++) leave(marks[i], shared);
 }
 
 /* ---- Calls -----------------------------------------------------------------------------------*/
 
-int64_t pithpy_encode(pith_work *work, pith_item *item, int32_t *mark, pith_stream *stream,
+int64_t pithpy_encode(pith_work *work, pith_item *item, intptr_t *mark, pith_stream *stream,
                       uint64_t slot, uint32_t flags, void *frame, size_t capacity, int kind,
                       size_t object, size_t more) {
     const int64_t refused = pithpy_view(&item->view, kind, object, more, 0);
@@ -205,11 +215,11 @@ int64_t pithpy_encode(pith_work *work, pith_item *item, int32_t *mark, pith_stre
     item->capacity = capacity;
     if (!enter(mark, false)) return PITH_ERR_BUSY;
     const pith_status status = pith_encode(work, item, 1, flags);
-    leave(mark);
+    leave(mark, false);
     return status == PITH_OK ? (int64_t)item->length : status;
 }
 
-int64_t pithpy_decode(pith_work *work, pith_item *item, int32_t *mark, pith_stream *stream,
+int64_t pithpy_decode(pith_work *work, pith_item *item, intptr_t *mark, pith_stream *stream,
                       uint64_t slot, uint32_t flags, const void *frame, size_t length, int kind,
                       size_t object, size_t more) {
     const int64_t refused = pithpy_view(&item->view, kind, object, more, 1);
@@ -220,7 +230,7 @@ int64_t pithpy_decode(pith_work *work, pith_item *item, int32_t *mark, pith_stre
     item->length = length;
     if (!enter(mark, false)) return PITH_ERR_BUSY;
     const pith_status status = pith_decode(work, item, 1, flags);
-    leave(mark);
+    leave(mark, false);
     return status;
 }
 

@@ -39,12 +39,14 @@ size_t pithpy_exchange(size_t capsule);
 /* ---- Marks -----------------------------------------------------------------------------------
  * The library's calls that only read a stream or a cache mark nothing, and nothing may change it
  * until they return. The package promises more, an exception, and has a mark for each object: 0: no
- * call uses it; n: so many calls that only read it; -1: one that may change it. */
+ * call uses it; n: so many calls that only read it; negative: a call of one thread that may change
+ * it. That thread may enter again: it is inside no call of the library then, but an exception of a
+ * signal's handler came between enter and leave, or the handler itself makes the call. */
 
 /* Mark all for a call that may change them, or, shared, that only reads. 0, or PITH_ERR_BUSY where
  * one is in use; then none was marked. */
-int pithpy_enter(int32_t *const *marks, size_t count, int shared);
-void pithpy_leave(int32_t *const *marks, size_t count);
+int pithpy_enter(intptr_t *const *marks, size_t count, int shared);
+void pithpy_leave(intptr_t *const *marks, size_t count, int shared);
 
 /* ---- Calls -----------------------------------------------------------------------------------
  * mark is that of the stream, which the call takes for itself; else PITH_ERR_BUSY. The result is
@@ -53,11 +55,11 @@ void pithpy_leave(int32_t *const *marks, size_t count);
 enum { PITHPY_REFUSED = -1000 };
 
 /* pith_encode of one tensor to `capacity` bytes at frame: the frame's length. */
-int64_t pithpy_encode(pith_work *work, pith_item *item, int32_t *mark, pith_stream *stream,
+int64_t pithpy_encode(pith_work *work, pith_item *item, intptr_t *mark, pith_stream *stream,
                       uint64_t slot, uint32_t flags, void *frame, size_t capacity, int kind,
                       size_t object, size_t more);
 /* pith_decode of one frame: 0. */
-int64_t pithpy_decode(pith_work *work, pith_item *item, int32_t *mark, pith_stream *stream,
+int64_t pithpy_decode(pith_work *work, pith_item *item, intptr_t *mark, pith_stream *stream,
                       uint64_t slot, uint32_t flags, const void *frame, size_t length, int kind,
                       size_t object, size_t more);
 /* pith_encode of a list, item i into memory + offsets[i] with room up to offsets[i + 1]; lengths[i]

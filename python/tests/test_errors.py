@@ -181,6 +181,29 @@ def test_a_second_thread_is_refused_and_changes_nothing():
     assert twin.base_hash() == stream.base_hash()
 
 
+def test_an_exception_of_a_signal_leaves_no_stream_busy():
+    """As if one had come right behind the entering of a call, which then is never left."""
+    stream, found = pith.Stream(pith.Plan("grad:ef=full", shape=10, dtype="f32")), []
+
+    def other():
+        try:
+            found.append(stream.step())
+        except pith.BusyError as error:
+            found.append(error)
+
+    def from_another_thread():
+        t = threading.Thread(target=other)
+        t.start()
+        t.join()
+        return found.pop()
+
+    for call in (stream.step, stream.save, lambda: stream.encode(noise(10))):
+        stream._alone.__enter__()
+        assert isinstance(from_another_thread(), pith.BusyError)
+        call()
+        assert from_another_thread() == stream.step()
+
+
 def test_many_threads_with_streams_of_their_own():
     x = noise(1000)
     plan = pith.Plan("grad:ef=full", like=x)
