@@ -295,8 +295,9 @@ pith_status pithi_collective_decoder_spec(const char *spec, char text[PITH_SPEC_
                                           pith_error *error);
 pith_status pithi_collective_make_streams(pith_collective_channel *ch,
                                           struct pithi_collective_hop *hop, pith_error *error);
-/* Makes one work for the plans of all hops. */
-pith_status pithi_collective_make_work(pith_collective_channel *ch, pith_error *error);
+/* Makes the channel's work, for calls on these plans. */
+pith_status pithi_collective_make_work(pith_collective_channel *ch, const pith_plan *const *plans,
+                                       size_t count, pith_error *error);
 /* Makes a number that is equal on ranks that take each other's frames in every hop. */
 pith_status pithi_collective_fingerprint(pith_collective_channel *ch, uint64_t *fingerprint,
                                          pith_error *error);
@@ -327,10 +328,6 @@ bool pithi_collective_is_sparse(uint32_t kind);
 pith_status pithi_collective_make_sparse(pith_collective_channel *ch, pith_error *error);
 void pithi_collective_sparse_stage(pith_collective_channel *ch, uint32_t stage);
 void pithi_collective_destroy_sparse(pith_collective_channel *ch);
-/* Makes a work for all plans of a sparse all-reduce. */
-pith_status pithi_collective_make_sparse_work(pith_collective_channel *ch,
-                                              const pith_plan *const *plans, size_t count,
-                                              pith_error *error);
 /* Makes hop k, in which every rank sends a message of at most so many bytes behind the head of its
  * body to every rank: the same to all where it is shared. */
 pith_status pithi_collective_make_sparse_hop(pith_collective_channel *ch, uint32_t k, bool shared,

@@ -137,6 +137,15 @@ static pith_status make_lists(pith_collective_channel *ch) {
     return ch->items && ch->sums && ch->scratch ? PITH_OK : PITH_ERR_MEMORY;
 }
 
+static pith_status make_work(pith_collective_channel *ch, pith_error *error) {
+    const pith_plan *plans[2 * PITHI_COLLECTIVE_ENCODED];
+    for (uint32_t k = 0; k < ch->encoded_hops; k++) {
+        plans[2 * k] = ch->hop[k].encoder;
+        plans[2 * k + 1] = ch->hop[k].decoder;
+    }
+    return pithi_collective_make_work(ch, plans, 2 * ch->encoded_hops, error);
+}
+
 pith_status pithi_collective_make_hops(pith_collective_channel *ch, pith_error *error) {
     if (pithi_collective_is_sparse(ch->o.kind)) return pithi_collective_make_sparse(ch, error);
     PITHI_COLLECTIVE_TRY(make_kind(ch, error));
@@ -149,5 +158,5 @@ pith_status pithi_collective_make_hops(pith_collective_channel *ch, pith_error *
     if (ch->hop[ch->hops - 1].shared && ch->place.nodes > 1 && ch->place.locals > 1)
         PITHI_COLLECTIVE_TRY(pithi_collective_forwarding_hop(ch, error));
     PITHI_COLLECTIVE_TRY(make_lists(ch));
-    return pithi_collective_make_work(ch, error);
+    return make_work(ch, error);
 }

@@ -378,7 +378,7 @@ pith_status pithi_collective_make_oktopk(pith_collective_channel *ch, pith_error
     PITHI_COLLECTIVE_TRY(
         pithi_collective_make_sparse_hop(ch, 1, true, frame + cut_bytes(ch), error));
     const pith_plan *const plans[] = {ch->hop[0].encoder, k->region, k->all};
-    return pithi_collective_make_sparse_work(ch, plans, 3, error);
+    return pithi_collective_make_work(ch, plans, 3, error);
 }
 
 void pithi_collective_destroy_oktopk(pith_collective_channel *ch) {

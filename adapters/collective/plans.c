@@ -115,13 +115,9 @@ pith_status pithi_collective_make_streams(pith_collective_channel *ch,
     return make_stream(ch, h->decoder, NULL, &h->decoding, &sizes, error);
 }
 
-pith_status pithi_collective_make_work(pith_collective_channel *ch, pith_error *error) {
-    const pith_plan *plans[2 * PITHI_COLLECTIVE_ENCODED];
-    for (uint32_t k = 0; k < ch->encoded_hops; k++) {
-        plans[2 * k] = ch->hop[k].encoder;
-        plans[2 * k + 1] = ch->hop[k].decoder;
-    }
-    const uint64_t bytes = pith_work_bytes(plans, 2 * ch->encoded_hops, ch->env.threads);
+pith_status pithi_collective_make_work(pith_collective_channel *ch, const pith_plan *const *plans,
+                                       size_t count, pith_error *error) {
+    const uint64_t bytes = pith_work_bytes(plans, count, ch->env.threads);
     void *memory = pithi_collective_take(ch, 1, bytes);
     if (!memory) return PITH_ERR_MEMORY;
     return pith_work_init(memory, (size_t)bytes, &ch->env, &ch->work, error);

@@ -508,15 +508,6 @@ static pith_status make_lists(pith_collective_channel *ch) {
     return all ? PITH_OK : PITH_ERR_MEMORY;
 }
 
-pith_status pithi_collective_make_sparse_work(pith_collective_channel *ch,
-                                              const pith_plan *const *plans, size_t count,
-                                              pith_error *error) {
-    const uint64_t bytes = pith_work_bytes(plans, count, ch->env.threads);
-    void *const memory = pithi_collective_take(ch, 1, bytes);
-    if (!memory) return PITH_ERR_MEMORY;
-    return pith_work_init(memory, (size_t)bytes, &ch->env, &ch->work, error);
-}
-
 static pith_status make_union(pith_collective_channel *ch, pith_error *error) {
     struct pithi_collective_sparse *const s = ch->sparse;
     const uint64_t ranks = ch->place.ranks, n = ch->o.count;
@@ -548,7 +539,7 @@ pith_status pithi_collective_make_sparse(pith_collective_channel *ch, pith_error
                  pithi_collective_pad(pith_plan_frame_bytes(ch->hop[0].encoder, p, 0));
     PITHI_COLLECTIVE_TRY(pithi_collective_make_sparse_hop(ch, 0, true, bytes, error));
     if (ch->o.kind == PITH_COLLECTIVE_SPARSE_UNION) PITHI_COLLECTIVE_TRY(make_union(ch, error));
-    return pithi_collective_make_sparse_work(ch, &ch->hop[0].encoder, 1, error);
+    return pithi_collective_make_work(ch, &ch->hop[0].encoder, 1, error);
 }
 
 void pithi_collective_destroy_sparse(pith_collective_channel *ch) {
