@@ -1,56 +1,20 @@
-/* agree.c - one status for all ranks, and clocks: of what bounds the wait for it, and of work.
+/* agree.c - one status for all ranks, and numbers that they compare.
  * SPDX-License-Identifier: Apache-2.0
  *
  * In round k of an election a rank tells what it has heard to the rank 2^k after it, and hears from
  * the rank 2^k before it: after all rounds with 2^k < ranks it has heard of everyone. */
 #include <limits.h>
-#include <sched.h>
-#include <time.h>
 
 #include "channel.h"
 
-#define MAGIC 0x50565434u
+#define MAGIC 0x50565435u
 
 _Static_assert(sizeof(struct pithi_collective_vote) == 64, "the vote has holes");
-
-static double seconds_of(clockid_t clock) {
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-double pithi_collective_now(void) { return seconds_of(CLOCK_MONOTONIC); }
-
-double pithi_collective_cpu(void) { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
-
-/* Waits a little: yielding first keeps latency low; sleeping later leaves the core to a rank that
- * computes. */
-void pithi_collective_nap(uint32_t *idle_rounds) {
-    const struct timespec nap = {0, 20000};
-    if (++*idle_rounds < 500)
-        sched_yield();
-    else
-        nanosleep(&nap, NULL);
-}
-
-bool pithi_collective_idle(pith_collective_channel *ch, uint32_t *idle_rounds, double until) {
-    const double left = until - pithi_collective_now();
-    if (ch->t.wait && left > 0) return !ch->t.wait(ch->t.user, left < 0.05 ? left : 0.05);
-    pithi_collective_nap(idle_rounds);
-    return true;
-}
-
-uint64_t pithi_collective_check(const void *data, size_t bytes) {
-    const uint8_t *p = data;
-    uint64_t x = UINT64_C(0xCBF29CE484222325);
-    for (size_t i = 0; i < bytes; i++) x = (x ^ p[i]) * UINT64_C(0x100000001B3);
-    return x ^ (x >> 29);
-}
 
 /* ---- Votes -----------------------------------------------------------------------------------*/
 
 static uint64_t check_of(const struct pithi_collective_vote *v) {
-    return pithi_collective_check(v, offsetof(struct pithi_collective_vote, check));
+    return pithi_collective_hash(v, offsetof(struct pithi_collective_vote, check), 0);
 }
 
 /* Starts to tell rank `to` what is merged so far, and to hear from rank `from`. */

@@ -220,18 +220,22 @@ void pithi_collective_release_all(pith_collective_channel *ch);
 pith_collective_channel *pithi_collective_new(const pith_env *env);
 void pithi_collective_free(pith_collective_channel *ch);
 
-/* ---- agree.c ---------------------------------------------------------------------------------*/
+/* ---- hash.c ----------------------------------------------------------------------------------*/
+uint64_t pithi_collective_hash(const void *data, size_t bytes, uint64_t seed);
+
+/* ---- clock.c ---------------------------------------------------------------------------------*/
+/* Seconds of a clock that is never set back. */
 double pithi_collective_now(void);
 /* CPU time of the calling thread: it stands still while another rank has the core. */
 double pithi_collective_cpu(void);
-/* Returns FNV-1a with a final spread: every flipped bit of a header changes it. */
-uint64_t pithi_collective_check(const void *data, size_t bytes);
 /* Lets others have the core after a round that found nothing to do; idle_rounds counts such
  * rounds. */
 void pithi_collective_nap(uint32_t *idle_rounds);
 /* Waits a little, as pithi_collective_nap does, or, where the transport can wait, until something
  * happens, the time is `until`, or a short while has passed. False: the transport failed. */
 bool pithi_collective_idle(pith_collective_channel *ch, uint32_t *idle_rounds, double until);
+
+/* ---- agree.c ---------------------------------------------------------------------------------*/
 /* Begin and continue an election, in which every rank hears of every other; election.merged has the
  * result when it is done. False: the transport failed. */
 void pithi_collective_begin_vote(pith_collective_channel *ch, uint64_t number, uint64_t most);

@@ -90,10 +90,6 @@ static pith_status check_options(pith_collective_options *o, pith_error *error) 
     return is_sum(o) ? check_sum(o, error) : check_other(o, error);
 }
 
-static uint64_t mix(uint64_t x, const void *data, size_t bytes) {
-    return (x ^ pithi_collective_check(data, bytes)) * UINT64_C(0x9E3779B97F4A7C15);
-}
-
 /* Returns a hash of what must be the same on every rank, but for the specs: their plans are
  * compared. */
 static uint64_t digest(const pith_collective_channel *ch) {
@@ -104,12 +100,13 @@ static uint64_t digest(const pith_collective_channel *ch) {
         o->exempt_count,   o->threshold, o->counts != NULL, o->inter != NULL,
         o->gather != NULL, ch->t.flags,  o->refresh,        o->pieces ? o->piece_count : 0};
     const uint64_t ranks = ch->place.ranks;
-    uint64_t x = mix(UINT64_C(0xCBF29CE484222325), numbers, sizeof numbers);
-    x = mix(x, ch->node_of, ranks * sizeof *ch->node_of);
-    if (o->counts) x = mix(x, o->counts, ranks * sizeof *o->counts);
-    if (o->exempt_count) x = mix(x, o->exempt, o->exempt_count * sizeof *o->exempt);
-    if (o->pieces) x = mix(x, o->pieces, o->piece_count * sizeof *o->pieces);
-    return mix(x, &o->timeout, sizeof o->timeout);
+    uint64_t x = pithi_collective_hash(numbers, sizeof numbers, 0);
+    x = pithi_collective_hash(ch->node_of, ranks * sizeof *ch->node_of, x);
+    if (o->counts) x = pithi_collective_hash(o->counts, ranks * sizeof *o->counts, x);
+    if (o->exempt_count)
+        x = pithi_collective_hash(o->exempt, o->exempt_count * sizeof *o->exempt, x);
+    if (o->pieces) x = pithi_collective_hash(o->pieces, o->piece_count * sizeof *o->pieces, x);
+    return pithi_collective_hash(&o->timeout, sizeof o->timeout, x);
 }
 
 /* ---- Create ----------------------------------------------------------------------------------*/

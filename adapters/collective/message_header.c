@@ -20,11 +20,11 @@ struct header {
 };
 _Static_assert(sizeof(struct header) == PITHI_COLLECTIVE_HEADER, "the header has holes");
 
-#define MAGIC 0x504D4932u
+#define MAGIC 0x504D4933u
 #define EVERYONE UINT32_MAX
 
 static uint64_t check_of(const struct header *h) {
-    return pithi_collective_check(h, offsetof(struct header, check));
+    return pithi_collective_hash(h, offsetof(struct header, check), 0);
 }
 
 static struct header expected(const pith_collective_channel *ch, uint32_t hop, uint64_t slice) {

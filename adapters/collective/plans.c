@@ -140,8 +140,8 @@ pith_status pithi_collective_fingerprint(pith_collective_channel *ch, uint64_t *
         PITHI_COLLECTIVE_TRY(pith_plan_spec(encoder, spec, sizeof spec));
         PITHI_COLLECTIVE_TRY(
             pithi_collective_make_plan(ch, spec, layout.dtype, &run, 1, &plan, error));
-        *fingerprint ^= pith_plan_fingerprint(plan) + pithi_collective_check(spec, strlen(spec));
-        *fingerprint *= UINT64_C(0x100000001B3);
+        *fingerprint ^= pith_plan_fingerprint(plan);
+        *fingerprint = pithi_collective_hash(spec, strlen(spec), *fingerprint);
         pith_plan_destroy(plan);
     }
     return PITH_OK;

@@ -140,8 +140,9 @@ uint64_t pith_collective_base_hash(const pith_collective_channel *ch) {
     if (!ch || !ch->with_base) return 0;
     for (uint64_t i = 0; i < slots(ch); i++) {
         if (is_empty(ch, i)) continue;
-        x = (x ^ pith_stream_base_hash(base_hop(ch)->encoding, i)) * UINT64_C(0x9E3779B97F4A7C15);
-        x = (x ^ (x >> 32) ^ pith_stream_step(base_hop(ch)->encoding, i)) * UINT64_C(0x100000001B3);
+        const uint64_t of_slot[] = {pith_stream_base_hash(base_hop(ch)->encoding, i),
+                                    pith_stream_step(base_hop(ch)->encoding, i)};
+        x = pithi_collective_hash(of_slot, sizeof of_slot, x);
     }
     return x;
 }
