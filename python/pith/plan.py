@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from . import dtypes, views
 from ._core import ffi, lib
-from .errors import ArgumentError, Error, ShapeError, _string, from_status
+from .errors import ArgumentError, Error, OutOfMemoryError, ShapeError, _string, from_status
 from .views import Buffer, Tensor
 
 EXEMPT = {"16": 1, "exact": 2}
@@ -337,6 +337,8 @@ def make_work(bytes_: int, threads: int, max_output: int | None) -> tuple[Any, A
 
 def error_of(status: int, work: Any) -> Error:
     """Return the exception for a status of a call with this ``pith_work *``."""
+    if status == lib.PITH_ERR_MEMORY:  # of helpers.c: the library's calls do not allocate
+        return OutOfMemoryError("no memory for a frame")
     # A work that is busy has the text of another call.
     busy = status == lib.PITH_ERR_BUSY
     return from_status(status, None if busy else lib.pith_work_error(work))

@@ -37,12 +37,8 @@ from .views import Buffer, Tensor
 _ITEM_BYTES = ffi.sizeof("pith_item")
 _SUM_BYTES = ffi.sizeof("pith_sum")
 SETS = {"union": lib.PITH_SET_UNION, "intersection": lib.PITH_SET_INTERSECTION}
-_encode, _decode, _unpack, _sources = (
-    lib.pithpy_encode,
-    lib.pithpy_decode,
-    ffi.unpack,
-    views.sources,
-)
+_encode, _decode = lib.pithpy_encode, lib.pithpy_decode
+_sources, _from_buffer = views.sources, ffi.from_buffer
 
 
 class Stats(NamedTuple):
@@ -95,7 +91,7 @@ class _Call:
 
     def __init__(self) -> None:
         self.item = ffi.new("pith_item *", {"size": _ITEM_BYTES})
-        self.capacity, self.memory = 0, ffi.NULL
+        self.capacity, self.memory = 0, views.memory(0)
         self.bytes, self.work = 0, ffi.NULL
 
     def room(self, bytes_: int) -> Any:
@@ -238,6 +234,8 @@ class Stream:
         self._stream = made[0]
         self._work_bytes = bytes_for((plan,), threads)
         self._capacity = max(plan.sizes.slot_bytes, plan.sizes.key_bytes)
+        # For frames that are not encoded where they stay: helpers.h says which do.
+        self._scratch = 0 if plan.sizes.fixed else self._capacity
         self._idle = idle_calls(threads)
 
     def _capacity_for(self, slot: int, flags: int) -> int:
@@ -337,8 +335,11 @@ class Stream:
             BusyError: another call is using the stream
 
         """
-        flags = encode_flags(key_frame, same_set, held_set)
-        most = self._capacity_for(slot, flags) if flags else self._capacity
+        flags, most = 0, self._scratch
+        if key_frame or same_set or held_set:
+            flags = encode_flags(key_frame, same_set, held_set)
+            if same_set or held_set:
+                most = self._capacity_for(slot, flags)
         try:
             call = self._idle.pop()
         except IndexError:
@@ -351,12 +352,19 @@ class Stream:
         if self._base is not None:
             self._base.check()
         kind, object_, more, keep = (_sources.get(type(x)) or views.source_for(x))(x)
+        frames: list[Any] | None = None
+        list_, keep_out = 0, None
         if out is None:
-            memory, capacity, keep_out = call.memory, most, None
+            frames = [None]
+            list_, memory, capacity = id(frames), call.memory, most
             if call.capacity < most:
                 memory = call.room(most)
         else:
-            memory, capacity, keep_out = views.bytes_of(out, "out", write=True)
+            try:  # what most are, at once
+                memory = keep_out = _from_buffer("char[]", out, True)
+                capacity = len(memory)
+            except (TypeError, BufferError, ValueError):
+                memory, capacity, keep_out = views.bytes_of(out, "out", write=True)
         length = _encode(
             work,
             call.item,
@@ -369,13 +377,14 @@ class Stream:
             kind,
             object_,
             more,
+            list_,
         )
         del keep_out
         if length < 0:
             raise self._failed(length, work, x)
-        frame: bytes | int = _unpack(memory, length) if out is None else length
         self._idle.append(call)
         del keep
+        frame: bytes | int = length if frames is None else frames[0]
         return frame
 
     def decode(
@@ -1108,7 +1117,11 @@ class Bucket:
         self._work_bytes = bytes_for((stream._plan for stream, _ in pairs), threads)
         self._offsets, self._bytes = _offsets_of(stream._capacity for stream, _ in pairs)
         self._offsets_c = ffi.new("uint64_t[]", [*self._offsets, self._bytes])
+        # Of frames that are not encoded where they stay: helpers.h says which do.
+        offsets, self._scratch = _offsets_of(stream._scratch for stream, _ in pairs)
+        self._scratch_c = ffi.new("uint64_t[]", [*offsets, self._scratch])
         self._free: list[tuple[Any, list[Any]]] = []
+        self._expected = False
         self._idle = idle_calls(0)  # for memory alone
 
     @property
@@ -1200,31 +1213,32 @@ class Bucket:
         held = self._items()
         items, _ = held
         flags = encode_flags(key_frame, same_set, held_set)
-        offsets, bytes_, offsets_c = self._offsets, self._bytes, self._offsets_c
-        if flags and out is None:
-            offsets, bytes_ = _offsets_of(s._capacity_for(slot, flags) for s, slot in self._ends)
-            offsets_c = ffi.new("uint64_t[]", [*offsets, bytes_])
-        memory, kept = None, None
-        if out is not None:
-            memory, capacity, kept = views.bytes_of(out, "out", write=True)
-            if capacity < self._bytes:
-                raise SpaceError(f"out: found {capacity} bytes, expected {self._bytes}")
-        keep = self._fill(items, tensors, False)
-        lengths = ffi.new("uint64_t[]", len(self._ends))
         n = len(self._ends)
         try:
             call = self._idle.pop()
         except IndexError:
             call = _Call()
-        if memory is None:
+        kept, lengths, frames = None, ffi.NULL, 0
+        if out is None:
+            if not self._expected:
+                views.expect(self._bytes)
+                self._expected = True
+            results: list[Any] = [None] * n
+            frames, bytes_, offsets = id(results), self._scratch, self._scratch_c
+            if same_set or held_set:
+                at, bytes_ = _offsets_of(s._capacity_for(slot, flags) for s, slot in self._ends)
+                offsets = ffi.new("uint64_t[]", [*at, bytes_])
             memory = call.room(bytes_)
+        else:
+            memory, capacity, kept = views.bytes_of(out, "out", write=True)
+            if capacity < self._bytes:
+                raise SpaceError(f"out: found {capacity} bytes, expected {self._bytes}")
+            offsets, lengths = self._offsets_c, ffi.new("uint64_t[]", max(n, 1))
+        keep = self._fill(items, tensors, False)
         with self._alone, self._borrow() as work:
-            status = lib.pithpy_encode_list(work, items, n, memory, offsets_c, flags, lengths)
-            results: list[Any] = ffi.unpack(lengths, n) if n else []
-            if out is None:
-                whole = ffi.buffer(memory, bytes_)
-                ends = zip(offsets, results, strict=True)
-                results = [whole[at : at + length] for at, length in ends]
+            status = lib.pithpy_encode_list(work, items, n, memory, offsets, flags, frames, lengths)
+            if out is not None:
+                results = ffi.unpack(lengths, n) if n else []
             self._finish(status, work, held, results)
         self._idle.append(call)
         del keep, kept

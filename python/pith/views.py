@@ -283,3 +283,14 @@ def memory(bytes_: int) -> Any:
         return _uninitialized("char[]", max(bytes_, 1))
     except (MemoryError, OverflowError):
         raise OutOfMemoryError(f"no memory for {bytes_} bytes") from None
+
+
+def expect(bytes_: int) -> None:
+    """Prepare the allocator for objects of so many bytes in all that each call makes anew.
+
+    glibc gives free memory back to the system from twice the largest block on that it has seen
+    come and go, 128 KiB at first, 64 MiB at most. Frames would have fresh pages then in every call,
+    which take longer than encoding does. So a block of their size, in which nothing is written,
+    comes and goes here, as a tensor would.
+    """
+    memory(min(bytes_, (32 << 20) - (64 << 10)))

@@ -204,18 +204,79 @@ void pithpy_leave(intptr_t *const *marks, size_t count, int shared) {
 
 /* ---- Calls -----------------------------------------------------------------------------------*/
 
+/* Returns the bytes that a frame of the stream's next step has, where they are known before it is
+ * encoded; else 0. Sets that are held may have more elements than the plan's sizes are of. */
+static uint64_t exact_bytes(const pith_stream *stream, uint64_t slot, uint32_t flags) {
+    const pith_plan *const plan = pith_stream_plan(stream);
+    pith_sizes sizes = {.size = sizeof sizes};
+    if (flags & (PITH_SAME_SET | PITH_HELD_SET) || pith_plan_sizes(plan, &sizes) || !sizes.fixed)
+        return 0;
+    const int key =
+        flags & PITH_KEY_FRAME || pith_plan_is_key(plan, pith_stream_step(stream, slot));
+    return pith_plan_frame_bytes(plan, slot, key);
+}
+
+/* Puts a new object of type bytes into a list, with a copy of what is at `data`, which may be the
+ * object that is there; of unspecified contents where `data` is NULL. Returns its memory, or NULL
+ * where there is none. The caller holds the interpreter's lock. */
+static char *new_bytes(PyObject *list, size_t at, const char *data, uint64_t length) {
+    PyObject *const bytes =
+        length <= PY_SSIZE_T_MAX ? PyBytes_FromStringAndSize(data, (Py_ssize_t)length) : NULL;
+    if (bytes && PyList_SetItem(list, (Py_ssize_t)at, bytes) == 0) return PyBytes_AsString(bytes);
+    PyErr_Clear();
+    return NULL;
+}
+
+/* Makes objects of type bytes in a list for those of the frames whose lengths are known, to be
+ * encoded in place; the others have been given other memory, and get theirs by keep_frames. */
+static pith_status make_frames(PyObject *list, pith_item *items, size_t count, uint32_t flags) {
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t bytes = exact_bytes(items[i].stream, items[i].slot, flags);
+        if (!bytes) continue;
+        items[i].frame = new_bytes(list, i, NULL, bytes);
+        items[i].capacity = (size_t)bytes;
+        if (!items[i].frame) return PITH_ERR_MEMORY;
+    }
+    return PITH_OK;
+}
+
+/* Makes objects of frames that were encoded elsewhere, item i's to memory + offsets[i], and of such
+ * as are shorter than expected. The interpreter's lock is taken where there is one. */
+static pith_status keep_frames(PyObject *list, const pith_item *items, size_t count,
+                               const char *memory, const uint64_t *offsets) {
+    pith_status status = PITH_OK;
+    PyGILState_STATE lock = PyGILState_UNLOCKED;
+    bool locked = false;
+    for (size_t i = 0; i < count && status == PITH_OK; i++) {
+        if (items[i].frame != memory + offsets[i] && items[i].length == items[i].capacity) continue;
+        if (!locked) lock = PyGILState_Ensure();
+        locked = true;
+        if (!new_bytes(list, i, items[i].frame, items[i].length)) status = PITH_ERR_MEMORY;
+    }
+    if (locked) PyGILState_Release(lock);
+    return status;
+}
+
 int64_t pithpy_encode(pith_work *work, pith_item *item, intptr_t *mark, pith_stream *stream,
                       uint64_t slot, uint32_t flags, void *frame, size_t capacity, int kind,
-                      size_t object, size_t more) {
-    const int64_t refused = pithpy_view(&item->view, kind, object, more, 0);
-    if (refused) return PITHPY_REFUSED - refused;
+                      size_t object, size_t more, size_t list) {
+    PyObject *const frames = (PyObject *)list; /* NOLINT: an address from id() */
+    const PyGILState_STATE lock = PyGILState_Ensure();
+    const int64_t refused = view_of(&item->view, kind, object, more, 0);
+    if (refused || !enter(mark, false)) {
+        PyGILState_Release(lock);
+        return refused ? PITHPY_REFUSED - refused : PITH_ERR_BUSY;
+    }
     item->stream = stream;
     item->slot = slot;
     item->frame = frame;
     item->capacity = capacity;
-    if (!enter(mark, false)) return PITH_ERR_BUSY;
-    const pith_status status = pith_encode(work, item, 1, flags);
+    pith_status status = frames ? make_frames(frames, item, 1, flags) : PITH_OK;
+    PyGILState_Release(lock);
+    if (status == PITH_OK) status = pith_encode(work, item, 1, flags);
     leave(mark, false);
+    if (frames && status == PITH_OK)
+        status = keep_frames(frames, item, 1, frame, &(const uint64_t){0});
     return status == PITH_OK ? (int64_t)item->length : status;
 }
 
@@ -235,14 +296,26 @@ int64_t pithpy_decode(pith_work *work, pith_item *item, intptr_t *mark, pith_str
 }
 
 int pithpy_encode_list(pith_work *work, pith_item *items, size_t count, char *memory,
-                       const uint64_t *offsets, uint32_t flags, uint64_t *lengths) {
+                       const uint64_t *offsets, uint32_t flags, size_t list, uint64_t *lengths) {
+    PyObject *const frames = (PyObject *)list; /* NOLINT: an address from id() */
+    pith_status status = PITH_OK;
     for (size_t i = 0; i < count; i++) {
         items[i].frame = memory + offsets[i];
         items[i].capacity = (size_t)(offsets[i + 1] - offsets[i]);
         items[i].length = 0;
+        items[i].status = PITH_OK;
     }
-    const pith_status status = pith_encode(work, items, count, flags);
-    for (size_t i = 0; i < count; i++) lengths[i] = items[i].length;
+    if (frames) {
+        const PyGILState_STATE lock = PyGILState_Ensure();
+        status = make_frames(frames, items, count, flags);
+        PyGILState_Release(lock);
+    }
+    if (status == PITH_OK) status = pith_encode(work, items, count, flags);
+    if (frames && status != PITH_ERR_MEMORY) {
+        const pith_status kept = keep_frames(frames, items, count, memory, offsets);
+        if (status == PITH_OK) status = kept;
+    }
+    for (size_t i = 0; lengths && i < count; i++) lengths[i] = items[i].length;
     return status;
 }
 

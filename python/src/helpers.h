@@ -54,18 +54,21 @@ void pithpy_leave(intptr_t *const *marks, size_t count, int shared);
  * PITHPY_REFUSED, PITHPY_REFUSED less a refusal of the tensor. */
 enum { PITHPY_REFUSED = -1000 };
 
-/* pith_encode of one tensor to `capacity` bytes at frame: the frame's length. */
+/* pith_encode of one tensor: the frame's length. list: 0, and the frame goes to `capacity` bytes at
+ * `frame`; or a list of one element, which becomes the frame as an object of type bytes. Where its
+ * length is known beforehand it is encoded there, else to `frame`, and copied. */
 int64_t pithpy_encode(pith_work *work, pith_item *item, intptr_t *mark, pith_stream *stream,
                       uint64_t slot, uint32_t flags, void *frame, size_t capacity, int kind,
-                      size_t object, size_t more);
+                      size_t object, size_t more, size_t list);
 /* pith_decode of one frame: 0. */
 int64_t pithpy_decode(pith_work *work, pith_item *item, intptr_t *mark, pith_stream *stream,
                       uint64_t slot, uint32_t flags, const void *frame, size_t length, int kind,
                       size_t object, size_t more);
-/* pith_encode of a list, item i into memory + offsets[i] with room up to offsets[i + 1]; lengths[i]
- * is set to the frame's bytes, 0 where it failed. */
+/* pith_encode of a list, item i to memory + offsets[i] with room up to offsets[i + 1]. list: 0 or a
+ * list of as many elements, which become the frames as above; those whose lengths are known need no
+ * room. lengths may be NULL; lengths[i] is set to the frame's bytes, 0 where it failed. */
 int pithpy_encode_list(pith_work *work, pith_item *items, size_t count, char *memory,
-                       const uint64_t *offsets, uint32_t flags, uint64_t *lengths);
+                       const uint64_t *offsets, uint32_t flags, size_t list, uint64_t *lengths);
 
 /* Frame i is the object of type bytes at objects[i], which must live as long as it is used. */
 void pithpy_frames(pith_item *items, size_t count, const size_t *objects);

@@ -6,8 +6,12 @@ SPDX-License-Identifier: Apache-2.0
 import contextlib
 import copy
 import pickle
+import platform
+import subprocess
+import sys
 import threading
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -510,6 +514,140 @@ def test_list_out():
         bucket.encode(tensors, out=bytearray(bucket.nbytes - 1))
     outs = [np.zeros(n, np.float32) for _, n, _ in MIXED]
     assert all(a is b for a, b in zip(pith.Bucket(mixed()).decode(frames, outs), outs, strict=True))
+
+
+WAYS = [
+    ("raw", None),
+    ("grad:bits=4,ef=full", None),
+    ("wdiff:key_every=3", "bf16"),
+    ("kv:page=16", None),
+    ("lossless", "f32"),
+    ("eb:abs=0.01", None),
+    ("topk:density=0.1", None),
+]
+
+
+@pytest.mark.parametrize(("spec", "base"), WAYS)
+@pytest.mark.parametrize("slots", [1, 3])
+def test_frames_are_the_same_wherever_they_are_made(spec, base, slots):
+    """As objects, encoded in place or copied, alone and in lists; and in memory that is given."""
+    plan = pith.Plan(spec, shape=640, dtype="f32", base_dtype=base, slots=slots)
+    plain, listed, twin = (pith.Stream(plan) for _ in range(3))
+    bucket = pith.Bucket([(listed, slot) for slot in range(slots)])
+    room = bytearray(max(plan.sizes.slot_bytes, plan.sizes.key_bytes))
+    for step in range(7):
+        x = noise(640, seed=step)
+        key = base is not None and step == 5 and spec != "lossless"
+        frames = bucket.encode([x] * slots, key_frame=key)
+        for slot, frame in enumerate(frames):
+            n = twin.encode(x, slot=slot, out=room, key_frame=key)
+            assert type(frame) is bytes and frame == bytes(room[:n])
+            assert plain.encode(x, slot=slot, key_frame=key) == frame
+            if plan.sizes.fixed:
+                assert n == plan.frame_bytes(slot, key or plan.is_key(step))
+
+
+def test_what_is_refused_makes_no_frame():
+    plan = pith.Plan("raw", shape=10, dtype="f32")
+    end = pith.Stream(plan)
+    bucket, x = pith.Bucket([end]), noise(10)
+    for call in (end.encode, lambda x, **keys: bucket.encode([x], **keys)):
+        for error, refused in (
+            (pith.ShapeError, lambda call=call: call(noise(11))),
+            (pith.UnsupportedError, lambda call=call: call(x, key_frame=True)),
+            (pith.UnsupportedError, lambda call=call: call(x, held_set=True)),
+        ):
+            with pytest.raises(error):
+                refused()
+    for slot in (1, 1 << 40):
+        with pytest.raises(pith.ArgumentError, match="there is none with number"):
+            end.encode(x, slot=slot)
+        with pytest.raises(pith.ArgumentError, match="there is none with number"):
+            pith.Bucket([(end, slot)]).encode([x])
+    assert end.step() == 0 and end.encode(x) and end.step() == 1
+
+
+def test_frames_for_which_there_is_no_memory():
+    n = 1 << 50
+    x = np.broadcast_to(np.float32(1), (n,))
+    for spec in ("raw", "eb:abs=0.5"):
+        end = pith.Stream(pith.Plan(spec, shape=n, dtype="f32"))
+        for call in (lambda e=end: e.encode(x), lambda e=end: pith.Bucket([e]).encode([x])):
+            with pytest.raises(pith.OutOfMemoryError, match="no memory for"):
+                call()
+        assert end.step() == 0
+
+
+def test_frames_are_nobody_elses():
+    end = pith.Stream(pith.Plan("raw", shape=1 << 14, dtype="f32"))
+    bucket, x = pith.Bucket([end, pith.Stream(end.plan)]), noise(1 << 14)
+    for call in (lambda: [end.encode(x)], lambda: bucket.encode([x, x])):
+        alone = sys.getrefcount(object())  # a local variable is one more
+        for frame in call():
+            assert sys.getrefcount(frame) == alone + 2  # it, and the list
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(20):
+            call()
+        assert tracemalloc.get_traced_memory()[0] - before < 1 << 16
+        tracemalloc.stop()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc's allocator")
+def test_frames_of_lists_take_no_fresh_pages(tmp_path):
+    """In a process that has given no large block back before."""
+    code = """if True:
+        import resource, sys, numpy, pith
+        tensors = [numpy.ones(20000, numpy.float32)] * 100
+        plan = pith.Plan("raw", like=tensors[0])
+        bucket = pith.Bucket([pith.Stream(plan) for _ in tensors])
+        for _ in range(5):
+            frames = bucket.encode(tensors)
+            del frames
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(5):
+            frames = bucket.encode(tensors)
+            del frames
+        found = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+        sys.exit(f"{found} pages" if found > 5 * bucket.nbytes / 4096 / 4 else 0)
+    """
+    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False)
+    assert run.returncode == 0
+
+
+def test_lists_of_any_tensors():
+    n, plan = 12, pith.Plan("raw", shape=12, dtype="f32")
+    x = noise(n)
+    strided = np.zeros((n, 3), np.float32)
+    strided[:, 1] = x
+    reverse = x[::-1].copy()[::-1]
+    frame = pith.Stream(plan).encode(x)
+    for tensors in (
+        [x, strided[:, 1], reverse, x.reshape(3, 4)],
+        [x, memoryview(x), OnlyDlpack(x)],
+        [OnlyDlpack(x), x],
+    ):
+        bucket = pith.Bucket([pith.Stream(plan) for _ in tensors])
+        assert bucket.encode(y for y in tensors) == [frame] * len(tensors)
+    locked = np.zeros(n, np.float32)
+    locked.flags.writeable = False
+    refused = [
+        (pith.ArgumentError, "read-only", locked),
+        (pith.DtypeError, "f4|float32", np.zeros(n, ">f4")),
+        (pith.DtypeError, "found str", "text"),
+        (pith.DtypeError, "complex64", np.zeros(n, np.complex64)),
+        (pith.DtypeError, "masked", np.ma.masked_array(x)),
+        (pith.ShapeError, "9 dimensions", np.zeros((1,) * 9, np.float32)),
+        (pith.ShapeError, "stride", np.zeros(4 * n, "u1,f4")["f1"][:n]),
+    ]
+    for error, text, y in refused:
+        bucket = pith.Bucket([pith.Stream(plan) for _ in range(3)])
+        with pytest.raises(error, match=text) as caught:
+            bucket.decode([frame] * 3, [np.zeros_like(x), y, np.zeros_like(x)])
+        assert caught.value.item == 1
+    mixed_frames = [frame, bytearray(frame), memoryview(frame), frame]
+    bucket = pith.Bucket([pith.Stream(plan) for _ in mixed_frames])
+    assert all(same(y, x) for y in bucket.decode(mixed_frames))
 
 
 def test_list_of_slots():

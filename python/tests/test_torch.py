@@ -154,6 +154,31 @@ def test_tensors_that_are_refused(torch):
     assert pith.compress(negative.resolve_neg())
 
 
+def test_lists(torch):
+    plan = pith.Plan("raw", shape=4, dtype="f32")
+    x = torch.from_numpy(noise(4))
+    frame = pith.Stream(plan).encode(x)
+    ends = [pith.Stream(plan) for _ in range(3)]
+    wide = torch.stack((x, x), dim=1)
+    for tensors in (
+        [x, wide[:, 1], x.reshape(2, 2)],
+        [torch.nn.Parameter(x), torch.nn.Parameter(x.clone()), torch.nn.Parameter(x)],
+        [x, torch.nn.Parameter(x), x.numpy()],
+    ):
+        for _ in range(2):  # the second time, all is known of the types
+            assert pith.Bucket([pith.Stream(plan) for _ in ends]).encode(tensors) == [frame] * 3
+    negative = torch.zeros(4, dtype=torch.complex64).conj().imag
+    for error, y in (
+        (pith.UnsupportedError, negative),
+        (pith.UnsupportedError, torch.zeros(4, device="meta")),
+        (pith.DtypeError, torch.zeros(4, dtype=torch.complex64)),
+    ):
+        with pytest.raises(error) as caught:
+            pith.Bucket(ends).encode([x, x, y])
+        assert caught.value.item == 2
+    assert [end.step() for end in ends] == [0] * 3
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_refusals_say_what_to_do(torch):
     for x, text in (
