@@ -1283,9 +1283,7 @@ class Bucket:
         held = self._items()
         items, each = held
         keep = [self._fill(items, outs, True)]
-        if all(type(frame) is bytes for frame in frames):
-            lib.pithpy_frames(items, len(frames), list(map(id, frames)))
-        else:
+        if not lib.pithpy_frames(items, len(frames), id(frames)):
             for item, frame in zip(each, frames, strict=True):
                 item.frame, item.length, kept = views.bytes_of(frame, "frame")
                 keep.append(kept)
@@ -1390,6 +1388,9 @@ class Bucket:
         """Fill the items' views; return what must be kept for the call."""
         if not tensors:
             return None
+        kind = views.alike.get(type(tensors[0]))
+        if kind and lib.pithpy_alike(items, len(tensors), id(tensors), *kind, write):
+            return None  # the list itself is kept
         made = []
         try:
             for x in tensors:

@@ -41,6 +41,9 @@ NOTHING: Source = (lib.PITHPY_NOTHING, 0, 0, None)
 sources: dict[type, Callable[[Tensor], Source]] = {}
 """By type of tensor: what makes a :data:`Source` of one. :func:`source_for` adds to it."""
 
+alike: dict[type, tuple[int, int]] = {np.ndarray: (_NUMPY, id(_number_of))}
+"""By type of tensor: kind and more with which ``pithpy_alike`` takes lists of nothing else."""
+
 
 def source_for(x: Tensor) -> Callable[[Tensor], Source]:
     """Return, and remember, what makes a :data:`Source` of tensors of this type."""
@@ -83,6 +86,7 @@ def _torch_source(torch: Any, cls: type) -> Callable[[Tensor], Source]:
                 raise UnsupportedError("PyTorch's negative bit is set: call resolve_neg()")
             return _EXCHANGE, id(x), exchange, x
 
+        alike[cls] = _EXCHANGE, exchange
         return from_torch
     strided, to_dlpack = torch.strided, torch.utils.dlpack.to_dlpack
 

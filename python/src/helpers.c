@@ -162,6 +162,48 @@ int64_t pithpy_views(pith_item *items, size_t count, const int *kinds, const siz
     return refused;
 }
 
+/* Fill the view of an object whose type is known. False where it is refused or raised an exception.
+ * The caller holds the interpreter's lock. */
+static bool alike_numpy(pith_view *view, PyObject *x, PyObject *const names[2], PyObject *numbers,
+                        int write) {
+    PyObject *const interface = PyObject_GetAttr(x, names[0]);
+    PyObject *const dtype = PyObject_GetAttr(x, names[1]);
+    PyObject *const number = dtype ? PyDict_GetItemWithError(numbers, dtype) : NULL;
+    const bool is_view =
+        interface && number &&
+        view_numpy(view, (size_t)interface, (uint32_t)PyLong_AsLong(number), write) == 0;
+    Py_XDECREF(interface);
+    Py_XDECREF(dtype);
+    return is_view;
+}
+
+static bool alike_torch(pith_view *view, PyObject *x, PyObject *is_neg, size_t exchange) {
+    PyObject *const negative = PyObject_CallMethodObjArgs(x, is_neg, NULL);
+    Py_XDECREF(negative);
+    return negative == Py_False && view_exchange(view, (size_t)x, exchange) == 0;
+}
+
+int pithpy_alike(pith_item *items, size_t count, size_t list, int kind, size_t more, int write) {
+    const PyGILState_STATE lock = PyGILState_Ensure();
+    PyObject *const tensors = (PyObject *)list; /* NOLINT: an address from id() */
+    PyObject *const names[] = {
+        PyUnicode_InternFromString(kind == PITHPY_NUMPY ? "__array_struct__" : "is_neg"),
+        PyUnicode_InternFromString("dtype")};
+    bool all = names[0] && names[1];
+    for (size_t i = 0; i < count && all; i++) {
+        PyObject *const x = PyList_GetItem(tensors, (Py_ssize_t)i);
+        pith_view *const view = &items[i].view;
+        all = x && Py_TYPE(x) == Py_TYPE(PyList_GetItem(tensors, 0)) &&
+              (kind == PITHPY_NUMPY ? alike_numpy(view, x, names, (PyObject *)more, write)
+                                    : alike_torch(view, x, names[0], more));
+    }
+    PyErr_Clear(); /* the caller asks the objects themselves, and learns why */
+    Py_XDECREF(names[0]);
+    Py_XDECREF(names[1]);
+    PyGILState_Release(lock);
+    return all;
+}
+
 /* ---- Marks -----------------------------------------------------------------------------------*/
 
 /* The mark of a call of this thread that is alone: no other living thread has this address. */
@@ -319,14 +361,17 @@ int pithpy_encode_list(pith_work *work, pith_item *items, size_t count, char *me
     return status;
 }
 
-void pithpy_frames(pith_item *items, size_t count, const size_t *objects) {
+int pithpy_frames(pith_item *items, size_t count, size_t list) {
     const PyGILState_STATE lock = PyGILState_Ensure();
-    for (size_t i = 0; i < count; i++) {
-        PyObject *const bytes = (PyObject *)objects[i]; /* NOLINT: an address from id() */
-        items[i].frame = PyBytes_AsString(bytes);
-        items[i].length = (size_t)PyBytes_Size(bytes);
+    bool all = true;
+    for (size_t i = 0; i < count && all; i++) {
+        PyObject *const bytes = PyList_GetItem((PyObject *)list, (Py_ssize_t)i); /* NOLINT: id() */
+        all = bytes && PyBytes_CheckExact(bytes);
+        items[i].frame = all ? PyBytes_AsString(bytes) : NULL;
+        items[i].length = all ? (size_t)PyBytes_Size(bytes) : 0;
     }
     PyGILState_Release(lock);
+    return all;
 }
 
 void pithpy_pairs(pith_kv_pair *pairs, size_t count, char *values, int64_t value_step,

@@ -33,6 +33,10 @@ int64_t pithpy_view(pith_view *view, int kind, size_t object, size_t more, int w
 /* Fill the views of items, as pithpy_view does one; *which is the item that was refused. */
 int64_t pithpy_views(pith_item *items, size_t count, const int *kinds, const size_t *objects,
                      const size_t *more, int write, size_t *which);
+/* The same of a list of tensors at once: all of one type, NumPy's arrays (PITHPY_NUMPY; more: the
+ * dictionary of numbers by dtype) or a type of PyTorch (PITHPY_EXCHANGE; more: as above). 0 where
+ * one of them is not, or is refused: then some views are filled. */
+int pithpy_alike(pith_item *items, size_t count, size_t list, int kind, size_t more, int write);
 /* The pointer in a capsule of __dlpack_c_exchange_api__, where it can be used; else 0. */
 size_t pithpy_exchange(size_t capsule);
 
@@ -70,8 +74,9 @@ int64_t pithpy_decode(pith_work *work, pith_item *item, intptr_t *mark, pith_str
 int pithpy_encode_list(pith_work *work, pith_item *items, size_t count, char *memory,
                        const uint64_t *offsets, uint32_t flags, size_t list, uint64_t *lengths);
 
-/* Frame i is the object of type bytes at objects[i], which must live as long as it is used. */
-void pithpy_frames(pith_item *items, size_t count, const size_t *objects);
+/* Frame i is that of the list, which must live as long as they are used. 0 where one is not of type
+ * bytes. */
+int pithpy_frames(pith_item *items, size_t count, size_t list);
 
 /* Pair i: the values at `values` + ids[i] * value_step bytes, the page at `pages` + i * page_step,
  * of tokens[i] tokens. */
