@@ -74,7 +74,7 @@ class Cache:
         self._memory = views.memory(self._bytes)
         self._parent: Cache | None = None
         self._mark = ffi.new("intptr_t *")
-        self._alone, self._reading = Alone([self._mark]), Alone([self._mark], shared=True)
+        self._alone = Alone([self._mark])
 
     def _do(self, call: Callable[..., int], *arguments: Any) -> None:
         """Make a call of the library that takes a work and changes this cache."""
@@ -82,9 +82,9 @@ class Cache:
             check_status(call(work, self._cache, *arguments), work)
 
     def _read(self, call: Callable[..., int], *arguments: Any) -> None:
-        """Make a call of the library that takes a work and only reads this cache."""
-        with self._reading, borrow(self._work, (self._plan,)) as work:
-            check_status(call(work, self._cache, *arguments), work)
+        """Make a call of helpers.h that takes a work and only reads this cache."""
+        with borrow(self._work, (self._plan,)) as work:
+            check_status(call(work, self._cache, self._mark, *arguments), work)
 
     @property
     def plan(self) -> Plan:
@@ -113,8 +113,7 @@ class Cache:
     def stats(self) -> Stats:
         """What appending met: ``poisoned`` and ``saturated``; the others are 0."""
         out = ffi.new("pith_stats *", {"size": ffi.sizeof("pith_stats")})
-        with self._reading:
-            status = lib.pith_kv_stats(self._cache, out)
+        status = lib.pithpy_kv_stats(self._cache, self._mark, out)
         if status:
             raise from_status(status)
         return Stats(*(int(getattr(out, name)) for name in Stats._fields))
@@ -173,7 +172,7 @@ class Cache:
             number = self._plan._number if dtype is None else dtypes.number_of(dtype)
             out = views.empty((count, heads, dim), dtype, number)
         view, keep = views.new(out, write=True)
-        self._read(lib.pith_kv_read, first, count, head, heads, view)
+        self._read(lib.pithpy_kv_read, first, count, head, heads, view)
         del keep
         return out
 
@@ -208,18 +207,19 @@ class Cache:
         child._start(self._plan, lib.pith_kv_bytes(self._plan._plan, need), self._work)
         made = ffi.new("pith_kv **")
         flags = lib.PITH_KV_COPY if copy else 0
-        self._read(lib.pith_kv_fork, tokens, flags, child._memory, child._bytes, made)
+        self._read(lib.pithpy_kv_fork, tokens, flags, child._memory, child._bytes, made)
         child._cache = made[0]
         child._parent = None if copy else self
         return child
 
     def save(self) -> bytes:
         """Return the cache as frames: what is coded, then the exact tokens."""
-        with self._reading:
-            bytes_ = lib.pith_kv_save_bytes(self._cache)
-            memory, written = views.memory(bytes_), ffi.new("size_t *")
-            self._read(lib.pith_kv_save, memory, bytes_, written)
-        return bytes(ffi.buffer(memory, written[0]))
+        capacity, bytes_ = 0, ffi.new("size_t *", 1)
+        while bytes_[0] > capacity:  # first, and when the cache has grown since
+            capacity = bytes_[0]
+            memory = views.memory(capacity)
+            self._read(lib.pithpy_kv_save, memory, capacity, bytes_)
+        return bytes(ffi.buffer(memory, bytes_[0]))
 
     def load(self, saved: Buffer) -> None:
         """Replace the tokens by those that :meth:`save` returned.
@@ -259,7 +259,7 @@ class Cache:
         """
         count = max(len(self) - first, 0) if count is None else count
         view, keep = views.new(base, write=True)
-        self._read(lib.pith_kv_read_add, first, count, view)
+        self._read(lib.pithpy_kv_read_add, first, count, view)
         del keep
         return base
 

@@ -156,20 +156,20 @@ class Alone:
     that the package itself has for each object (helpers.h) keeps the promise of BusyError.
     """
 
-    __slots__ = ("_count", "_marks", "_shared")
+    __slots__ = ("_count", "_marks")
 
-    def __init__(self, marks: Iterable[Any], *, shared: bool = False) -> None:
-        """Take marks, one of them several times maybe; shared: for calls that only read."""
+    def __init__(self, marks: Iterable[Any]) -> None:
+        """Take marks, one of them several times maybe."""
         unique = list(dict.fromkeys(marks))
-        self._count, self._shared = len(unique), shared
+        self._count = len(unique)
         self._marks = ffi.new("intptr_t *[]", unique)
 
     def __enter__(self) -> None:
-        if lib.pithpy_enter(self._marks, self._count, self._shared):
+        if lib.pithpy_enter(self._marks, self._count):
             raise from_status(lib.PITH_ERR_BUSY)
 
     def __exit__(self, *_: object) -> None:
-        lib.pithpy_leave(self._marks, self._count, self._shared)
+        lib.pithpy_leave(self._marks, self._count)
 
 
 # ---- Streams ------------------------------------------------------------------------------------

@@ -231,17 +231,58 @@ static void leave(intptr_t *mark, bool shared) {
         __atomic_compare_exchange_n(mark, &own, 0, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 
-int pithpy_enter(intptr_t *const *marks, size_t count, int shared) {
+int pithpy_enter(intptr_t *const *marks, size_t count) {
     for (size_t i = 0; i < count; i++)
-        if (!enter(marks[i], shared)) {
-            pithpy_leave(marks, i, shared);
+        if (!enter(marks[i], false)) {
+            pithpy_leave(marks, i);
             return PITH_ERR_BUSY;
         }
     return PITH_OK;
 }
 
-void pithpy_leave(intptr_t *const *marks, size_t count, int shared) {
-    for (size_t i = 0; i < count; i++) leave(marks[i], shared);
+void pithpy_leave(intptr_t *const *marks, size_t count) {
+    for (size_t i = 0; i < count; i++) leave(marks[i], false);
+}
+
+int pithpy_kv_read(pith_work *work, const pith_kv *cache, intptr_t *mark, uint64_t first,
+                   uint64_t count, uint32_t head, uint32_t heads, const pith_view *view) {
+    if (!enter(mark, true)) return PITH_ERR_BUSY;
+    const pith_status status = pith_kv_read(work, cache, first, count, head, heads, view);
+    leave(mark, true);
+    return status;
+}
+
+int pithpy_kv_read_add(pith_work *work, const pith_kv *cache, intptr_t *mark, uint64_t first,
+                       uint64_t count, const pith_view *base) {
+    if (!enter(mark, true)) return PITH_ERR_BUSY;
+    const pith_status status = pith_kv_read_add(work, cache, first, count, base);
+    leave(mark, true);
+    return status;
+}
+
+int pithpy_kv_fork(pith_work *work, const pith_kv *parent, intptr_t *mark, uint64_t tokens,
+                   uint32_t flags, void *memory, size_t bytes, pith_kv **child) {
+    if (!enter(mark, true)) return PITH_ERR_BUSY;
+    const pith_status status = pith_kv_fork(work, parent, tokens, flags, memory, bytes, child);
+    leave(mark, true);
+    return status;
+}
+
+int pithpy_kv_save(pith_work *work, const pith_kv *cache, intptr_t *mark, void *dst, size_t cap,
+                   size_t *bytes) {
+    if (!enter(mark, true)) return PITH_ERR_BUSY;
+    pith_status status = PITH_OK;
+    *bytes = (size_t)pith_kv_save_bytes(cache);
+    if (*bytes <= cap) status = pith_kv_save(work, cache, dst, cap, bytes);
+    leave(mark, true);
+    return status;
+}
+
+int pithpy_kv_stats(const pith_kv *cache, intptr_t *mark, pith_stats *out) {
+    if (!enter(mark, true)) return PITH_ERR_BUSY;
+    const pith_status status = pith_kv_stats(cache, out);
+    leave(mark, true);
+    return status;
 }
 
 /* ---- Calls -----------------------------------------------------------------------------------*/

@@ -47,10 +47,23 @@ size_t pithpy_exchange(size_t capsule);
  * it. That thread may enter again: it is inside no call of the library then, but an exception of a
  * signal's handler came between enter and leave, or the handler itself makes the call. */
 
-/* Mark all for a call that may change them, or, shared, that only reads. 0, or PITH_ERR_BUSY where
- * one is in use; then none was marked. */
-int pithpy_enter(intptr_t *const *marks, size_t count, int shared);
-void pithpy_leave(intptr_t *const *marks, size_t count, int shared);
+/* Mark all for a call that may change them. 0, or PITH_ERR_BUSY where one is in use; then none was
+ * marked. */
+int pithpy_enter(intptr_t *const *marks, size_t count);
+void pithpy_leave(intptr_t *const *marks, size_t count);
+
+/* The library's calls that only read a cache, with the mark of a reader for as long as they run: an
+ * exception of a signal's handler comes before or after, and leaves no reader behind. */
+int pithpy_kv_read(pith_work *work, const pith_kv *cache, intptr_t *mark, uint64_t first,
+                   uint64_t count, uint32_t head, uint32_t heads, const pith_view *view);
+int pithpy_kv_read_add(pith_work *work, const pith_kv *cache, intptr_t *mark, uint64_t first,
+                       uint64_t count, const pith_view *base);
+int pithpy_kv_fork(pith_work *work, const pith_kv *parent, intptr_t *mark, uint64_t tokens,
+                   uint32_t flags, void *memory, size_t bytes, pith_kv **child);
+/* *bytes is set to what it takes; nothing is written where that is more than cap. */
+int pithpy_kv_save(pith_work *work, const pith_kv *cache, intptr_t *mark, void *dst, size_t cap,
+                   size_t *bytes);
+int pithpy_kv_stats(const pith_kv *cache, intptr_t *mark, pith_stats *out);
 
 /* ---- Calls -----------------------------------------------------------------------------------
  * mark is that of the stream, which the call takes for itself; else PITH_ERR_BUSY. The result is

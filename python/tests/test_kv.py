@@ -3,6 +3,8 @@
 SPDX-License-Identifier: Apache-2.0
 """
 
+import contextlib
+import signal
 import threading
 import time
 
@@ -84,6 +86,35 @@ def test_reads_run_side_by_side_and_keep_writers_out():
             thread.join()
     assert "a writer" in met
     assert len(cache.read()) == len(cache) == 16384
+
+
+class Interrupted(BaseException):
+    """What a signal's handler raises."""
+
+
+def test_an_exception_of_a_signal_leaves_no_reader():
+    def handler(*_):
+        raise Interrupted
+
+    cache, count = kv.Cache(plan()), 0
+    cache.append(noise(3, 4, 64))
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        for i in range(300):
+            with contextlib.suppress(Interrupted):
+                signal.setitimer(signal.ITIMER_REAL, 1e-4 + i * 1e-6)
+                while True:
+                    cache.read(0, 1)
+                    assert cache.stats.poisoned == 0
+                    cache.save()
+                    cache.fork()
+            count += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert count == 300
+    cache.truncate(2)
+    assert len(cache) == 2
 
 
 def test_lists_of_caches():
