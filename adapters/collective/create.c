@@ -90,23 +90,42 @@ static pith_status check_options(pith_collective_options *o, pith_error *error) 
     return is_sum(o) ? check_sum(o, error) : check_other(o, error);
 }
 
-/* Returns a hash of what must be the same on every rank, but for the specs: their plans are
- * compared. */
-static uint64_t digest(const pith_collective_channel *ch) {
+/* What must be the same on every rank, but for the specs: their plans are compared. */
+struct option {
+    const char *name;
+    uint64_t number; /* a hash where the option is more than a number */
+};
+enum { OPTIONS = 18 };
+
+static uint64_t hash(const void *data, size_t bytes) {
+    return data ? pithi_collective_hash(data, bytes, 0) : 0;
+}
+
+static void list_options(const pith_collective_channel *ch, struct option to[OPTIONS]) {
     const pith_collective_options *o = &ch->o;
-    const uint64_t numbers[] = {
-        o->kind,           o->dtype,     o->base_dtype,     o->flags,
-        o->count,          o->seed,      o->rng_stream,     o->slice,
-        o->exempt_count,   o->threshold, o->counts != NULL, o->inter != NULL,
-        o->gather != NULL, ch->t.flags,  o->refresh,        o->pieces ? o->piece_count : 0};
     const uint64_t ranks = ch->place.ranks;
-    uint64_t x = pithi_collective_hash(numbers, sizeof numbers, 0);
-    x = pithi_collective_hash(ch->node_of, ranks * sizeof *ch->node_of, x);
-    if (o->counts) x = pithi_collective_hash(o->counts, ranks * sizeof *o->counts, x);
-    if (o->exempt_count)
-        x = pithi_collective_hash(o->exempt, o->exempt_count * sizeof *o->exempt, x);
-    if (o->pieces) x = pithi_collective_hash(o->pieces, o->piece_count * sizeof *o->pieces, x);
-    return pithi_collective_hash(&o->timeout, sizeof o->timeout, x);
+    const struct option all[OPTIONS] = {
+        {"kind", o->kind},
+        {"dtype", o->dtype},
+        {"base_dtype", o->base_dtype},
+        {"flags", o->flags},
+        {"count", o->count},
+        {"counts", hash(o->counts, ranks * sizeof *o->counts)},
+        {"whether there is a spec between nodes (inter)", o->inter != NULL},
+        {"whether there is a spec of its own for gathering (gather)", o->gather != NULL},
+        {"which ranks are a node", hash(ch->node_of, ranks * sizeof *ch->node_of)},
+        {"rng_stream", o->rng_stream},
+        {"seed", o->seed},
+        {"slice", o->slice},
+        {"threshold", o->threshold},
+        {"timeout", hash(&o->timeout, sizeof o->timeout)},
+        {"exempt ranges",
+         hash(o->exempt_count ? o->exempt : NULL, o->exempt_count * sizeof *o->exempt)},
+        {"pieces", hash(o->pieces, o->piece_count * sizeof *o->pieces)},
+        {"refresh", o->refresh},
+        {"the transport's flags", ch->t.flags},
+    };
+    memcpy(to, all, sizeof all);
 }
 
 /* ---- Create ----------------------------------------------------------------------------------*/
@@ -142,12 +161,24 @@ static pith_status measure_threshold(pith_collective_channel *ch, pith_error *er
     return PITH_OK;
 }
 
+/* Votes once; where that finds a difference, once more for each option, until one differs. */
 static pith_status compare_options(pith_collective_channel *ch, pith_error *error) {
+    struct option options[OPTIONS];
+    uint64_t numbers[OPTIONS];
     uint32_t r = 0;
-    const pith_status status = pithi_collective_same(ch, digest(ch), &r);
+    list_options(ch, options);
+    for (size_t i = 0; i < OPTIONS; i++) numbers[i] = options[i].number;
+    pith_status status = pithi_collective_same(ch, hash(numbers, sizeof numbers), &r);
     if (status != PITH_ERR_MISMATCH) return status;
     pithi_collective_say(error, "rank %u has other options than rank 0", r);
-    return PITH_ERR_ARG;
+    status = PITH_OK;
+    for (size_t i = 0; i < OPTIONS && status == PITH_OK; i++) {
+        status = pithi_collective_same(ch, options[i].number, &r);
+        if (status == PITH_ERR_MISMATCH)
+            pithi_collective_say(error, "rank %u has other options than rank 0: they differ in %s",
+                                 r, options[i].name);
+    }
+    return status == PITH_OK || status == PITH_ERR_MISMATCH ? PITH_ERR_ARG : status;
 }
 
 static pith_status compare_plans(pith_collective_channel *ch, uint64_t fingerprint,

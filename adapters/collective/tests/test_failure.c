@@ -298,6 +298,44 @@ static const char **spec_of(pith_collective_options *o, int part) {
     return part == 0 ? &o->spec : part == 1 ? &o->inter : &o->gather;
 }
 
+static const char *change_option(pith_collective_options *o, int k) {
+    static const pith_exempt exempt[] = {{.first = 0, .count = 8, .how = PITH_EXEMPT_16}};
+    static uint64_t counts[8];
+    counts[0] = N;
+    switch (k) {
+    case 0: return o->kind = PITH_COLLECTIVE_REDUCE_SCATTER, "kind";
+    case 1: return o->dtype = PITH_BF16, "dtype";
+    case 2: return o->flags = PITH_COLLECTIVE_MEASURE_THRESHOLD, "flags";
+    case 3: return o->count--, "count";
+    case 4: return o->counts = counts, "counts";
+    case 5: return o->inter = NULL, "inter";
+    case 6: return o->gather = "grad:bits=8", "gather";
+    case 7: return o->ranks_per_node = 1, "node";
+    case 8: return o->rng_stream = 1, "rng_stream";
+    case 9: return o->seed = 5, "seed";
+    case 10: return o->slice = 512, "slice";
+    case 11: return o->threshold = 100, "threshold";
+    case 12: return o->timeout = 61, "timeout";
+    default: return o->exempt = exempt, o->exempt_count = 1, "exempt";
+    }
+}
+
+/* Every rank hears in which option one differs from rank 0. */
+static void differs_in_an_option(int rank) {
+    for (int k = 0; k < 14; k++) {
+        pith_collective_options same = options(PITH_COLLECTIVE_ALLREDUCE), other = same;
+        const char *const name = change_option(&other, k);
+        pith_error error = {.size = sizeof error};
+        pith_collective_channel *ch;
+        char text[100];
+        snprintf(text, sizeof text, "rank %d has other options than rank 0: they differ in ",
+                 rank ? rank : 1);
+        CHECK_STATUS(sim_create(&ch, world_rank == rank ? &other : &same, &error), PITH_ERR_ARG);
+        CHECK(ch == NULL && strncmp(error.text, text, strlen(text)) == 0);
+        CHECK(strstr(error.text + strlen(text), name) != NULL);
+    }
+}
+
 /* Every rank hears which one differs from rank 0, in options or in specs. */
 static void differs(int rank) {
     pith_collective_options o = options(PITH_COLLECTIVE_ALLREDUCE);
@@ -557,6 +595,8 @@ int main(int argc, char **argv) {
     arguments();
     differs(world_ranks - 1);
     differs(0);
+    differs_in_an_option(world_ranks - 1);
+    differs_in_an_option(0);
     bad_options();
     transports();
     no_memory(false);

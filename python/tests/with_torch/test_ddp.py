@@ -374,7 +374,7 @@ def test_specs_that_differ_are_an_error_on_every_rank():
     )
     assert all("MismatchError" in text and "rank 1" in text for text in texts)
     texts = run(2, raised, [{"seed": 1}, {"seed": 2}])
-    assert all("rank 1 has other options than rank 0" in text for text in texts)
+    assert all("rank 1 has other options than rank 0: they differ in seed" in t for t in texts)
 
 
 @pytest.mark.parametrize(
