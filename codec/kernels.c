@@ -53,6 +53,7 @@ void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->nh = pithi_nh_c;
     k->quantize = pithi_quantize_c;
     k->dequantize = pithi_dequantize_c;
+    k->rows_number = pithi_rows_number_c;
     k->predict = pithi_predict_c;
     k->differ = pithi_differ_c;
     k->unpredict = pithi_unpredict_c;

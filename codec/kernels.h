@@ -27,6 +27,7 @@
 #include "predict/nonzero.h"
 #include "predict/quant.h"
 #include "predict/range.h"
+#include "predict/rows.h"
 #include "predict/sample.h"
 #include "predict/zero_lanes.h"
 #include "sparse/index.h"
@@ -54,6 +55,7 @@ struct pithi_kernels {
     pithi_nh_fn *nh;
     pithi_quantize_fn *quantize;
     pithi_dequantize_fn *dequantize;
+    pithi_rows_number_fn *rows_number;
     pithi_predict_fn *predict;
     pithi_differ_fn *differ;
     pithi_unpredict_fn *unpredict;

@@ -219,7 +219,7 @@ static size_t number_rows(const struct pithi_block *b, const struct pithi_quant 
             begun = padded;
         }
         const size_t ready = begun / w->row;
-        pithi_rows_number(rows, codes, ready, w->which + done);
+        b->kernels->rows_number(rows, codes, ready, w->which + done);
         done += ready;
         begun -= ready * w->row;
         memmove(w->codes + rows->distinct * w->row, codes + ready * w->row, begun * sizeof *codes);

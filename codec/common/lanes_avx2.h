@@ -27,6 +27,7 @@ BOTH(v_and, _mm256_and_si256)
 BOTH(v_xor, _mm256_xor_si256)
 BOTH(v_add, _mm256_add_epi32)
 BOTH(v_sub, _mm256_sub_epi32)
+BOTH(v_mul, _mm256_mullo_epi32)
 BOTH(v_maxu, _mm256_max_epu32)
 BOTH(v_maxi, _mm256_max_epi32)
 BOTH(v_mini, _mm256_min_epi32)
@@ -172,8 +173,8 @@ BOTH(v_maxu16, _mm256_max_epu16)
 BOTH(v_minu16, _mm256_min_epu16)
 static inline v16 v_load_twice(const uint8_t *p) { return (v16){load256(p), load256(p)}; }
 
-/* The greatest or least lane of 16 vectors: of every four of them, then of these. Lanes of 16 bits
- * come back in the low halves of lanes of 32. */
+/* The greatest or least lane of 16 vectors, or the sum of its lanes: of every four of them, then of
+ * these. Lanes of 16 bits come back in the low halves of lanes of 32. */
 typedef __m256i vquad;
 #define OF_UNPACKED(operation, bits, x, y) \
     operation(_mm256_unpacklo_epi##bits(x, y), _mm256_unpackhi_epi##bits(x, y))
@@ -204,6 +205,7 @@ typedef __m256i vquad;
 MOST(v_largest, _mm256_max_epi32)
 MOST(v_highest, _mm256_max_epu32)
 MOST(v_lowest, _mm256_min_epu32)
+MOST(v_total, _mm256_add_epi32)
 MOST16(v_largest16, _mm256_max_epi16)
 MOST16(v_highest16, _mm256_max_epu16)
 MOST16(v_lowest16, _mm256_min_epu16)

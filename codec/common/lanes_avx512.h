@@ -105,6 +105,7 @@ static inline v16 v_and(v16 a, v16 b) { return _mm512_and_si512(a, b); }
 static inline v16 v_xor(v16 a, v16 b) { return _mm512_xor_si512(a, b); }
 static inline v16 v_add(v16 a, v16 b) { return _mm512_add_epi32(a, b); }
 static inline v16 v_sub(v16 a, v16 b) { return _mm512_sub_epi32(a, b); }
+static inline v16 v_mul(v16 a, v16 b) { return _mm512_mullo_epi32(a, b); }
 static inline v16 v_maxu(v16 a, v16 b) { return _mm512_max_epu32(a, b); }
 static inline v16 v_maxi(v16 a, v16 b) { return _mm512_max_epi32(a, b); }
 static inline v16 v_mini(v16 a, v16 b) { return _mm512_min_epi32(a, b); }

@@ -36,6 +36,7 @@ TWO(v_and, vandq_u32(x, y))
 TWO(v_xor, veorq_u32(x, y))
 TWO(v_add, vaddq_u32(x, y))
 TWO(v_sub, vsubq_u32(x, y))
+TWO(v_mul, vmulq_u32(x, y))
 TWO(v_maxu, vmaxq_u32(x, y))
 TWO(v_maxi, U(vmaxq_s32(S(x), S(y))))
 TWO(v_mini, U(vminq_s32(S(x), S(y))))
@@ -177,8 +178,8 @@ static inline v16 v_load_twice(const uint8_t *p) {
     return (v16){{a, b, a, b}};
 }
 
-/* The greatest or least lane of 16 vectors: of every four of them, then of these. Lanes of 16 bits
- * come back in the low halves of lanes of 32. */
+/* The greatest or least lane of 16 vectors, or the sum of its lanes: of every four of them, then of
+ * these. Lanes of 16 bits come back in the low halves of lanes of 32. */
 typedef uint32x4_t vquad;
 #define FOUR(name, lanes, in, out, both, pairs)                                          \
     static inline lanes name##_one(v16 x) {                                              \
@@ -203,6 +204,7 @@ typedef uint32x4_t vquad;
 MOST(v_largest, int32x4_t, S, U, vmaxq_s32, vpmaxq_s32)
 MOST(v_highest, uint32x4_t, SAME, SAME, vmaxq_u32, vpmaxq_u32)
 MOST(v_lowest, uint32x4_t, SAME, SAME, vminq_u32, vpminq_u32)
+MOST(v_total, uint32x4_t, SAME, SAME, vaddq_u32, vpaddq_u32)
 MOST16(v_largest16, int16x8_t, SH, FROM_SH, vmaxq_s16, vpmaxq_s16)
 MOST16(v_highest16, uint16x8_t, H, FROM_H, vmaxq_u16, vpmaxq_u16)
 MOST16(v_lowest16, uint16x8_t, H, FROM_H, vminq_u16, vpminq_u16)

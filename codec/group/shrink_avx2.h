@@ -14,7 +14,6 @@ static inline v16 v_shl(v16 x, unsigned n) {
 static inline v16 v_srl(v16 x, unsigned n) {
     return (v16){_mm256_srli_epi32(x.a, (int)n), _mm256_srli_epi32(x.b, (int)n)};
 }
-BOTH(v_mul, _mm256_mullo_epi32)
 
 /* 32 lanes of 16 bits. */
 BOTH(v_add16, _mm256_add_epi16)

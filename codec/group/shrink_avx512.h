@@ -10,7 +10,6 @@ enum { SPANS = 3 };
 
 static inline v16 v_shl(v16 a, unsigned n) { return _mm512_slli_epi32(a, n); }
 static inline v16 v_srl(v16 a, unsigned n) { return _mm512_srli_epi32(a, n); }
-static inline v16 v_mul(v16 a, v16 b) { return _mm512_mullo_epi32(a, b); }
 
 /* 32 lanes of 16 bits. */
 static inline v16 v_add16(v16 a, v16 b) { return _mm512_add_epi16(a, b); }

@@ -18,7 +18,6 @@ static inline v16 v_srl(v16 a, unsigned n) {
     for (int q = 0; q < 4; q++) a.val[q] = vshlq_u32(a.val[q], by);
     return a;
 }
-TWO(v_mul, vmulq_u32(x, y))
 
 /* 32 lanes of 16 bits. */
 TWO(v_add16, FROM_H(vaddq_u16(H(x), H(y))))

@@ -37,6 +37,10 @@ static inline v16 sums(v16 x) {
 
 #include "predict/lorenzo_tmpl.h"
 
+/* ---- Rows that occurred before ----------------------------------------------------------------*/
+
+#include "predict/rows_tmpl.h"
+
 /* ---- Interpolation ----------------------------------------------------------------------------*/
 
 #include "predict/interp_tmpl.h"
@@ -48,4 +52,7 @@ static inline v16 sums(v16 x) {
 #include "predict/predict_hooks.h"
 
 void pithi_predict_bind_avx2(struct pithi_kernels *k);
-void pithi_predict_bind_avx2(struct pithi_kernels *k) { bind_prediction(k); }
+void pithi_predict_bind_avx2(struct pithi_kernels *k) {
+    bind_prediction(k);
+    k->rows_number = rows_number;
+}

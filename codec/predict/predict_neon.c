@@ -41,6 +41,10 @@ static inline v16 sums(v16 x) {
 
 #include "predict/lorenzo_tmpl.h"
 
+/* ---- Rows that occurred before ----------------------------------------------------------------*/
+
+#include "predict/rows_tmpl.h"
+
 /* ---- Interpolation ----------------------------------------------------------------------------*/
 
 #include "predict/interp_tmpl.h"
@@ -52,4 +56,7 @@ static inline v16 sums(v16 x) {
 #include "predict/predict_hooks.h"
 
 void pithi_predict_bind_neon(struct pithi_kernels *k);
-void pithi_predict_bind_neon(struct pithi_kernels *k) { bind_prediction(k); }
+void pithi_predict_bind_neon(struct pithi_kernels *k) {
+    bind_prediction(k);
+    k->rows_number = rows_number;
+}

@@ -61,7 +61,7 @@ static uint64_t distinct_rows(struct batch *b, size_t words) {
     const size_t row = b->row * words, used = b->count * words;
     memset(b->codes + used, 0, (b->rows * row - used) * sizeof *b->codes);
     pithi_rows_begin(&rows, row, b->rows, b->distinct, b->table);
-    pithi_rows_number(&rows, b->codes, b->rows, b->which);
+    pithi_rows_number_c(&rows, b->codes, b->rows, b->which);
     return rows.distinct;
 }
 

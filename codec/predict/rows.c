@@ -69,13 +69,11 @@ static void copy_codes(int32_t *to, const int32_t *row, size_t dim) {
     for (size_t j = 0; j < dim; j++) to[j] = row[j];
 }
 
-/* A place has a number, 1 to 2^24, and above it some bits of a hash. */
-enum { NUMBER_BITS = 25 };
+enum { NUMBER_BITS = PITHI_ROWS_NUMBER_BITS };
 
-/* Finds a row or adds it. Places are found by the upper bits of the hash, which depend on all of
- * the sum. */
-static uint32_t find(struct pithi_rows *r, const int32_t *row, uint64_t hash) {
-    const uint32_t tag = (uint32_t)(hash >> 32) & ~((1u << NUMBER_BITS) - 1);
+/* Places are found by the upper bits of the hash, which depend on all of the sum. */
+uint32_t pithi_rows_find(struct pithi_rows *r, const int32_t *row, uint64_t hash) {
+    const uint32_t tag = pithi_rows_tag(hash);
     for (size_t at = (size_t)(hash >> 32);; at++) {
         uint32_t *const place = &r->table[at & r->mask];
         if (*place == 0) {
@@ -91,7 +89,8 @@ static uint32_t find(struct pithi_rows *r, const int32_t *row, uint64_t hash) {
     }
 }
 
-void pithi_rows_number(struct pithi_rows *r, const int32_t *codes, size_t count, uint32_t *which) {
+void pithi_rows_number_c(struct pithi_rows *r, const int32_t *codes, size_t count,
+                         uint32_t *which) {
     enum { MOST = 32 };
     uint64_t hash[MOST]; /* hashes are computed before branches that nobody can foresee */
     for (size_t n; count; codes += n * r->dim, which += n, count -= n) {
@@ -100,7 +99,7 @@ void pithi_rows_number(struct pithi_rows *r, const int32_t *codes, size_t count,
             hash[i] = hash_row(codes + i * r->dim, r->dim);
             __builtin_prefetch(&r->table[(size_t)(hash[i] >> 32) & r->mask], 1);
         }
-        for (size_t i = 0; i < n; i++) which[i] = find(r, codes + i * r->dim, hash[i]);
+        for (size_t i = 0; i < n; i++) which[i] = pithi_rows_find(r, codes + i * r->dim, hash[i]);
     }
 }
 

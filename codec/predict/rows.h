@@ -27,8 +27,21 @@ size_t pithi_rows_table_bytes(size_t rows);
 void pithi_rows_begin(struct pithi_rows *r, size_t dim, size_t most, int32_t *codes,
                       uint32_t *table);
 /* Sets which[i] to the number of row i of `codes`, which is added if it is new. The codes may lie
- * right behind those of the distinct rows, in the same memory. */
-void pithi_rows_number(struct pithi_rows *r, const int32_t *codes, size_t count, uint32_t *which);
+ * right behind those of the distinct rows, in the same memory. Behind the distinct rows, memory for
+ * as many as were numbered may be written over. All rows from pithi_rows_begin on are numbered by
+ * the same function, since each has a hash of its own. */
+typedef void pithi_rows_number_fn(struct pithi_rows *r, const int32_t *codes, size_t count,
+                                  uint32_t *which);
+pithi_rows_number_fn pithi_rows_number_c;
+
+/* A place of the table has the number of a row, 1 to 2^24, and above it some bits of a hash; 0:
+ * nobody's. A row is looked for from place (hash >> 32) & mask on. */
+enum { PITHI_ROWS_NUMBER_BITS = 25 };
+static inline uint32_t pithi_rows_tag(uint64_t hash) {
+    return (uint32_t)(hash >> 32) & ~((1u << PITHI_ROWS_NUMBER_BITS) - 1);
+}
+/* Returns the number of one row, which is added if it is new. */
+uint32_t pithi_rows_find(struct pithi_rows *r, const int32_t *row, uint64_t hash);
 
 /* Finds a code per column near the mean of some of the rows. False when storing them, `bytes` each
  * in two's complement, would not pay. Any centres are right, these are good. */

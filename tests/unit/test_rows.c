@@ -23,8 +23,8 @@ static struct dictionary number_rows(const int32_t *codes, size_t rows, size_t d
     struct dictionary d = {.which = allocate(rows * sizeof *d.which)};
     pithi_rows_begin(&d.rows, dim, rows, allocate(rows * dim * sizeof *codes),
                      allocate(pithi_rows_table_bytes(rows)));
-    pithi_rows_number(&d.rows, codes, rows / 3, d.which);
-    pithi_rows_number(&d.rows, codes + rows / 3 * dim, rows - rows / 3, d.which + rows / 3);
+    pithi_rows_number_c(&d.rows, codes, rows / 3, d.which);
+    pithi_rows_number_c(&d.rows, codes + rows / 3 * dim, rows - rows / 3, d.which + rows / 3);
     return d;
 }
 
@@ -56,10 +56,10 @@ static void check_in_place(const int32_t *codes, size_t rows, size_t dim) {
     struct dictionary in = {.which = allocate(rows * sizeof *in.which)};
     int32_t *const own = copy_of(codes, bytes);
     pithi_rows_begin(&in.rows, dim, rows, own, allocate(pithi_rows_table_bytes(rows)));
-    pithi_rows_number(&in.rows, own, first, in.which);
+    pithi_rows_number_c(&in.rows, own, first, in.which);
     int32_t *const behind = own + in.rows.distinct * dim;
     memcpy(behind, codes + first * dim, (rows - first) * dim * sizeof *codes);
-    pithi_rows_number(&in.rows, behind, rows - first, in.which + first);
+    pithi_rows_number_c(&in.rows, behind, rows - first, in.which + first);
     context("dim %zu: %zu rows in place, %zu elsewhere", dim, in.rows.distinct, d.rows.distinct);
     CHECK(in.rows.distinct == d.rows.distinct);
     CHECK(memcmp(in.which, d.which, rows * sizeof *d.which) == 0);
