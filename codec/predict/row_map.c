@@ -158,18 +158,25 @@ static const char *take_coded(struct pithi_reader *r, size_t rows, size_t distin
     if (!open) return too_short;
     if (!zero_rest(open, bits)) return wrong_rest;
     open = readable(open_buffer(buffer, rows), open, pithi_rowmap_bytes_of(bits));
+    /* A new row has a number that is above all. */
+    struct {
+        uint32_t first, open;
+    } class[PITHI_ROWMAP_CLASSES + 1] = {{UINT32_C(1) << 31, 0}};
+    for (unsigned k = 1; k <= PITHI_ROWMAP_CLASSES; k++) {
+        class[k].first = pithi_rowmap_first(k);
+        class[k].open = pithi_rowmap_open(k);
+    }
     uint64_t at = 0;
-    uint32_t known = 0, wrong = 0;
+    uint32_t known = 0, above = 0;      /* above: how many numbers are not below `known` */
     for (size_t i = 0; i < rows; i++) { /* has no branches, like put_plain */
-        const unsigned symbol = symbols[i], count = pithi_rowmap_open(symbol);
-        const uint32_t is_new = symbol == 0, old = is_new - 1;
-        const uint32_t earlier = pithi_rowmap_first(symbol) + get_bits(open, at, count);
-        which[i] = known ^ ((known ^ earlier) & old);
-        wrong |= (earlier >= known) & old;
-        known += is_new;
+        const unsigned symbol = symbols[i], count = class[symbol].open;
+        const uint32_t number = class[symbol].first + get_bits(open, at, count);
+        which[i] = number < known ? number : known;
+        above += number >= known;
+        known += symbol == 0;
         at += count;
     }
-    if (wrong) return wrong_number;
+    if (above != known) return wrong_number;
     return known == distinct ? NULL : wrong_count;
 }
 
