@@ -10,6 +10,7 @@
 #include "error.h"
 #include "items.h"
 #include "parallel.h"
+#include "spec.h"
 #include "stream.h"
 
 /* ---- One block -------------------------------------------------------------------------------*/
@@ -112,9 +113,20 @@ static const uint8_t *payload_of(const struct reduction *d, size_t i,
     return frame + pithi_frame_header_bytes(frame);
 }
 
+/* Gives params the revision of a frame that was checked, and those keys on which decoding does not
+ * depend, but the revision may: all else is alike in frames of a plan. */
+static void take_revision(struct pithi_params *params, const uint8_t *frame) {
+    struct pithi_params own;
+    if (frame[PITHI_AT_REVISION] == pithi_frame_revision(params)) return;
+    pithi_params_unpack(params->codec, frame + PITHI_AT_PARAMS, frame[PITHI_AT_BLOCK], &own);
+    memcpy(params->value, own.value, sizeof own.value);
+    pithi_params_set_revision(params, frame[PITHI_AT_REVISION]);
+}
+
 /* Lets c read the blocks of frame i. */
 static void select_frame(const struct reduction *d, struct pithi_coding *c, size_t i) {
     const struct pithi_payload *layout;
+    take_revision(&c->frame.params, d->r->frames[i]);
     c->bytes = (uint8_t *)(uintptr_t)payload_of(d, i, &layout);
     c->frame.payload = *layout;
     const struct pithi_frame_hooks *const hooks = c->frame.params.codec->frame_hooks;
