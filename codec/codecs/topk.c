@@ -30,7 +30,8 @@ enum {
     BLOCK,
     SCOPE,
     UNIT,
-    TRANSFORM
+    TRANSFORM,
+    REVISION
 };
 enum { F32, F16, BF16, INT8, NONE };
 enum { SMALL, FAST };
@@ -81,6 +82,8 @@ static const struct pithi_key keys[] = {
     [TRANSFORM] = {"transform", PITHI_KEY_WORD, 0, 0, HADAMARD, 0, AT_TRANSFORM,
                    "none|dct|hadamard", "of which coefficients of short runs the largest are sent",
                    false},
+    [REVISION] = {"revision", PITHI_KEY_NUMBER, 2, 1, 2, 0, PITHI_WIRE_REVISION, "1,2",
+                  "index=fast: newest revision of frames to make, 1 for older readers", true},
 };
 
 static const struct pithi_need needs[] = {
@@ -124,6 +127,16 @@ static pith_status check(const struct pithi_params *p, const char **detail) {
     if (p->block < p->value[UNIT]) return PITH_ERR_SPEC;
     *detail = "momentum is below 1";
     return pithi_decimal_floor(p->value[MOMENTUM]) < 1 ? PITH_OK : PITH_ERR_SPEC;
+}
+
+/* Revision 2 is for sets in form PATCHED, which index=small does not take. */
+static uint8_t frame_revision(const struct pithi_params *p) {
+    return p->value[INDEX] == FAST ? (uint8_t)p->value[REVISION] : 1;
+}
+
+static struct pithi_index_setting index_setting(const struct pithi_params *p) {
+    return (struct pithi_index_setting){.elias_fano = p->value[INDEX] == SMALL,
+                                        .patched = frame_revision(p) >= 2};
 }
 
 /* Returns how many elements of n a slot sends. */
@@ -204,12 +217,13 @@ struct work {
     uint32_t *list;
     float *values, *sent; /* a chunk each */
     float *row;           /* scope=row: the longest row that there may be */
+    uint8_t *widths;      /* of groups of the list */
 };
 
 /* Lays the parts of scratch memory one behind the other; with scratch NULL only counts their
  * bytes. */
 static struct work layout(const struct pithi_params *p, uint8_t *scratch, size_t *bytes) {
-    struct work w = {NULL, NULL, NULL, NULL, NULL};
+    struct work w = {NULL, NULL, NULL, NULL, NULL, NULL};
     const size_t map = (size_t)pithi_pad64(p->most / 8 + 8);
     const size_t listed = pithi_index_list_most(p->most);
     /* A list that is as long as it may be is added to by a piece, before it is given up. */
@@ -219,13 +233,14 @@ static struct work layout(const struct pithi_params *p, uint8_t *scratch, size_t
     const size_t list = (size_t)pithi_pad64(entries * sizeof(uint32_t));
     const size_t chunk = PITHI_CHUNK * sizeof(float);
     const size_t row = p->value[SCOPE] ? PITHI_SPARSE_ROW * sizeof(float) : 0;
-    *bytes = map + list + 2 * chunk + row;
+    *bytes = map + list + 2 * chunk + row + (size_t)pithi_pad64(pithi_packed_groups(listed));
     if (!scratch) return w;
     w.map = (uint64_t *)(void *)scratch;
     w.list = (uint32_t *)(void *)(scratch + map);
     w.values = (float *)(void *)(scratch + map + list);
     w.sent = w.values + PITHI_CHUNK;
     w.row = w.sent + PITHI_CHUNK;
+    w.widths = scratch + map + list + 2 * chunk + row;
     return w;
 }
 
@@ -603,10 +618,10 @@ static pith_status encode(struct pithi_block *b) {
     const struct work w = work_of(b);
     const bool same = b->own->sparse.same;
     uint64_t *const map = b->own->sparse.held ? b->own->sparse.held : w.map;
-    struct pithi_index_set set = {map, w.list, b->count, 0};
+    struct pithi_index_set set = {map, w.list, b->count, 0, w.widths};
     /* A set that is given is not chosen, but x goes to the residual. */
     const bool given = same || b->own->sparse.given;
-    struct pithi_index_set chosen = {given ? w.map : map, given ? NULL : w.list, b->count, 0};
+    struct pithi_index_set chosen = {given ? w.map : map, given ? NULL : w.list, b->count, 0, NULL};
     bool listed = choose(b, &w, &chosen);
     const bool read = listed;
     decay_residual(b);
@@ -619,7 +634,7 @@ static pith_status encode(struct pithi_block *b) {
         listed = true;
     }
     struct pithi_index_choice choice = {PITHI_INDEX_HELD, 0, 0};
-    if (!same) choice = pithi_index_choose(b->kernels, &set, b->params->value[INDEX] == FAST);
+    if (!same) choice = pithi_index_choose(b->kernels, &set, index_setting(b->params));
     if (same && !set.count) choice.form = PITHI_INDEX_EMPTY;
     if (!given && is_dense(b, &choice, set.count)) {
         fill(map, b->count);
@@ -748,6 +763,8 @@ static const char *take_set(const struct pithi_block *b, struct pithi_index_set 
     if (set->count > b->count) return "a set has more elements than its block";
     if (b->own->sparse.same != (form == PITHI_INDEX_HELD) || (form == PITHI_INDEX_HELD && low_bits))
         return "unknown coding of a set";
+    if (form == PITHI_INDEX_PATCHED && pithi_frame_revision(b->params) < 2)
+        return "a set has an unknown form";
     if (b->own->sparse.same && b->own->sparse.held) {
         memcpy(set->map, b->own->sparse.held, words_of(b->count) * sizeof *set->map);
         return set->count == held_of(b) ? NULL
@@ -764,7 +781,7 @@ static const char *take_set(const struct pithi_block *b, struct pithi_index_set 
 /* Decodes a block to `out`, or adds it to what is there. */
 static const char *take_block(struct pithi_block *b, bool add) {
     const struct work w = work_of(b);
-    struct pithi_index_set set = {w.map, w.list, b->count, 0};
+    struct pithi_index_set set = {w.map, w.list, b->count, 0, NULL};
     bool listed;
     size_t at;
     const char *const fault = take_set(b, &set, &listed, &at);
@@ -863,7 +880,8 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     d->sets = (struct pithi_sets){.values = dtype[p->value[VALUES]],
                                   .control = p->value[CONTROL],
                                   .every = p->value[EVERY],
-                                  .packed = p->value[INDEX] == FAST,
+                                  .elias_fano = index_setting(p).elias_fano,
+                                  .patched = index_setting(p).patched,
                                   .clears = p->value[CLEAR] == 0,
                                   .rows = p->value[SCOPE] != 0,
                                   .unit = p->value[UNIT],
@@ -876,7 +894,8 @@ static const struct pithi_sparse_codec sparse = {sparse_setting, set_elements};
 
 const struct pithi_codec pithi_codec_topk = {
     .id = 9,
-    .revision = 1,
+    .revision = 2,
+    .frame_revision = frame_revision,
     .name = "topk",
     .summary = "the largest values of a tensor and where they are: sparsified gradients",
     .traits = 0,
@@ -904,5 +923,6 @@ const struct pithi_codec pithi_codec_topk = {
     .describe_slot = pithi_sets_describe,
     .refuse_device = pithi_sets_refuse,
     .described_rules = true,
-    .described_keys = 1u << DENSITY | 1u << K | 1u << CAP | 1u << CONTROL | 1u << INDEX,
+    .described_keys =
+        1u << DENSITY | 1u << K | 1u << CAP | 1u << CONTROL | 1u << INDEX | 1u << REVISION,
 };

@@ -11,7 +11,8 @@ struct pithi_sets {
     uint32_t values;  /* dtype; PITH_I8: groups of the setting; PITH_NONE: the elements are 1 */
     uint32_t control; /* enum pithi_control_kind */
     uint32_t every;   /* steps from one exact threshold to the next */
-    bool packed;      /* sets are coded as PACKED in place of ELIAS_FANO */
+    bool elias_fano;  /* sets may be coded in this form */
+    bool patched;     /* and in this one */
     bool clears;      /* an encode takes what it sends out of the residual */
     bool rows;        /* elements are chosen of every row by itself */
     uint32_t unit;    /* sent are all elements of a unit that has one to send; 0: that one */

@@ -71,9 +71,8 @@ bool pithi_elias_fano_take_c(const uint8_t *bytes, size_t count, size_t n, unsig
     return i == count && list[count - 1] < n;
 }
 
-/* ---- PACKED ----------------------------------------------------------------------------------*/
+/* ---- PACKED and PATCHED ----------------------------------------------------------------------*/
 
-static size_t groups_of(size_t count) { return (count + GROUP - 1) / GROUP; }
 static size_t group_count(size_t count, size_t first) {
     return count - first < GROUP ? count - first : GROUP;
 }
@@ -90,12 +89,21 @@ static unsigned differ(const uint32_t *list, size_t first, size_t count, uint32_
     return pithi_bit_length(all);
 }
 
-struct pithi_list_measure pithi_list_measure_c(const uint32_t *list, size_t count) {
-    struct pithi_list_measure m = {0, 0};
+struct pithi_list_measure pithi_list_measure_c(const uint32_t *list, size_t count, bool patched,
+                                               uint8_t *widths) {
+    struct pithi_list_measure m = {0, 0, 0};
     uint32_t difference[GROUP];
     for (size_t first = 0; first < count; first += GROUP) {
         const size_t c = group_count(count, first);
-        m.packed += 1 + pithi_packed_bytes(c, differ(list, first, c, difference));
+        const unsigned bits = differ(list, first, c, difference);
+        uint32_t wider = 0;
+        for (size_t i = 0; i < c; i++) {
+            const unsigned less = bits - pithi_bit_length(difference[i]);
+            if (less < PITHI_PATCHED_LESS) wider += UINT32_C(0x01010101) << 8 * less;
+        }
+        *widths = (uint8_t)(patched && c == GROUP ? pithi_patched_byte(bits, wider) : bits);
+        m.packed += 1 + pithi_packed_bytes(c, *widths);
+        m.exceptions += pithi_packed_exceptions(*widths++);
         /* Numbers of 7 bits a byte: where elements are left out, their number and the run's. */
         for (size_t i = 0; i < c; i++) m.runs += difference[i] > 128 ? 3 : difference[i] ? 2 : 0;
     }
@@ -110,7 +118,7 @@ static void put_lanes(const uint32_t *difference, unsigned width, uint8_t *to) {
         unsigned fill = 0;
         uint8_t *word = to + 4 * lane;
         for (size_t row = 0; row < ROWS; row++) {
-            held |= (uint64_t)difference[LANES * row + lane] << fill;
+            held |= (uint64_t)(difference[LANES * row + lane] & low_mask(width)) << fill;
             fill += width;
             if (fill >= 32) {
                 pithi_put32(word, (uint32_t)held);
@@ -136,34 +144,62 @@ static void take_lanes(const uint8_t *bytes, unsigned width, uint32_t *differenc
     }
 }
 
-void pithi_packed_put_c(const uint32_t *list, size_t count, uint8_t *to) {
-    uint8_t *width = to, *bytes = to + groups_of(count);
+/* An exception: its place in the group, and what it has above the group's width. */
+static uint8_t *put_exceptions(const uint32_t *difference, unsigned width, uint8_t *to) {
+    for (unsigned i = 0; i < GROUP; i++)
+        if (difference[i] >> width) {
+            *to++ = (uint8_t)i;
+            *to++ = (uint8_t)(difference[i] >> width);
+        }
+    return to;
+}
+
+/* Returns false where places do not ascend within the group, or an exception is none. */
+static bool take_exceptions(const uint8_t *bytes, unsigned byte, uint32_t *difference) {
+    unsigned least = 0;
+    for (unsigned i = 0; i < pithi_packed_exceptions(byte); i++) {
+        const unsigned place = *bytes++, high = *bytes++;
+        if (place < least || place >= GROUP || !high) return false;
+        difference[place] |= high << pithi_packed_width(byte);
+        least = place + 1;
+    }
+    return true;
+}
+
+void pithi_packed_put_c(const uint32_t *list, size_t count, const uint8_t *widths, uint8_t *to) {
+    const size_t groups = pithi_packed_groups(count);
     uint32_t difference[GROUP];
-    for (size_t first = 0; first < count; first += GROUP) {
+    memcpy(to, widths, groups);
+    to += groups;
+    for (size_t first = 0; first < count; first += GROUP, widths++) {
         const size_t c = group_count(count, first);
-        *width = (uint8_t)differ(list, first, c, difference);
-        if (c == GROUP)
-            put_lanes(difference, *width, bytes);
-        else
-            pithi_code_string_put_c(difference, c, *width, bytes);
-        bytes += pithi_packed_bytes(c, *width++);
+        const unsigned width = pithi_packed_width(*widths);
+        differ(list, first, c, difference);
+        if (c < GROUP) {
+            to = pithi_code_string_put_c(difference, c, width, to);
+            continue;
+        }
+        put_lanes(difference, width, to);
+        to = put_exceptions(difference, width, to + pithi_packed_string(GROUP, width));
     }
 }
 
-/* A group begins below n, which is at most 2^24, and adds less than 2^31: sums do not overflow, so
- * that all of its numbers are below n when the last is. */
+/* A group begins below n, which is at most 2^24, and adds at most 2^31, since differences have at
+ * most 24 bits: sums do not overflow, so that all of its numbers are below n when the last is. */
 bool pithi_packed_take_c(const uint8_t *bytes, size_t count, size_t n, uint32_t *list) {
-    const uint8_t *width = bytes;
+    const uint8_t *widths = bytes;
     uint32_t next = 0;
-    bytes += groups_of(count);
-    for (size_t first = 0; first < count; first += GROUP) {
+    bytes += pithi_packed_groups(count);
+    for (size_t first = 0; first < count; first += GROUP, widths++) {
         const size_t c = group_count(count, first);
+        const unsigned width = pithi_packed_width(*widths);
         uint32_t *const to = list + first;
         if (c == GROUP)
-            take_lanes(bytes, *width, to);
-        else if (!take_string(bytes, c, *width, to))
+            take_lanes(bytes, width, to);
+        else if (!take_string(bytes, c, width, to))
             return false;
-        bytes += pithi_packed_bytes(c, *width++);
+        if (!take_exceptions(bytes + pithi_packed_string(c, width), *widths, to)) return false;
+        bytes += pithi_packed_bytes(c, *widths);
         for (size_t i = 0; i < c; i++) {
             to[i] += next;
             next = to[i] + 1;
@@ -314,19 +350,22 @@ static size_t runs_of_map(const struct pithi_index_set *set) {
 }
 
 struct pithi_index_choice pithi_index_choose(const struct pithi_kernels *kernels,
-                                             const struct pithi_index_set *set, bool fast) {
+                                             const struct pithi_index_set *set,
+                                             struct pithi_index_setting setting) {
     const size_t n = set->n, count = set->count;
     if (!count) return of(PITHI_INDEX_EMPTY, 0, 0);
     if (count == n) return of(PITHI_INDEX_ALL, 0, 0);
     struct pithi_index_choice best = of(PITHI_INDEX_BITMAP, 0, (n + 7) / 8);
     size_t least; /* bytes as RUNS */
     if (has_list(set)) {
-        const struct pithi_list_measure m = kernels->list_measure(set->list, count);
+        const struct pithi_list_measure m =
+            kernels->list_measure(set->list, count, setting.patched, set->widths);
         least = m.runs;
-        for (unsigned low = 0; !fast && low < PITHI_INDEX_BITS_MAX; low++)
+        for (unsigned low = 0; setting.elias_fano && low < PITHI_INDEX_BITS_MAX; low++)
             best = shorter(best,
                            of(PITHI_INDEX_ELIAS_FANO, low, pithi_elias_fano_bytes(n, count, low)));
-        best = shorter(best, of(PITHI_INDEX_PACKED, 0, m.packed));
+        best =
+            shorter(best, of(m.exceptions ? PITHI_INDEX_PATCHED : PITHI_INDEX_PACKED, 0, m.packed));
     } else {
         least = 2 * runs_of_map(set);
     }
@@ -342,7 +381,8 @@ void pithi_index_put(const struct pithi_kernels *kernels, const struct pithi_ind
     case PITHI_INDEX_ELIAS_FANO:
         kernels->elias_fano_put(set->list, set->count, set->n, choice->low_bits, to);
         break;
-    case PITHI_INDEX_PACKED: kernels->packed_put(set->list, set->count, to); break;
+    case PITHI_INDEX_PACKED:
+    case PITHI_INDEX_PATCHED: kernels->packed_put(set->list, set->count, set->widths, to); break;
     case PITHI_INDEX_RUNS: put_runs(set, to); break;
     default: break;
     }
@@ -357,15 +397,20 @@ static const char *take_bitmap(const uint8_t *bytes, struct pithi_index_set *set
     return NULL;
 }
 
-/* Returns the bytes that widths and groups take together, SIZE_MAX where a width is too large or a
- * part is cut. */
-static size_t packed_length(const uint8_t *bytes, size_t length, size_t count) {
-    size_t total = groups_of(count);
+/* Returns the bytes that widths and groups take together, SIZE_MAX where a width is too large, a
+ * group has exceptions that may have none, or a part is cut. */
+static size_t packed_length(const uint8_t *bytes, size_t length, size_t count, bool patched) {
+    size_t total = pithi_packed_groups(count);
     if (total > length) return SIZE_MAX;
     for (size_t first = 0; first < count; first += GROUP) {
-        const unsigned width = bytes[first / GROUP];
-        if (width > PITHI_INDEX_BITS_MAX) return SIZE_MAX;
-        total += pithi_packed_bytes(group_count(count, first), width);
+        const unsigned byte = bytes[first / GROUP];
+        const size_t c = group_count(count, first);
+        const bool exceptions = byte >= 1u << PITHI_PATCHED_SHIFT;
+        if (exceptions && (!patched || c < GROUP)) return SIZE_MAX;
+        if (pithi_packed_width(byte) >
+            (unsigned)(exceptions ? PITHI_PATCHED_BITS_MAX : PITHI_INDEX_BITS_MAX))
+            return SIZE_MAX;
+        total += pithi_packed_bytes(c, byte);
     }
     return total > length ? SIZE_MAX : total;
 }
@@ -375,12 +420,13 @@ static const char *take_list(const struct pithi_kernels *kernels, enum pithi_ind
                              struct pithi_index_set *set, size_t *used) {
     const size_t n = set->n, count = set->count;
     if (!has_list(set)) return "a set has more elements than its form may list";
-    if (form == PITHI_INDEX_PACKED) {
-        *used = packed_length(bytes, length, count);
-        if (*used == SIZE_MAX) return "a packed set is cut, or has a width above 24";
+    if (form != PITHI_INDEX_ELIAS_FANO) {
+        *used = packed_length(bytes, length, count, form == PITHI_INDEX_PATCHED);
+        if (*used == SIZE_MAX) return "a packed set is cut, or has a width that it may not have";
         return kernels->packed_take(bytes, count, n, set->list)
                    ? NULL
-                   : "a packed set leaves its block, or has bits behind its last number";
+                   : "a packed set leaves its block, has bits behind its last number, or "
+                     "exceptions that are none";
     }
     if (low_bits >= PITHI_INDEX_BITS_MAX) return "an Elias-Fano set with more than 23 low bits";
     *used = pithi_elias_fano_bytes(n, count, low_bits);

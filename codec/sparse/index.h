@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/inline.h"
 #include "sparse/select.h"
 
 enum pithi_index_form {
@@ -20,6 +21,7 @@ enum pithi_index_form {
     PITHI_INDEX_PACKED,     /* differences in groups of 128, each with its width */
     PITHI_INDEX_RUNS,       /* lengths of gaps and runs */
     PITHI_INDEX_HELD,       /* the set that both ends hold; no bytes */
+    PITHI_INDEX_PATCHED,    /* PACKED, with few differences wider than their group */
     PITHI_INDEX_FORMS
 };
 
@@ -29,12 +31,15 @@ struct pithi_index_set {
     uint64_t *map;
     uint32_t *list; /* capacity: pithi_index_list_most(n) + PITHI_INDEX_SLACK */
     size_t n, count;
+    /* Between choice and put: a byte for each group of the list, pithi_packed_groups of them. */
+    uint8_t *widths;
 };
 
 /* Forms that list elements hold no more than this many: with more, a map is not longer. */
 static inline size_t pithi_index_list_most(size_t n) { return n / 4 + 1; }
 static inline bool pithi_index_is_listed(enum pithi_index_form form) {
-    return form == PITHI_INDEX_ELIAS_FANO || form == PITHI_INDEX_PACKED;
+    return form == PITHI_INDEX_ELIAS_FANO || form == PITHI_INDEX_PACKED ||
+           form == PITHI_INDEX_PATCHED;
 }
 
 struct pithi_index_choice {
@@ -44,15 +49,20 @@ struct pithi_index_choice {
 };
 
 struct pithi_kernels;
+/* What a setting lets the choice take. */
+struct pithi_index_setting {
+    bool elias_fano, patched;
+};
 /* Finds the shortest form, of several the first: EMPTY, ALL, BITMAP, ELIAS_FANO (of several
- * low_bits the least; not when `fast`), PACKED and RUNS. The set has a map and, where count is at
- * most pithi_index_list_most(n), a list. */
+ * low_bits the least), PACKED or, where that is shorter, PATCHED, and RUNS. The set has a map and,
+ * where count is at most pithi_index_list_most(n), a list and memory for widths. */
 struct pithi_index_choice pithi_index_choose(const struct pithi_kernels *kernels,
-                                             const struct pithi_index_set *set, bool fast);
+                                             const struct pithi_index_set *set,
+                                             struct pithi_index_setting setting);
 /* Returns the most bytes that a choice for n elements can have. */
 static inline size_t pithi_index_most(size_t n) { return (n + 7) / 8; }
-/* Writes the chosen form of the set that it was chosen for: choice->bytes bytes, and none behind
- * them. */
+/* Writes the chosen form of the set that it was chosen for, with the widths that the choice left
+ * there: choice->bytes bytes, and none behind them. */
 void pithi_index_put(const struct pithi_kernels *kernels, const struct pithi_index_choice *choice,
                      const struct pithi_index_set *set, uint8_t *to);
 /* Reads a form other than HELD with n and count (0..n) given in the set: fills the list of forms
@@ -66,7 +76,14 @@ const char *pithi_index_take(const struct pithi_kernels *kernels, enum pithi_ind
 
 enum {
     PITHI_INDEX_BITS_MAX = 24, /* of a number below 2^24: no difference is wider */
-    PITHI_PACKED_GROUP = 128
+    PITHI_PACKED_GROUP = 128,
+    /* A group's byte: its width and, from this bit on, how many of its differences are exceptions,
+     * of which there are two bytes each. */
+    PITHI_PATCHED_SHIFT = 5,
+    PITHI_PATCHED_MOST = 7,
+    PITHI_PATCHED_BITS_MAX =
+        16,                /* of a group that has exceptions: 8 bits more are no more than 24 */
+    PITHI_PATCHED_LESS = 4 /* by how many bits at most the choice narrows a group */
 };
 
 static inline size_t pithi_elias_fano_low_bytes(size_t count, unsigned low_bits) {
@@ -92,26 +109,52 @@ typedef bool pithi_elias_fano_take_fn(const uint8_t *bytes, size_t count, size_t
 /* Writes the low `bits` bits of each number, at most 24, as a code string; returns its end. */
 uint8_t *pithi_code_string_put_c(const uint32_t *numbers, size_t count, unsigned bits, uint8_t *to);
 
-/* Returns the bytes of a group of `count` differences of `width` bits each: also those of a whole
- * one, which are laid out as four lanes. */
-static inline size_t pithi_packed_bytes(size_t count, unsigned width) {
-    return (count * width + 7) / 8;
+static inline size_t pithi_packed_groups(size_t count) {
+    return (count + PITHI_PACKED_GROUP - 1) / PITHI_PACKED_GROUP;
 }
-/* Writes a list of 1 <= count numbers, which ascend and are below 2^24, as PACKED: as many bytes as
- * it measures, and none behind them. */
-typedef void pithi_packed_put_fn(const uint32_t *list, size_t count, uint8_t *to);
-/* Reads the widths of all groups, which are at most PITHI_INDEX_BITS_MAX, and the groups that
- * follow them; writes up to PITHI_INDEX_SLACK numbers behind the count of the list. Returns false
- * for bytes that are no such list of numbers below n. */
+PITHI_INLINE unsigned pithi_packed_width(unsigned byte) {
+    return byte & ((1u << PITHI_PATCHED_SHIFT) - 1);
+}
+PITHI_INLINE unsigned pithi_packed_exceptions(unsigned byte) { return byte >> PITHI_PATCHED_SHIFT; }
+/* Returns the bytes of a group's differences: also those of a whole group, which are laid out as
+ * four lanes. */
+PITHI_INLINE size_t pithi_packed_string(size_t count, unsigned byte) {
+    return (count * pithi_packed_width(byte) + 7) / 8;
+}
+/* Returns the same with the exceptions behind them. */
+PITHI_INLINE size_t pithi_packed_bytes(size_t count, unsigned byte) {
+    return pithi_packed_string(count, byte) + 2 * pithi_packed_exceptions(byte);
+}
+/* Returns the byte that the choice gives a whole group whose largest difference has `bits` bits.
+ * Byte k of `wider` is how many differences have bits - k or more, k < PITHI_PATCHED_LESS. */
+PITHI_INLINE unsigned pithi_patched_byte(unsigned bits, uint32_t wider) {
+    /* Bit 7 of bytes up to 7, of differences that may be exceptions: a bit less saves 16 bytes, and
+     * exceptions take 14 at most. No sum leaves its byte. */
+    const uint32_t few = ~(wider + 0x78787878u) & 0x80808080u;
+    const unsigned less = (few >> 7) * 0x01010101u >> 24, width = bits - less;
+    const unsigned exceptions = (unsigned)((uint64_t)wider << 8 >> 8 * less & 0xFF);
+    return width > PITHI_PATCHED_BITS_MAX ? bits : width | exceptions << PITHI_PATCHED_SHIFT;
+}
+
+/* Writes a list of 1 <= count numbers, which ascend and are below 2^24, as PACKED or PATCHED: as
+ * many bytes as measured with these widths, and none behind them. */
+typedef void pithi_packed_put_fn(const uint32_t *list, size_t count, const uint8_t *widths,
+                                 uint8_t *to);
+/* Reads the bytes of all groups, of which pithi_index_take has checked each by itself, and the
+ * groups that follow them; writes up to PITHI_INDEX_SLACK numbers behind the count of the list.
+ * Returns false for bytes that are no such list of numbers below n. */
 typedef bool pithi_packed_take_fn(const uint8_t *bytes, size_t count, size_t n, uint32_t *list);
 
 struct pithi_list_measure {
-    size_t packed; /* bytes as PACKED */
+    size_t packed; /* bytes as PACKED or, where a group has exceptions, as PATCHED */
     /* Bytes as RUNS at the least: two for each run, one more where a difference is above 128. */
     size_t runs;
+    size_t exceptions;
 };
-/* Measures a list of 1 <= count numbers, which ascend and are below 2^24. */
-typedef struct pithi_list_measure pithi_list_measure_fn(const uint32_t *list, size_t count);
+/* Measures a list of 1 <= count numbers, which ascend and are below 2^24, and writes a byte for
+ * each group. Whole groups may have exceptions where the form may be PATCHED. */
+typedef struct pithi_list_measure pithi_list_measure_fn(const uint32_t *list, size_t count,
+                                                        bool patched, uint8_t *widths);
 
 pithi_elias_fano_put_fn pithi_elias_fano_put_c;
 pithi_elias_fano_take_fn pithi_elias_fano_take_c;

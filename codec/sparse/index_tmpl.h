@@ -16,6 +16,15 @@
  *   v4_shr_each(x, n)           each lane by its own number below 32;
  *   v4_above(x, y)              ~0 in lanes in which x > y, as signed numbers, else 0;
  *   v4_ascends(x, y)            whether x < y in all lanes, as signed numbers;
+ *   wide                        a vector of 4 or 8 numbers, with w_load, w_store, w_set, w_sub,
+ *                               w_and, w_shr as v4 has them;
+ *   w_after(last, x)            `last`, then all lanes of x but the last;
+ *   w_length(x)                 LENGTH_0 and the bits of each number below 2^24; of 0 perhaps less;
+ *   w_above(x, y)               a bit for each number of x[0..3] that exceeds y's;
+ *   w_narrow(x)                 the numbers of x[0..3] as bytes, 255 for larger ones, in any order;
+ *   b_add, b_sub, b_max, b_set  of a wide vector's bytes; b_least(x, y): ~0 where x >= y, else 0;
+ *   b_look(table, x)            bytes of table[16] by x - LOOK_0, 0 where that is 16 to 24;
+ *   b_sum(x), b_largest(x)      of all bytes;
  *
  * or, with OWN_UNITS, the including file has it too. Then there is no packed_take: vectors of more
  * lanes take packed differences no faster. */
@@ -114,26 +123,66 @@ static inline bool merge(const uint32_t *low, uint32_t *list, size_t count, uint
     return good;
 }
 
-/* Writes the differences of whole units of numbers, the first of which follows `last`, where they
- * are wanted. Returns the bits of the largest and adds to *runs two for each that is not 0, and one
- * for each above 128. */
-static inline unsigned differ(const uint32_t *list, size_t count, uint32_t last,
-                              uint32_t *difference, size_t *runs) {
-    v4 before = v4_set(last), all = v4_set(0), less = v4_set(0);
-    uint32_t a[LANES], b[LANES];
-    for (size_t i = 0; i < count; i += LANES) {
-        const v4 x = v4_load(list + i);
-        const v4 d = v4_sub(v4_sub(x, v4_after(before, x)), v4_set(1));
-        all = v4_or(all, d);
-        const v4 other = v4_above(d, v4_set(0)), wide = v4_above(d, v4_set(128));
-        less = v4_add(less, v4_add(v4_add(other, other), wide));
-        before = x;
-        if (difference) v4_store(difference + i, d);
+enum { WIDE = sizeof(wide) / sizeof(uint32_t), FOUR = 4 * WIDE };
+
+/* The differences of numbers [i, i + FOUR) of a group; the first of all follows `last`. */
+ALWAYS void differ_four(const uint32_t *list, size_t i, uint32_t last, wide d[4]) {
+    for (size_t k = 0; k < 4; k++, i += WIDE) {
+        const wide x = w_load(list + i), before = i ? w_load(list + i - 1) : w_after(last, x);
+        d[k] = w_sub(w_sub(x, before), w_set(1));
     }
-    v4_store(a, all);
-    v4_store(b, less);
-    *runs += 0u - (b[0] + b[1] + b[2] + b[3]);
-    return pithi_bit_length(a[0] | a[1] | a[2] | a[3]);
+}
+
+/* Returns the byte of a group of numbers, the first of which follows `last`, and adds to *runs two
+ * for each difference that is not 0, and one for each above 128. */
+ALWAYS unsigned measure(const uint32_t *list, uint32_t last, bool patched, size_t *runs) {
+    wide less = b_set(0), longest = b_set(0), length[GROUP / FOUR];
+    for (size_t i = 0; i < GROUP / FOUR; i++) {
+        wide d[4];
+        differ_four(list, FOUR * i, last, d);
+        const wide low = w_narrow(d), other = b_least(low, b_set(1));
+        less = b_add(b_add(less, b_least(low, b_set(129))), b_add(other, other));
+        for (size_t k = 0; k < 4; k++) d[k] = w_length(d[k]);
+        length[i] = b_max(w_narrow(d), b_set(LENGTH_0));
+        longest = b_max(longest, length[i]);
+    }
+    const unsigned most = b_largest(longest), bits = most - LENGTH_0;
+    *runs += b_sum(b_sub(b_set(0), less)); /* 24 at most in a byte */
+    if (!patched) return bits;
+    /* By how many bits a number is shorter: in each half of a byte a count of up to 8 of those that
+     * are not shorter than by 0 and 1, and by 2 and 3. */
+    static const uint8_t near_of[16] = {0x11, 0x10}, far_of[16] = {0x11, 0x11, 0x11, 0x10};
+    const wide half = b_set(15);
+    wide near = b_set(0), far = b_set(0);
+    for (size_t i = 0; i < GROUP / FOUR; i++) {
+        const wide shorter = b_sub(b_set(most + LOOK_0), length[i]);
+        near = b_add(near, b_look(near_of, shorter));
+        far = b_add(far, b_look(far_of, shorter));
+    }
+    return pithi_patched_byte(
+        bits, b_sum(w_and(near, half)) | b_sum(w_and(w_shr(near, 4), half)) << 8 |
+                  b_sum(w_and(far, half)) << 16 | b_sum(w_and(w_shr(far, 4), half)) << 24);
+}
+
+/* Writes the differences of a group of numbers, the first of which follows `last`: the low bits
+ * that the group of this byte has of them, and the exceptions. */
+ALWAYS void differ(const uint32_t *list, uint32_t last, unsigned byte, uint32_t *difference,
+                   uint8_t *to) {
+    const unsigned width = pithi_packed_width(byte);
+    const wide mask = w_set((UINT32_C(1) << width) - 1);
+    uint64_t wider[2] = {0, 0};
+    for (size_t i = 0; i < GROUP; i += FOUR) {
+        wide d[4];
+        differ_four(list, i, last, d);
+        for (size_t k = 0; k < 4; k++) w_store(difference + i + WIDE * k, w_and(d[k], mask));
+        wider[i / 64] |= (uint64_t)w_above(d, mask) << i % 64;
+    }
+    for (unsigned half = 0; half < 2; half++)
+        for (uint64_t left = wider[half]; left; left &= left - 1, to += 2) {
+            const unsigned i = 64 * half + (unsigned)__builtin_ctzll(left);
+            to[0] = (uint8_t)i;
+            to[1] = (uint8_t)((list[i] - (i ? list[i - 1] : last) - 1) >> width);
+        }
 }
 #endif
 
@@ -271,7 +320,7 @@ static bool elias_fano_take(const uint8_t *bytes, size_t count, size_t n, unsign
     return good && list[count - 1] < n;
 }
 
-/* ---- PACKED ----------------------------------------------------------------------------------*/
+/* ---- PACKED and PATCHED ----------------------------------------------------------------------*/
 
 ALWAYS void put_row(v4 *held, const uint32_t *difference, unsigned width, unsigned row,
                     uint8_t *to) {
@@ -300,87 +349,144 @@ static void put_group(const uint32_t *difference, unsigned width, uint8_t *to) {
     }
 }
 
-/* Differences of fewer numbers than a group has, and 0 behind them up to a whole vector. */
-static inline unsigned differ_last(const uint32_t *list, size_t count, uint32_t last,
-                                   uint32_t *difference, size_t *runs) {
-    uint32_t own[GROUP];
+/* Copies fewer numbers than a group has, and makes them a group by differences of 0. */
+static inline void copy_last(const uint32_t *list, size_t count, uint32_t own[GROUP]) {
+    const uint32_t first = list[count - 1] - (uint32_t)(count - 1);
+    for (unsigned i = 0; i < GROUP; i += LANES) v4_store(own + i, v4_ramp(first + i));
     memcpy(own, list, count * sizeof *own);
-    for (size_t i = count; i < in_units(count); i++) own[i] = own[i - 1] + 1;
-    return differ(own, in_units(count), last, difference, runs);
 }
 
-static void packed_put(const uint32_t *list, size_t count, uint8_t *to) {
-    uint8_t *bytes = to + (count + GROUP - 1) / GROUP;
+static void packed_put(const uint32_t *list, size_t count, const uint8_t *widths, uint8_t *to) {
     uint32_t difference[GROUP], last = UINT32_MAX;
-    size_t runs = 0;
+    memcpy(to, widths, pithi_packed_groups(count));
+    to += pithi_packed_groups(count);
     for (; count >= GROUP; list += GROUP, count -= GROUP) {
-        const unsigned width = differ(list, GROUP, last, difference, &runs);
-        put_group(difference, width, bytes);
-        bytes += pithi_packed_bytes(GROUP, width);
-        *to++ = (uint8_t)width;
+        const unsigned byte = *widths++;
+        differ(list, last, byte, difference, to + pithi_packed_string(GROUP, byte));
+        put_group(difference, pithi_packed_width(byte), to);
+        to += pithi_packed_bytes(GROUP, byte);
         last = list[GROUP - 1];
     }
     if (!count) return;
-    *to = (uint8_t)differ_last(list, count, last, difference, &runs);
-    put_string(difference, count, *to, bytes, pithi_packed_bytes(count, *to));
+    uint32_t own[GROUP];
+    copy_last(list, count, own);
+    differ(own, last, *widths, difference, NULL); /* no exceptions */
+    put_string(difference, count, *widths, to, pithi_packed_bytes(count, *widths));
 }
 
-static struct pithi_list_measure list_measure(const uint32_t *list, size_t count) {
-    struct pithi_list_measure m = {0, list[0] ? 0 : 2};
+ALWAYS struct pithi_list_measure measure_list(const uint32_t *list, size_t count, bool patched,
+                                              uint8_t *widths) {
+    struct pithi_list_measure m = {0, list[0] ? 0 : 2, 0};
     uint32_t last = UINT32_MAX;
     for (; count >= GROUP; list += GROUP, count -= GROUP) {
-        m.packed += 1 + pithi_packed_bytes(GROUP, differ(list, GROUP, last, NULL, &m.runs));
+        const unsigned byte = measure(list, last, patched, &m.runs);
+        *widths++ = (uint8_t)byte;
+        m.packed += 1 + pithi_packed_bytes(GROUP, byte);
+        m.exceptions += pithi_packed_exceptions(byte);
         last = list[GROUP - 1];
     }
-    if (count)
-        m.packed += 1 + pithi_packed_bytes(count, differ_last(list, count, last, NULL, &m.runs));
+    if (!count) return m;
+    uint32_t own[GROUP];
+    copy_last(list, count, own);
+    *widths = (uint8_t)measure(own, last, false, &m.runs);
+    m.packed += 1 + pithi_packed_bytes(count, *widths);
     return m;
 }
 
+static struct pithi_list_measure list_measure(const uint32_t *list, size_t count, bool patched,
+                                              uint8_t *widths) {
+    return patched ? measure_list(list, count, true, widths)
+                   : measure_list(list, count, false, widths);
+}
+
 #ifndef OWN_UNITS
-/* `last` is the number before the row, in all lanes. */
-ALWAYS void take_row(const uint8_t *bytes, unsigned width, unsigned row, v4 *last, uint32_t *to) {
+/* `last` is the number before the row, in all lanes; `more` what is to be added to differences,
+ * which is at least 1, since the next number is larger. */
+ALWAYS void take_row(const uint8_t *bytes, unsigned width, unsigned row, const uint32_t *more,
+                     v4 *last, uint32_t *to) {
     const unsigned bit = row * width % 32;
     const uint32_t *const word = (const uint32_t *)(const void *)(bytes + row * width / 32 * 16);
     v4 x = v4_shr(v4_load(word), bit);
     if (bit + width > 32) x = v4_or(x, v4_shl(v4_load(word + LANES), 32 - bit));
     if (bit + width != 32) x = v4_and(x, v4_set((UINT32_C(1) << width) - 1));
-    x = v4_add(*last, v4_add(v4_sums(x), v4_ramp(1)));
+    x = v4_add(*last, v4_sums(v4_add(x, v4_load(more + LANES * row))));
     v4_store(to + LANES * row, x);
     *last = v4_last(x);
 }
 
-ALWAYS v4 take_rows(const uint8_t *bytes, unsigned width, v4 last, uint32_t *to) {
-#define TAKE(row) take_row(bytes, width, row, &last, to)
+ALWAYS v4 take_rows(const uint8_t *bytes, unsigned width, const uint32_t *more, v4 last,
+                    uint32_t *to) {
+#define TAKE(row) take_row(bytes, width, row, more, &last, to)
     ROWS(TAKE);
 #undef TAKE
     return last;
 }
 
-static v4 take_group(const uint8_t *bytes, unsigned width, v4 last, uint32_t *to) {
+static v4 take_group(const uint8_t *bytes, unsigned width, const uint32_t *more, v4 last,
+                     uint32_t *to) {
     switch (width) {
 #define TAKE(w) \
-    case w: return take_rows(bytes, w, last, to);
+    case w: return take_rows(bytes, w, more, last, to);
         WIDTHS(TAKE)
 #undef TAKE
-    default:
-        for (unsigned i = 0; i < GROUP; i += LANES) v4_store(to + i, v4_add(last, v4_ramp(i + 1)));
-        return v4_add(last, v4_set(GROUP));
+    default: /* 0: no bytes */
+        for (unsigned i = 0; i < GROUP; i += LANES) {
+            const v4 x = v4_add(last, v4_sums(v4_load(more + i)));
+            v4_store(to + i, x);
+            last = v4_last(x);
+        }
+        return last;
     }
 }
 
+/* Adds what a group's exceptions have above its width to `more`; returns false where they are none
+ * or do not ascend. */
+ALWAYS bool add_exceptions(const uint8_t *bytes, unsigned byte, uint32_t *more) {
+    unsigned least = 0;
+    bool good = true;
+    for (unsigned n = pithi_packed_exceptions(byte); n; n--, bytes += 2) {
+        const unsigned place = bytes[0], high = bytes[1];
+        good &= place >= least && place < GROUP && high;
+        more[place % GROUP] = 1 + (high << pithi_packed_width(byte));
+        least = place + 1;
+    }
+    return good;
+}
+ALWAYS void forget_exceptions(const uint8_t *bytes, unsigned byte, uint32_t *more) {
+    for (unsigned n = pithi_packed_exceptions(byte); n; n--, bytes += 2) more[*bytes] = 1;
+}
+
+/* Exceptions are looked at a group ahead: a load of vectors of what smaller stores just wrote would
+ * wait for these. */
 static bool packed_take(const uint8_t *bytes, size_t count, size_t n, uint32_t *list) {
-    const uint8_t *width = bytes;
+    const uint8_t *widths = bytes, *exceptions = bytes;
+    uint32_t more[2 * GROUP], *here = more, *ahead = more + GROUP;
     v4 last = v4_set(UINT32_MAX);
-    bytes += (count + GROUP - 1) / GROUP;
+    for (unsigned i = 0; i < 2 * GROUP; i += LANES) v4_store(more + i, v4_set(1));
+    bytes += pithi_packed_groups(count);
+    if (count >= GROUP) {
+        exceptions = bytes + pithi_packed_string(GROUP, *widths);
+        if (!add_exceptions(exceptions, *widths, here)) return false;
+    }
     for (; count >= GROUP; list += GROUP, count -= GROUP) {
-        last = take_group(bytes, *width, last, list);
-        bytes += pithi_packed_bytes(GROUP, *width++);
+        const unsigned byte = *widths++;
+        const uint8_t *const own = exceptions, *const next =
+                                                   bytes + pithi_packed_bytes(GROUP, byte);
+        if (count >= 2 * GROUP) {
+            exceptions = next + pithi_packed_string(GROUP, *widths);
+            if (!add_exceptions(exceptions, *widths, ahead)) return false;
+        }
+        last = take_group(bytes, pithi_packed_width(byte), here, last, list);
         if (list[GROUP - 1] >= n) return false;
+        forget_exceptions(own, byte, here);
+        uint32_t *const other = here;
+        here = ahead;
+        ahead = other;
+        bytes = next;
     }
     if (!count) return true;
     uint32_t numbers[GROUP];
-    if (!take_string(bytes, pithi_packed_bytes(count, *width), count, *width, numbers))
+    if (!take_string(bytes, pithi_packed_bytes(count, *widths), count, *widths, numbers))
         return false;
     for (size_t i = 0; i < count; i += LANES) { /* up to three numbers more than the list has */
         const v4 x = v4_add(last, v4_add(v4_sums(v4_load(numbers + i)), v4_ramp(1)));

@@ -33,5 +33,10 @@ static inline v4 v4_pick(const uint8_t *bytes, v4 pick) {
 }
 static inline v4 v4_above(v4 x, v4 y) { return _mm_cmpgt_epi32(x, y); }
 static inline bool v4_ascends(v4 x, v4 y) { return _mm_movemask_epi8(v4_above(y, x)) == 0xFFFF; }
+static inline unsigned largest_of_16(v4 bytes) {
+    const v4 x = _mm_max_epu8(bytes, _mm_srli_epi16(bytes, 8)); /* in the low byte of every two */
+    const v4 rest = _mm_andnot_si128(x, _mm_set1_epi16(0xFF));
+    return 255 - ((unsigned)_mm_cvtsi128_si32(_mm_minpos_epu16(rest)) & 0xFF);
+}
 
 #endif

@@ -446,7 +446,7 @@ static double index_bytes(const struct frame_size *f, double k) {
     const double n = (double)f->n, map = n / 8;
     if (k == 0) return 0;
     if (2 * k >= n) return map;
-    const double overhead = f->index == PITH_SPARSE_FAST ? 1.55 : 0.55;
+    const double overhead = f->index == PITH_SPARSE_FAST ? 0.97 : 0.55;
     const double entropy = k * pithi_log2(n / k) + (n - k) * pithi_log2(n / (n - k));
     const double bytes = (entropy + overhead * k) / 8;
     return bytes < map ? bytes : map;

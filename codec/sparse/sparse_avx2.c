@@ -69,6 +69,54 @@ ALWAYS uint32_t *list_word(uint64_t word, uint32_t first, uint32_t *to) {
 
 /* ---- Indices ----------------------------------------------------------------------------------*/
 
+typedef __m256i wide;
+
+static inline wide w_load(const uint32_t *p) { return load256((const uint8_t *)p); }
+static inline void w_store(uint32_t *p, wide x) { store256((uint8_t *)p, x); }
+static inline wide w_set(uint32_t x) { return _mm256_set1_epi32((int)x); }
+static inline wide w_sub(wide x, wide y) { return _mm256_sub_epi32(x, y); }
+static inline wide w_and(wide x, wide y) { return _mm256_and_si256(x, y); }
+static inline wide w_shr(wide x, int n) { return _mm256_srli_epi32(x, n); }
+static inline wide w_after(uint32_t last, wide x) {
+    const wide moved = _mm256_permutevar8x32_epi32(x, _mm256_setr_epi32(0, 0, 1, 2, 3, 4, 5, 6));
+    return _mm256_blend_epi32(moved, w_set(last), 1);
+}
+static inline wide narrow16(wide a, wide b, wide c, wide d) {
+    return _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+}
+static inline wide w_narrow(const wide *x) { return narrow16(x[0], x[1], x[2], x[3]); }
+static inline uint32_t w_above(const wide *x, wide y) {
+    const wide a = _mm256_cmpgt_epi32(x[0], y), b = _mm256_cmpgt_epi32(x[1], y);
+    const wide c = _mm256_cmpgt_epi32(x[2], y), d = _mm256_cmpgt_epi32(x[3], y);
+    const wide bytes = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+    const wide order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    return (uint32_t)_mm256_movemask_epi8(_mm256_permutevar8x32_epi32(bytes, order));
+}
+/* The exponents of numbers as floats, which are exact: that of 0 is 0. */
+enum { LENGTH_0 = 126 };
+static inline wide w_length(wide x) {
+    return _mm256_srli_epi32(_mm256_castps_si256(_mm256_cvtepi32_ps(x)), 23);
+}
+static inline wide b_set(unsigned x) { return _mm256_set1_epi8((char)x); }
+static inline wide b_add(wide x, wide y) { return _mm256_add_epi8(x, y); }
+static inline wide b_sub(wide x, wide y) { return _mm256_sub_epi8(x, y); }
+static inline wide b_max(wide x, wide y) { return _mm256_max_epu8(x, y); }
+static inline wide b_least(wide x, wide y) { return _mm256_cmpeq_epi8(b_max(x, y), x); }
+/* A shuffle looks at bit 7, and else at bits 0 to 3. */
+enum { LOOK_0 = 0x70 };
+static inline wide b_look(const uint8_t table[16], wide x) {
+    const __m128i t = _mm_loadu_si128((const __m128i *)(const void *)table);
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(t), x);
+}
+static inline uint32_t b_sum(wide x) {
+    x = _mm256_sad_epu8(x, _mm256_setzero_si256());
+    const __m128i y = _mm_add_epi64(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_add_epi64(y, _mm_unpackhi_epi64(y, y)));
+}
+static inline unsigned b_largest(wide x) {
+    return largest_of_16(_mm_max_epu8(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
+}
+
 #include "sparse/index_tmpl.h"
 
 void pithi_sparse_bind_avx2(struct pithi_kernels *k);

@@ -134,20 +134,103 @@ static inline bool merge(const uint32_t *low, uint32_t *list, size_t count, uint
     return !wrong;
 }
 
-static inline unsigned differ(const uint32_t *list, size_t count, uint32_t last,
-                              uint32_t *difference, size_t *runs) {
-    __m512i before = _mm512_set1_epi32((int)last), all = _mm512_setzero_si512();
-    for (size_t i = 0; i < count; i += 16) {
-        const __m512i x = _mm512_loadu_si512(list + i);
-        const __m512i d = _mm512_sub_epi32(_mm512_sub_epi32(x, _mm512_alignr_epi32(x, before, 15)),
-                                           _mm512_set1_epi32(1));
-        all = _mm512_or_si512(all, d);
-        *runs += 2 * (size_t)_mm_popcnt_u32(_mm512_test_epi32_mask(d, d)) +
-                 (size_t)_mm_popcnt_u32(_mm512_cmpgt_epi32_mask(d, _mm512_set1_epi32(128)));
+/* The differences of numbers x, before which are those of `before`. */
+static inline __m512i difference_of(__m512i x, __m512i before) {
+    return _mm512_sub_epi32(_mm512_sub_epi32(x, _mm512_alignr_epi32(x, before, 15)),
+                            _mm512_set1_epi32(1));
+}
+
+static inline uint64_t low64(__m512i x) {
+    return (uint64_t)_mm_cvtsi128_si64(_mm512_castsi512_si128(x));
+}
+static inline __m512i numbers64(void) {
+    static const uint8_t number[64] = {
+        0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
+        22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43,
+        44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
+    return _mm512_loadu_si512(number);
+}
+/* Bytes that `narrow` made, in the order of the numbers. */
+static inline __m512i in_order(__m512i x) {
+    return _mm512_permutexvar_epi32(
+        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), x);
+}
+/* 64 numbers below 2^31 as bytes, 255 for larger ones, in an order that in_order undoes. */
+static inline __m512i narrow(const __m512i *x) {
+    return _mm512_packus_epi16(_mm512_packs_epi32(x[0], x[1]), _mm512_packs_epi32(x[2], x[3]));
+}
+/* The exponents of 64 numbers below 2^24 as floats, which are exact, as bytes. */
+static inline __m512i exponents(const __m512i *x) {
+    __m512i f[4];
+    for (int k = 0; k < 4; k++)
+        f[k] = _mm512_srli_epi32(_mm512_castps_si512(_mm512_cvtepi32_ps(x[k])), 23);
+    return narrow(f);
+}
+static inline unsigned largest_byte(__m512i x) {
+    const __m256i a = _mm256_max_epu8(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64(x, 1));
+    return largest_of_16(_mm_max_epu8(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1)));
+}
+static inline uint32_t bytes_from(__m512i x, __m512i y, unsigned least) {
+    const __m512i from = _mm512_set1_epi8((char)least);
+    return (uint32_t)_mm_popcnt_u64(_mm512_cmpge_epu8_mask(x, from)) +
+           (uint32_t)_mm_popcnt_u64(_mm512_cmpge_epu8_mask(y, from));
+}
+
+ALWAYS unsigned measure(const uint32_t *list, uint32_t last, bool patched, size_t *runs) {
+    __m512i before = _mm512_set1_epi32((int)last), d[8];
+    for (int i = 0; i < 8; i++) {
+        const __m512i x = _mm512_loadu_si512(list + 16 * i);
+        d[i] = difference_of(x, before);
         before = x;
-        if (difference) _mm512_storeu_si512(difference + i, d);
     }
-    return pithi_bit_length((uint32_t)_mm512_reduce_or_epi32(all));
+    const __m512i low = narrow(d), high = narrow(d + 4);
+    *runs += 2 * bytes_from(low, high, 1) + bytes_from(low, high, 129);
+    if (!patched) {
+        const __m512i some =
+            _mm512_or_si512(_mm512_or_si512(d[0], d[1]), _mm512_or_si512(d[2], d[3]));
+        const __m512i more =
+            _mm512_or_si512(_mm512_or_si512(d[4], d[5]), _mm512_or_si512(d[6], d[7]));
+        return pithi_bit_length((uint32_t)_mm512_reduce_or_epi32(_mm512_or_si512(some, more)));
+    }
+    const __m512i a = exponents(d), b = exponents(d + 4);
+    const unsigned none = 126, most = largest_byte(_mm512_max_epu8(a, b));
+    const unsigned bits = most > none ? most - none : 0;
+    /* Numbers of 0 bits have exponent 0: they count where those of all lengths do. */
+    uint32_t wider = 0;
+    for (unsigned k = 0; k < PITHI_PATCHED_LESS; k++)
+        wider |= bytes_from(a, b, bits > k ? most - k : 0) << 8 * k;
+    return pithi_patched_byte(bits, wider);
+}
+
+ALWAYS void differ(const uint32_t *list, uint32_t last, unsigned byte, uint32_t *difference,
+                   uint8_t *to) {
+    const unsigned width = pithi_packed_width(byte), exceptions = pithi_packed_exceptions(byte);
+    const __m512i mask = _mm512_set1_epi32((1 << width) - 1);
+    const __m128i by = _mm_cvtsi32_si128((int)width);
+    __m512i before = _mm512_set1_epi32((int)last), d[8];
+    for (int i = 0; i < 8; i++) {
+        const __m512i x = _mm512_loadu_si512(list + 16 * i);
+        d[i] = difference_of(x, before);
+        _mm512_storeu_si512(difference + 16 * i, _mm512_and_si512(d[i], mask));
+        before = x;
+    }
+    if (!exceptions) return;
+    uint64_t place[2], high[2];
+    unsigned first = 0; /* bits of those in the first half, of which there are 7 at most */
+    for (int half = 0; half < 2; half++) {
+        __m512i h[4];
+        for (int k = 0; k < 4; k++) h[k] = _mm512_srl_epi32(d[4 * half + k], by);
+        const __m512i x = in_order(narrow(h));
+        const __mmask64 there = _mm512_test_epi8_mask(x, x);
+        const __m512i at = _mm512_add_epi8(numbers64(), _mm512_set1_epi8((char)(64 * half)));
+        place[half] = low64(_mm512_maskz_compress_epi8(there, at));
+        high[half] = low64(_mm512_maskz_compress_epi8(there, x));
+        if (!half) first = 8 * (unsigned)_mm_popcnt_u64(there);
+    }
+    const uint64_t places = place[0] | place[1] << first, highs = high[0] | high[1] << first;
+    _mm_mask_storeu_epi16(to, (__mmask8)((1u << exceptions) - 1),
+                          _mm_unpacklo_epi8(_mm_cvtsi64_si128((long long)places),
+                                            _mm_cvtsi64_si128((long long)highs)));
 }
 
 #include "sparse/index_tmpl.h"

@@ -66,6 +66,42 @@ static inline v4 v4_above(v4 x, v4 y) {
 }
 static inline bool v4_ascends(v4 x, v4 y) { return vminvq_u32(v4_above(y, x)) != 0; }
 
+typedef v4 wide;
+
+static inline wide w_load(const uint32_t *p) { return v4_load(p); }
+static inline void w_store(uint32_t *p, wide x) { v4_store(p, x); }
+static inline wide w_set(uint32_t x) { return v4_set(x); }
+static inline wide w_sub(wide x, wide y) { return v4_sub(x, y); }
+static inline wide w_and(wide x, wide y) { return v4_and(x, y); }
+static inline wide w_shr(wide x, unsigned n) { return v4_shr(x, n); }
+static inline wide w_after(uint32_t last, wide x) { return v4_after(v4_set(last), x); }
+static inline wide of_bytes(uint8x16_t x) { return vreinterpretq_u32_u8(x); }
+static inline uint8x16_t bytes_of(wide x) { return vreinterpretq_u8_u32(x); }
+static inline wide w_narrow(const wide *x) {
+    const uint16x8_t low = vcombine_u16(vqmovn_u32(x[0]), vqmovn_u32(x[1]));
+    const uint16x8_t high = vcombine_u16(vqmovn_u32(x[2]), vqmovn_u32(x[3]));
+    return of_bytes(vcombine_u8(vqmovn_u16(low), vqmovn_u16(high)));
+}
+static inline uint32_t w_above(const wide *x, wide y) {
+    const wide above[4] = {v4_above(x[0], y), v4_above(x[1], y), v4_above(x[2], y),
+                           v4_above(x[3], y)};
+    static const uint8_t weights[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+    const uint8x16_t bits = vandq_u8(bytes_of(w_narrow(above)), vld1q_u8(weights));
+    return (uint32_t)vaddv_u8(vget_low_u8(bits)) | (uint32_t)vaddv_u8(vget_high_u8(bits)) << 8;
+}
+enum { LENGTH_0 = 0, LOOK_0 = 0 };
+static inline wide w_length(wide x) { return vsubq_u32(vdupq_n_u32(32), vclzq_u32(x)); }
+static inline wide b_set(unsigned x) { return of_bytes(vdupq_n_u8((uint8_t)x)); }
+static inline wide b_add(wide x, wide y) { return of_bytes(vaddq_u8(bytes_of(x), bytes_of(y))); }
+static inline wide b_sub(wide x, wide y) { return of_bytes(vsubq_u8(bytes_of(x), bytes_of(y))); }
+static inline wide b_max(wide x, wide y) { return of_bytes(vmaxq_u8(bytes_of(x), bytes_of(y))); }
+static inline wide b_least(wide x, wide y) { return of_bytes(vcgeq_u8(bytes_of(x), bytes_of(y))); }
+static inline wide b_look(const uint8_t table[16], wide x) {
+    return of_bytes(vqtbl1q_u8(vld1q_u8(table), bytes_of(x)));
+}
+static inline uint32_t b_sum(wide x) { return vaddlvq_u8(bytes_of(x)); }
+static inline unsigned b_largest(wide x) { return vmaxvq_u8(bytes_of(x)); }
+
 #include "sparse/index_tmpl.h"
 
 void pithi_sparse_bind_neon(struct pithi_kernels *k);

@@ -214,7 +214,7 @@ PITH_NODISCARD PITH_API pith_status pith_deft_pack(const pith_sparse_range *piec
  * calls answer 0 for other arguments. */
 enum { PITH_SPARSE_SMALL = 0, PITH_SPARSE_FAST = 1 }; /* the key index */
 /* About as many as k elements at random places take: their entropy and 0.55 bits an element
- * (SMALL) or 1.55 (FAST), no more than a bit for each of n. Clustered ones take less. */
+ * (SMALL) or 0.97 (FAST), no more than a bit for each of n. Clustered ones take less. */
 PITH_API uint64_t pith_sparse_expected_bytes(uint64_t n, uint64_t k, uint32_t value_bits,
                                              uint32_t index, uint64_t block);
 /* No frame with at most k values has more. */

@@ -141,6 +141,12 @@ static void test_settings(void **state) {
     trip_check_frame_of(&t, "topk:density=0.7,block=512", PITH_OK);
     trip_check_frame_of(&t, "topk:k=5,block=512,cap=9,control=sage", PITH_OK);
     trip_check_frame_of(&t, "topk:k=500,block=512,control=exact,index=fast", PITH_OK);
+    trip_check_frame_of(&t, "topk:density=0.3,block=512,index=fast", PITH_OK); /* exceptions */
+    trip_check_frame_of(&t, "topk:density=0.3,block=512,index=fast,revision=1", PITH_OK);
+    trip_close(&t);
+    open_trip(&t, "topk:density=0.1,block=512,index=fast", PITH_F32, 3000, 0, GEN_NOISE, 0);
+    trip_check_frame_of(&t, "topk:density=0.3,block=512,index=fast,revision=1", PITH_OK);
+    trip_check_frame_of(&t, "topk:density=0.3,block=512", PITH_OK);
     trip_close(&t);
 }
 
@@ -298,6 +304,7 @@ static void test_hostile(void **state) {
     } targets[] = {
         {"topk:k=40,block=256", 1000, GEN_NOISE, 0},
         {"topk:k=200,control=exact,block=512,index=fast,values=int8", 1000, GEN_HOLES, 0},
+        {"topk:density=0.2,control=exact,block=1024,index=fast,values=none", 1000, GEN_NOISE, 0},
         {"topk:density=0.4,values=f16,block=128", 500, GEN_NOISE, PITH_LAYOUT_CHECKSUMS},
         {"topk:density=0.2,values=none", 2000, CLUSTERS, 0},
         {"topk:density=1,block=64", 100, GEN_BITS, 0},

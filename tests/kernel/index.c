@@ -17,6 +17,7 @@ enum {
 static struct guarded area[2];
 static uint32_t list[LIST], back[LIST];
 static uint8_t bytes[BYTES], own[BYTES];
+static uint8_t widths[LIST], other_widths[LIST];
 
 bool bound_index(const struct level *level) {
     const struct pithi_kernels *const k = &level->kernels;
@@ -145,16 +146,36 @@ static void check_packed_take(const struct level *level, size_t count, size_t n,
     check_end();
 }
 
-static void check_packed(const struct level *level, size_t count, size_t n) {
-    const struct pithi_list_measure m = pithi_list_measure_c(list, count);
-    check_begin("index %s packed_put: %zu below %zu", level->isa, count, n);
+/* Changes an exception of a group that has some: its place or what it has above the width. */
+static void damage_exception(size_t count) {
+    const size_t groups = pithi_packed_groups(count);
+    size_t at = groups;
+    for (size_t g = 0; g < count / PITHI_PACKED_GROUP; g++) {
+        const unsigned exceptions = pithi_packed_exceptions(bytes[g]);
+        at += pithi_packed_bytes(PITHI_PACKED_GROUP, bytes[g]);
+        if (exceptions && check_below(3) == 0)
+            bytes[at - 1 - check_below(2 * exceptions)] =
+                check_below(4) ? (uint8_t)check_below(130) : 0;
+    }
+}
+
+static void check_packed(const struct level *level, size_t count, size_t n, bool patched) {
+    const struct pithi_list_measure m = pithi_list_measure_c(list, count, patched, widths);
+    const size_t groups = pithi_packed_groups(count);
+    check_begin("index %s packed_put: %zu below %zu, %zu exceptions", level->isa, count, n,
+                m.exceptions);
     const void *const from = place_list(count);
-    const struct pithi_list_measure other = level->kernels.list_measure(from, count);
-    check_that(m.packed == other.packed && m.runs == other.runs, "the measure differs");
+    uint8_t *const measured = place_bytes(other_widths, groups);
+    const struct pithi_list_measure other =
+        level->kernels.list_measure(from, count, patched, measured);
+    check_that(m.packed == other.packed && m.runs == other.runs &&
+                   m.exceptions == other.exceptions && !memcmp(widths, measured, groups),
+               "the measure differs");
+    check_that(guarded_intact(&area[1]), "a byte outside the widths changed");
     memset(own, 0xA5, m.packed);
     uint8_t *const to = place_bytes(own, m.packed);
-    pithi_packed_put_c(list, count, bytes);
-    level->kernels.packed_put(from, count, to);
+    pithi_packed_put_c(list, count, widths, bytes);
+    level->kernels.packed_put(from, count, widths, to);
     check_that(packed_length(bytes, count) == m.packed, "the measure is not that of the bytes");
     check_that(!memcmp(to, bytes, m.packed), "bytes differ");
     check_intact();
@@ -163,7 +184,11 @@ static void check_packed(const struct level *level, size_t count, size_t n) {
     check_packed_take(level, count, n, "");
     check_packed_take(level, count, (size_t)list[count - 1] + 1, "");
     check_packed_take(level, count, list[count - 1], "beyond the end");
-    const size_t groups = (count + PITHI_PACKED_GROUP - 1) / PITHI_PACKED_GROUP;
+    for (int i = 0; i < 3 && m.exceptions; i++) {
+        memcpy(bytes, own, m.packed);
+        damage_exception(count);
+        check_packed_take(level, count, (size_t)1 << 24, "of damaged exceptions");
+    }
     for (int i = 0; i < 3 && m.packed > groups; i++) {
         const size_t at = groups + check_below(m.packed - groups);
         memcpy(bytes, own, m.packed);
@@ -172,6 +197,9 @@ static void check_packed(const struct level *level, size_t count, size_t n) {
     }
     for (size_t i = 0; i < BYTES; i++) bytes[i] = i % 3 ? 0 : (uint8_t)check_random();
     for (size_t i = 0; i < groups; i++) bytes[i] = (uint8_t)check_below(25);
+    for (size_t i = 0; patched && i < count / PITHI_PACKED_GROUP; i++)
+        if (bytes[i] <= PITHI_PATCHED_BITS_MAX)
+            bytes[i] |= (uint8_t)(check_below(8) << PITHI_PATCHED_SHIFT);
     check_packed_take(level, count, (size_t)1 << 24, "of any bytes");
     memset(bytes + groups, 0xFF, BYTES - groups);
     check_packed_take(level, count, (size_t)1 << 24, "of ones");
@@ -187,7 +215,8 @@ void check_index(const struct level *level) {
             const size_t n = make_list(count, bits);
             const unsigned low = k ? bits : (unsigned)check_below(24);
             check_elias_fano(level, count, n, low);
-            check_packed(level, count, n);
+            check_packed(level, count, n, false);
+            check_packed(level, count, n, true);
         }
 }
 
@@ -197,9 +226,9 @@ void check_index(const struct level *level) {
 enum {
     PUT_ELIAS_FANO,
     TAKE_ELIAS_FANO,
+    MEASURE,
     PUT_PACKED,
     TAKE_PACKED,
-    MEASURE,
     PUT_SMALL,
     PUT_FAST,
     SPEEDS
@@ -207,7 +236,7 @@ enum {
 
 struct bench {
     uint32_t *list, *back;
-    uint8_t *elias_fano, *packed;
+    uint8_t *elias_fano, *packed, *widths;
     size_t count, n;
     unsigned low;
 };
@@ -216,12 +245,15 @@ static void run_once(const struct pithi_kernels *k, const struct bench *b, int w
     switch (what) {
     case PUT_ELIAS_FANO: k->elias_fano_put(b->list, b->count, b->n, b->low, b->elias_fano); break;
     case TAKE_ELIAS_FANO: k->elias_fano_take(b->elias_fano, b->count, b->n, b->low, b->back); break;
-    case PUT_PACKED: k->packed_put(b->list, b->count, b->packed); break;
+    case PUT_PACKED: k->packed_put(b->list, b->count, b->widths, b->packed); break;
     case TAKE_PACKED: k->packed_take(b->packed, b->count, b->n, b->back); break;
-    case MEASURE: (void)k->list_measure(b->list, b->count); break;
+    case MEASURE: (void)k->list_measure(b->list, b->count, true, b->widths); break;
     default: {
-        const struct pithi_index_set set = {NULL, b->list, b->n, b->count}; /* no form uses a map */
-        const struct pithi_index_choice c = pithi_index_choose(k, &set, what == PUT_FAST);
+        const bool fast = what == PUT_FAST;
+        const struct pithi_index_setting setting = {.elias_fano = !fast, .patched = fast};
+        /* No form uses a map. */
+        const struct pithi_index_set set = {NULL, b->list, b->n, b->count, b->widths};
+        const struct pithi_index_choice c = pithi_index_choose(k, &set, setting);
         pithi_index_put(k, &c, &set, what == PUT_FAST ? b->packed : b->elias_fano);
     }
     }
@@ -240,8 +272,8 @@ static double rate(const struct pithi_kernels *k, const struct bench *b, int wha
 }
 
 void bench_index(const struct level *level) {
-    static const char *const names[] = {"put EF",  "take EF", "put packed", "take packed",
-                                        "measure", "small",   "fast"};
+    static const char *const names[] = {"put EF",      "take EF", "measure", "put packed",
+                                        "take packed", "small",   "fast"};
     static const size_t gaps[] = {10000, 1000, 100, 20, 10};
     struct pithi_kernels scalar;
     if (!strstr("index", bench_only)) return;
@@ -253,7 +285,8 @@ void bench_index(const struct level *level) {
             b.back = malloc(4 * (count + PITHI_INDEX_SLACK));
             b.elias_fano = malloc(4 * count);
             b.packed = malloc(4 * count);
-            if (b.list && b.back && b.elias_fano && b.packed) {
+            b.widths = malloc(pithi_packed_groups(count));
+            if (b.list && b.back && b.elias_fano && b.packed && b.widths) {
                 size_t found = 0; /* each element with a chance of one in gaps[i] */
                 for (; b.n < (size_t)1 << 24 && found < count; b.n++)
                     if (!check_below(gaps[i])) b.list[found++] = (uint32_t)b.n;
@@ -271,6 +304,6 @@ void bench_index(const struct level *level) {
                 printf("\n");
                 fflush(stdout);
             }
-            free(b.list), free(b.back), free(b.elias_fano), free(b.packed);
+            free(b.list), free(b.back), free(b.elias_fano), free(b.packed), free(b.widths);
         }
 }

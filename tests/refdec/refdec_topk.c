@@ -5,7 +5,7 @@
 
 #include "refdec.h"
 
-enum { EMPTY, ALL, BITMAP, ELIAS_FANO, PACKED, RUNS, HELD };
+enum { EMPTY, ALL, BITMAP, ELIAS_FANO, PACKED, RUNS, HELD, PATCHED };
 enum { VALUES_F32, VALUES_F16, VALUES_BF16, VALUES_INT8, VALUES_NONE };
 enum { GROUP = 128 }; /* of differences, and of int8 values */
 enum { TRANSFORM = 13, DCT = 1, HADAMARD };
@@ -66,18 +66,34 @@ static uint32_t lane_number(const uint8_t *group, unsigned j, unsigned w) {
     return number;
 }
 
-static bool read_packed(struct ref_reader *r, uint64_t n, uint64_t m, uint8_t *set) {
-    const uint8_t *widths, *group;
-    uint64_t next = 0;
-    if (m > n / 4 + 1 || !ref_take(r, ceil_div(m, GROUP), &widths)) return false;
+/* What the exceptions of a group have above its low bits, 0 where a difference is none. */
+static bool read_exceptions(struct ref_reader *r, unsigned e, uint64_t high[GROUP]) {
+    const uint8_t *exception;
+    int before = -1;
+    memset(high, 0, GROUP * sizeof *high);
+    for (unsigned i = 0; i < e; i++) {
+        if (!ref_take(r, 2, &exception)) return false;
+        if (exception[0] >= GROUP || exception[0] <= before || exception[1] == 0) return false;
+        high[exception[0]] = exception[1];
+        before = exception[0];
+    }
+    return true;
+}
+
+static bool read_packed(struct ref_reader *r, bool patched, uint64_t n, uint64_t m, uint8_t *set) {
+    const uint8_t *heads, *group;
+    uint64_t next = 0, high[GROUP];
+    if (m > n / 4 + 1 || !ref_take(r, ceil_div(m, GROUP), &heads)) return false;
     for (uint64_t first = 0; first < m; first += GROUP) {
-        const unsigned w = widths[first / GROUP];
+        const unsigned w = heads[first / GROUP] % 32, e = heads[first / GROUP] / 32;
         const uint64_t count = m - first < GROUP ? m - first : GROUP,
                        bytes = ceil_div(count * w, 8);
+        if (e && (!patched || w > 16 || count < GROUP)) return false;
         if (w > 24 || !ref_take(r, bytes, &group)) return false;
-        if (!zero_bits(group, count * w, bytes)) return false;
+        if (!zero_bits(group, count * w, bytes) || !read_exceptions(r, e, high)) return false;
         for (unsigned j = 0; j < count; j++) {
             next += count == GROUP ? lane_number(group, j, w) : number_at(group, j * w, w);
+            next += high[j] << w;
             if (next >= n) return false;
             set[next++] = 1;
         }
@@ -124,18 +140,19 @@ static bool read_set(struct ref_reader *r, const struct ref_block *b, uint8_t *s
     const unsigned form = *head & 7, l = *head >> 3;
     const uint64_t n = b->count, expected = held ? load_held(b, set) : 0;
     *m = 0;
-    REF_CASE("topk form", REF_UP_TO(RUNS), form == HELD ? RUNS : form);
+    REF_CASE("topk form", REF_UP_TO(RUNS) | REF_BIT(PATCHED), form == HELD ? RUNS : form);
     if (l && form != ELIAS_FANO) return false;
     if (form != EMPTY && !ref_take(r, 3, &more)) return false;
     if (form != EMPTY) *m = ref_le(more, 3) + 1;
-    if (*m > n || form > HELD || (held && form != HELD && form != EMPTY)) return false;
+    if (*m > n || (held && form != HELD && form != EMPTY)) return false;
     if (form == HELD && !held) return false;
     if (held && *m != expected) return false;
     if (form == ALL) memset(set, 1, n);
     if (form == ALL && *m != n) return false;
     if (form == BITMAP) return read_bitmap(r, n, *m, set);
     if (form == ELIAS_FANO) return read_elias_fano(r, l, n, *m, set);
-    if (form == PACKED) return read_packed(r, n, *m, set);
+    if (form == PATCHED && b->frame->revision < 2) return false;
+    if (form == PACKED || form == PATCHED) return read_packed(r, form == PATCHED, n, *m, set);
     if (form == RUNS && !read_runs(r, n, *m, set)) return false;
     return true;
 }
@@ -284,9 +301,14 @@ static void note(const struct ref_frame *f) {
     REF_CASE("topk values", REF_UP_TO(VALUES_NONE), f->parameter[0]);
 }
 
+static unsigned only_revision(const struct ref_frame *f) {
+    return f->parameter[2] ? 0 : 1; /* small has no sets in form PATCHED */
+}
+
 const struct ref_codec ref_codec_topk = {
     .name = "topk",
-    .revision = 1,
+    .revision = 2,
+    .only_revision = only_revision,
     .dtypes = 0xE,
     .bases = 1,
     .section = CHOSEN,

@@ -243,6 +243,8 @@ static void test_keys_without_effect(void **state) {
     accepts("eb:entropy=rans,mode=auto", "eb:mode=auto,rel=1e-3,entropy=rans");
     accepts("eb:mode=ratio,entropy=rans,effort=1,revision=3",
             "eb:mode=ratio,rel=1e-3,entropy=rans");
+    accepts("topk:k=9,index=fast,revision=2", "topk:k=9,index=fast,block=1048576");
+    accepts("topk:k=9,index=fast,revision=1", "topk:k=9,index=fast,block=1048576,revision=1");
     accepts("kv:block=1048576,effort=1", "kv");
     accepts("kv:entropy=zstd,block=64,effort=2", "kv:entropy=zstd,effort=2,block=64");
     accepts("kv:entropy=rans,block=64", "kv:entropy=rans,block=64");

@@ -1025,6 +1025,52 @@ static void test_reduce(void **state) {
     stream_close(&s), stream_close(&chosen);
 }
 
+/* Frames with index=fast are of revision 2 unless older readers are named, those with index=small
+ * as they ever were. All have the same values, and add. */
+static void test_revisions(void **state) {
+    enum { FORMER, FAST, SMALL, SMALL_2, SPECS, AT_HEAD = 112 };
+    static const char *const specs[SPECS] = {
+        [FORMER] = "topk:density=0.05,control=exact,index=fast,revision=1",
+        [FAST] = "topk:density=0.05,control=exact,index=fast,revision=2",
+        [SMALL] = "topk:density=0.05,control=exact,index=small,revision=1",
+        [SMALL_2] = "topk:density=0.05,control=exact"};
+    static const uint8_t revisions[SPECS] = {1, 2, 1, 1};
+    static float x[COUNT], y[COUNT], got[COUNT];
+    struct frame frame[SPECS];
+    const void *frames[SPECS];
+    size_t lengths[SPECS];
+    (void)state;
+    values(x, COUNT);
+    const pith_view view = flat(x, PITH_F32, COUNT), out = flat(got, PITH_F32, COUNT);
+    for (int i = 0; i < SPECS; i++) {
+        pith_info info = {.size = sizeof info};
+        context("%s", specs[i]);
+        frame[i] = compress(specs[i], &view, NULL, 0);
+        frames[i] = frame[i].bytes, lengths[i] = frame[i].length;
+        CHECK_OK(pith_inspect(frame[i].bytes, frame[i].length, &info, NULL));
+        CHECK(info.revision == revisions[i]);
+        CHECK_OK(pith_decompress(frame[i].bytes, frame[i].length, NULL, NULL, &out, NULL));
+        if (i) CHECK(!memcmp(got, y, sizeof y));
+        memcpy(y, got, sizeof y);
+    }
+    CHECK((frame[FORMER].bytes[AT_HEAD] & 7) == 4 && (frame[FAST].bytes[AT_HEAD] & 7) == 7);
+    CHECK(frame[FAST].length < frame[FORMER].length);
+    CHECK(lengths[SMALL] == lengths[SMALL_2] &&
+          !memcmp(frames[SMALL], frames[SMALL_2], lengths[SMALL]));
+    struct stream s;
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
+    stream_open(&s, specs[FORMER], &layout, NULL);
+    for (int i = 0; i < SPECS * SPECS; i++) {
+        const void *const two[] = {frames[i / SPECS], frames[i % SPECS]};
+        const size_t both[] = {lengths[i / SPECS], lengths[i % SPECS]};
+        context("%s and %s", specs[i / SPECS], specs[i % SPECS]);
+        CHECK_OK(reduce_one(s.work, s.stream, 0, two, both, 2, 1, &out));
+        for (size_t k = 0; k < COUNT; k++) CHECK(bits_of(got[k]) == bits_of(y[k] + y[k]));
+    }
+    stream_close(&s);
+    for (int i = 0; i < SPECS; i++) free(frame[i].bytes);
+}
+
 /* Every controller chooses from a sum what it chooses from a tensor of the same values: samples
  * too, which are of sums that are formed block by block. */
 static void test_sum_controllers(void **state) {
@@ -1435,6 +1481,7 @@ static void test_feedback_saturates(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_revisions),
         cmocka_unit_test(test_exact_of_many),
         cmocka_unit_test(test_nonfinite),
         cmocka_unit_test(test_cap),

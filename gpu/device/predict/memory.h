@@ -92,6 +92,7 @@ struct pithi_gpu_set {
     uint64_t index_bytes, shortest; /* shortest: of the forms that were measured */
     uint64_t total;                 /* what the team adds up */
     uint32_t found, ties, runs;     /* the same */
+    uint32_t exceptions;            /* the same, of PATCHED */
     uint8_t *out;                   /* decode: the slot's first element */
     uint32_t dtype;                 /* of these */
     bool add;                       /* to what is there */

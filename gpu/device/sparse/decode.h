@@ -34,6 +34,7 @@ PITHI_DEVICE bool pithi_topk_legal(const uint8_t *head) {
     const uint32_t density = pithi_get32(head + PITHI_TOPK_DENSITY);
     const uint32_t k = pithi_get32(head + PITHI_TOPK_K);
     if (head[PITHI_TOPK_CONTROL] >= PITHI_CONTROL_KINDS || head[PITHI_TOPK_INDEX] > 1) return false;
+    if (head[PITHI_AT_REVISION] > 1 && !head[PITHI_TOPK_INDEX]) return false;
     if (!head[PITHI_TOPK_CAP] || head[PITHI_TOPK_SHARES] > 1) return false;
     return head[PITHI_TOPK_SHARES] ? !k && pithi_share_legal(density) : k && !density;
 }
@@ -160,22 +161,25 @@ PITHI_DEVICE bool pithi_index_fits(const struct pithi_gpu_set *c) {
         return c->low_bits < PITHI_INDEX_BITS_MAX && c->count <= c->n / 4 + 1 &&
                c->index_bytes == pithi_low_bytes(c) + (pithi_high_bits(c) + 7) / 8;
     case PITHI_INDEX_PACKED:
-        return c->count <= c->n / 4 + 1 && c->index_bytes >= pithi_packed_groups(c);
+    case PITHI_INDEX_PATCHED:
+        return c->count <= c->n / 4 + 1 && c->index_bytes >= pithi_set_groups(c);
     case PITHI_INDEX_RUNS: return true;
     case PITHI_INDEX_HELD: return !c->index_bytes;
     default: return false;
     }
 }
 
-/* Finds the parts of a block; false where it is damaged. */
+/* Finds the parts of a block of a frame of some revision; false where it is damaged. */
 PITHI_DEVICE bool pithi_set_parse(const struct pithi_device_plan *p,
-                                  const struct pithi_gpu_block *b, struct pithi_gpu_set *c) {
+                                  const struct pithi_gpu_block *b, uint32_t revision,
+                                  struct pithi_gpu_set *c) {
     if (b->plain || !b->length) return false;
     c->form = b->bytes[0] & PITHI_SET_FORM;
     c->low_bits = b->bytes[0] >> PITHI_SET_LOW_BITS;
     if (c->form == PITHI_INDEX_EMPTY) return !b->bytes[0] && b->length == PITHI_SET_EMPTY;
     if (b->length < PITHI_SET_HEAD || (c->low_bits && c->form != PITHI_INDEX_ELIAS_FANO))
         return false;
+    if (c->form == PITHI_INDEX_PATCHED && revision < 2) return false;
     const uint32_t count =
         (b->bytes[1] | (uint32_t)b->bytes[2] << 8 | (uint32_t)b->bytes[3] << 16) + 1;
     const uint64_t values = pithi_values_bytes(p, count);
@@ -223,7 +227,7 @@ PITHI_DEVICE void pithi_topk_block(const struct pithi_gpu_call *a, struct pithi_
     b->bytes = it->payload + entry->at;
     b->length = entry->length & ~PITHI_INDEX_PLAIN;
     b->plain = entry->length & PITHI_INDEX_PLAIN;
-    b->legible = pithi_set_parse(&a->from.plan, b, c);
+    b->legible = pithi_set_parse(&a->from.plan, b, it->frame[PITHI_AT_REVISION], c);
     if (pithi_is_bare(it))
         b->legible = b->legible && pithi_set_join(pithi_frame_map(a, it), c);
     else
@@ -246,7 +250,7 @@ PITHI_DEVICE uint32_t pithi_set_value(const struct pithi_device_plan *p,
     if (dtype != PITH_I8)
         return pithi_unit_widen(dtype, pithi_own_get(c->values + i * width, width));
     const uint32_t scale = pithi_own_get(c->values + i / PITHI_PACKED_GROUP * 4, 4);
-    const int code = (int8_t)c->values[4 * (uint64_t)pithi_packed_groups(c) + i];
+    const int code = (int8_t)c->values[4 * (uint64_t)pithi_set_groups(c) + i];
     if (pithi_nonfinite(scale)) return PITHI_F32_NAN;
     return pithi_group_decoded(code, pithi_float(scale), 0, false, saturated);
 }
@@ -351,15 +355,21 @@ PITHI_PHASE(pithi_ones_end, uint32_t strips) {
     if (bits % 8 && c->index[bits / 8] >> bits % 8) pithi_set_fault(s);
 }
 
-/* Widths of PACKED: the bytes of all groups, and the unused bits of the last one. */
+/* Whether group g may have this byte. */
+PITHI_DEVICE bool pithi_packed_legal(const struct pithi_gpu_set *c, uint32_t g, uint32_t byte) {
+    if (!pithi_packed_exceptions(byte)) return byte <= PITHI_INDEX_BITS_MAX;
+    return c->form == PITHI_INDEX_PATCHED && pithi_packed_count(c, g) == PITHI_PACKED_GROUP &&
+           pithi_packed_width(byte) <= PITHI_PATCHED_BITS_MAX;
+}
+/* Bytes of PACKED and PATCHED: those of all groups, and the unused bits of the last one. */
 PITHI_LOCAL(pithi_packed_sum, uint32_t first) {
     const struct pithi_gpu_set *const c = &s->strip.set;
     (void)a;
     t->predict.total = 0;
-    for (uint32_t g = first + t->tid; g < pithi_packed_groups(c); g += PITHI_TEAM)
-        t->predict.total += c->index[g] > PITHI_INDEX_BITS_MAX
-                                ? (uint64_t)1 << 32
-                                : pithi_packed_group_bytes(c, g, c->index[g]);
+    for (uint32_t g = first + t->tid; g < pithi_set_groups(c); g += PITHI_TEAM)
+        t->predict.total += pithi_packed_legal(c, g, c->index[g])
+                                ? pithi_packed_group_bytes(c, g, c->index[g])
+                                : (uint64_t)1 << 32;
 }
 PITHI_PHASE(pithi_packed_judge, uint32_t groups) {
     const struct pithi_gpu_set *const c = &s->strip.set;
@@ -372,17 +382,36 @@ PITHI_PHASE(pithi_packed_judge, uint32_t groups) {
         pithi_set_fault(s);
 }
 
-/* Differences of a thread's numbers, in group first + its warp; run: bytes of the groups before. */
+/* Adds to the differences of a thread what exceptions have above their low bits; false where they
+ * are none or do not ascend. */
+PITHI_DEVICE bool pithi_packed_patch(const uint8_t *exception, uint32_t byte,
+                                     struct pithi_gpu_thread *t) {
+    const uint32_t first = t->tid % PITHI_WARP * PITHI_SET_EACH;
+    uint32_t least = 0;
+    bool good = true;
+    for (uint32_t n = pithi_packed_exceptions(byte); n; n--, exception += 2) {
+        const uint32_t place = exception[0], high = exception[1];
+        good &= place >= least && place < PITHI_PACKED_GROUP && high;
+        least = place + 1;
+        PITHI_UNROLL for (uint32_t k = 0; k < PITHI_SET_EACH; k++) if (place == first + k)
+            t->base[0][k] |= high << pithi_packed_width(byte);
+    }
+    return good;
+}
+/* Differences of a thread's numbers, in group first + its warp; run: bytes of the groups before;
+ * low := whether exceptions are damaged. */
 PITHI_LOCAL(pithi_packed_look, uint32_t first, uint32_t parity) {
     const struct pithi_gpu_set *const c = &s->strip.set;
-    const uint32_t groups = pithi_packed_groups(c), g = first + t->tid / PITHI_WARP;
+    const uint32_t groups = pithi_set_groups(c), g = first + t->tid / PITHI_WARP;
     const uint32_t row = t->tid % PITHI_WARP;
     uint64_t at = groups + s->strip.run[parity];
     (void)a;
     t->predict.total = 0;
+    t->predict.low = 0;
     if (g >= groups) return;
     for (uint32_t k = first; k < g; k++) at += pithi_packed_group_bytes(c, k, c->index[k]);
-    const uint32_t width = c->index[g], left = c->count - g * PITHI_PACKED_GROUP;
+    const uint32_t width = pithi_packed_width(c->index[g]);
+    const uint32_t left = c->count - g * PITHI_PACKED_GROUP;
     const uint32_t shift = row * width % 32, word = row * width / 32;
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_SET_EACH; k++) {
         const uint32_t i = row * PITHI_SET_EACH + k;
@@ -397,12 +426,15 @@ PITHI_LOCAL(pithi_packed_look, uint32_t first, uint32_t parity) {
             x &= (1u << width) - 1;
         }
         t->base[0][k] = x;
-        t->predict.total += (uint64_t)x + 1;
     }
+    t->predict.low = !pithi_packed_patch(
+        c->index + at + pithi_packed_string(PITHI_PACKED_GROUP, width), c->index[g], t);
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_SET_EACH; k++) if (row * PITHI_SET_EACH + k < left)
+        t->predict.total += (uint64_t)t->base[0][k] + 1;
 }
 PITHI_PHASE(pithi_packed_walk, uint32_t first, uint32_t parity, enum pithi_visit visit) {
     const struct pithi_gpu_set *const c = &s->strip.set;
-    const uint32_t groups = pithi_packed_groups(c);
+    const uint32_t groups = pithi_set_groups(c);
     uint64_t next = s->strip.carry[parity] + pithi_scan_before(s, 0, t->tid);
     if (t->tid == 0) {
         uint64_t bytes = s->strip.run[parity];
@@ -411,6 +443,7 @@ PITHI_PHASE(pithi_packed_walk, uint32_t first, uint32_t parity, enum pithi_visit
         s->strip.run[!parity] = bytes;
         s->strip.carry[!parity] = s->strip.carry[parity] + pithi_scan_all(s, 0);
     }
+    if (t->predict.low) pithi_set_fault(s);
     PITHI_UNROLL for (uint32_t k = 0; k < PITHI_SET_EACH; k++) {
         const uint64_t i = pithi_group_first(t, first) + k;
         if (i >= c->count) continue;
@@ -501,7 +534,7 @@ PITHI_DEVICE void pithi_runs_decode(const struct pithi_gpu_call *a, struct pithi
 PITHI_DEVICE void pithi_packed_decode(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                       struct pithi_gpu_thread *t, struct pithi_team *team,
                                       enum pithi_visit visit) {
-    const uint32_t groups = pithi_packed_groups(&s->strip.set);
+    const uint32_t groups = pithi_set_groups(&s->strip.set);
     uint32_t parity = 0;
     PITHI_STEP(pithi_packed_sum, 0);
     PITHI_SCAN(0);
@@ -524,7 +557,7 @@ PITHI_DEVICE void pithi_set_walk(const struct pithi_gpu_call *a, struct pithi_gp
         PITHI_RUN(pithi_all_walk, visit);
     } else if (c->form == PITHI_INDEX_RUNS) {
         pithi_runs_decode(a, s, t, team, visit);
-    } else if (c->form == PITHI_INDEX_PACKED) {
+    } else if (c->form == PITHI_INDEX_PACKED || c->form == PITHI_INDEX_PATCHED) {
         pithi_packed_decode(a, s, t, team, visit);
     } else if (c->form != PITHI_INDEX_EMPTY) {
         const uint32_t strips =
@@ -653,7 +686,7 @@ PITHI_DEVICE void pithi_topk_values(const struct pithi_gpu_call *a, struct pithi
                                     struct pithi_gpu_thread *t, struct pithi_team *team) {
     pithi_set_walk(a, s, t, team, PITHI_VISIT_PUT);
     if (a->from.plan.device.sets.values == PITH_I8 && s->strip.set.count)
-        PITHI_RUN(pithi_topk_poisoned, pithi_packed_groups(&s->strip.set));
+        PITHI_RUN(pithi_topk_poisoned, pithi_set_groups(&s->strip.set));
 }
 
 /* A team a part of a block: what is 0 in the blocks of a frame is most of them. */

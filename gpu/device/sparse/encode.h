@@ -125,34 +125,67 @@ PITHI_DEVICE uint32_t pithi_list_difference(const struct pithi_gpu_set *c, uint3
     return i ? c->list[i] - c->list[i - 1] - 1 : c->list[0];
 }
 
-/* low := bits of the largest difference of the thread's part of group first + its warp. */
-PITHI_LOCAL(pithi_packed_measure, uint32_t first) {
+/* base[0] := the thread's differences of group first + its warp; low := bits of the largest. */
+PITHI_LOCAL(pithi_packed_differ, uint32_t first) {
     const struct pithi_gpu_set *const c = &s->strip.set;
     const uint32_t g = first + t->tid / PITHI_WARP;
     uint32_t all = 0;
     (void)a;
-    for (uint32_t k = 0; k < PITHI_SET_EACH; k++) {
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_SET_EACH; k++) {
         const uint32_t i = g * PITHI_PACKED_GROUP + t->tid % PITHI_WARP * PITHI_SET_EACH + k;
-        if (i < c->count) all |= pithi_list_difference(c, i);
+        t->base[0][k] = i < c->count ? pithi_list_difference(c, i) : 0;
+        all |= t->base[0][k];
     }
     t->predict.low = pithi_bitplane_bits(all);
+}
+/* total := what pithi_patched_byte takes, of the thread's differences; low: bits of the largest. */
+PITHI_LOCAL(pithi_packed_near, uint32_t first) {
+    (void)a, (void)s, (void)first;
+    t->predict.total = 0;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_SET_EACH; k++) {
+        const uint32_t less = t->predict.low - pithi_bitplane_bits(t->base[0][k]);
+        if (less < PITHI_PATCHED_LESS) t->predict.total += 0x01010101u << 8 * less;
+    }
+}
+/* low := the byte of group first + its warp; total := how many of the thread's differences are
+ * exceptions. */
+PITHI_LOCAL(pithi_packed_narrow, uint32_t first) {
+    const struct pithi_gpu_set *const c = &s->strip.set;
+    const uint32_t g = first + t->tid / PITHI_WARP, near = (uint32_t)t->predict.total;
+    t->predict.total = 0;
+    if (!a->to.plan.device.sets.patched || (g + 1) * PITHI_PACKED_GROUP > c->count) return;
+    t->predict.low = pithi_patched_byte(t->predict.low, near);
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_SET_EACH; k++) t->predict.total +=
+        t->base[0][k] >> pithi_packed_width(t->predict.low) != 0;
+}
+/* Part of a body: what pithi_packed_differ and pithi_packed_narrow say of a group. */
+PITHI_DEVICE void pithi_packed_measure(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
+                                       struct pithi_gpu_thread *t, struct pithi_team *team,
+                                       uint32_t first) {
+    PITHI_STEP(pithi_packed_differ, first);
+    PITHI_WARP_MAX(predict.low, PITHI_WARP);
+    PITHI_STEP(pithi_packed_near, first);
+    PITHI_WARP_ADD(predict.total);
+    PITHI_STEP(pithi_packed_narrow, first);
 }
 PITHI_PHASE(pithi_packed_add, uint32_t first) {
     struct pithi_gpu_set *const c = &s->strip.set;
     const uint32_t g = first + t->tid / PITHI_WARP;
     (void)a;
-    if (t->tid % PITHI_WARP || g >= pithi_packed_groups(c)) return;
+    if (t->tid % PITHI_WARP || g >= pithi_set_groups(c)) return;
     pithi_atomic_add64(&c->total, 1 + pithi_packed_group_bytes(c, g, t->predict.low));
+    if (pithi_packed_exceptions(t->predict.low)) pithi_atomic_add32(&c->exceptions, 1);
 }
 
-/* By one thread, as pithi_index_choose: the shortest but for RUNS. PACKED has c->total bytes. */
+/* By one thread, as pithi_index_choose: the shortest but for RUNS. PACKED or, with exceptions,
+ * PATCHED has c->total bytes. */
 PITHI_PHASE(pithi_code_choose, bool listed) {
     struct pithi_gpu_set *const c = &s->strip.set;
     if (t->tid) return;
     c->form = PITHI_INDEX_BITMAP;
     c->shortest = (c->n + 7) / 8;
-    for (uint32_t low = 0; listed && !a->to.plan.device.sets.packed && low < PITHI_INDEX_BITS_MAX;
-         low++) {
+    for (uint32_t low = 0;
+         listed && a->to.plan.device.sets.elias_fano && low < PITHI_INDEX_BITS_MAX; low++) {
         const uint64_t bytes =
             ((uint64_t)c->count * low + 7) / 8 + ((uint64_t)c->count + ((c->n - 1) >> low) + 7) / 8;
         if (bytes >= c->shortest) continue;
@@ -161,7 +194,7 @@ PITHI_PHASE(pithi_code_choose, bool listed) {
         c->shortest = bytes;
     }
     if (listed && c->total < c->shortest) {
-        c->form = PITHI_INDEX_PACKED;
+        c->form = c->exceptions ? PITHI_INDEX_PATCHED : PITHI_INDEX_PACKED;
         c->low_bits = 0;
         c->shortest = c->total;
     }
@@ -284,9 +317,8 @@ PITHI_BODY(pithi_sparse_code) {
         PITHI_STEP(pithi_runs_count, 0);
         PITHI_WARP_ADD(predict.total);
         PITHI_RUN(pithi_runs_join_all, 0);
-        for (uint32_t g = 0; listed && g < pithi_packed_groups(c); g += PITHI_SET_GROUPS) {
-            PITHI_STEP(pithi_packed_measure, g);
-            PITHI_WARP_MAX(predict.low, PITHI_WARP);
+        for (uint32_t g = 0; listed && g < pithi_set_groups(c); g += PITHI_SET_GROUPS) {
+            pithi_packed_measure(a, s, t, team, g);
             PITHI_RUN(pithi_packed_add, g);
         }
         PITHI_RUN(pithi_code_choose, listed);
@@ -435,13 +467,14 @@ PITHI_PHASE(pithi_high_write, uint32_t tid) {
     }
 }
 
-/* Word i of a whole group: its lanes have numbers of `width` bits. */
+/* Word i of a whole group: its lanes have the low `width` bits of numbers. */
 PITHI_DEVICE uint32_t pithi_packed_word(const struct pithi_gpu_set *c, uint32_t g, uint32_t width,
                                         uint32_t i) {
     const uint32_t lane = i % 4, from = i / 4 * 32;
     uint32_t word = 0;
     for (uint32_t row = from / width; row < PITHI_WARP && row * width < from + 32; row++) {
-        const uint32_t x = pithi_list_difference(c, g * PITHI_PACKED_GROUP + 4 * row + lane);
+        const uint32_t x =
+            pithi_list_difference(c, g * PITHI_PACKED_GROUP + 4 * row + lane) & ((1u << width) - 1);
         word |= row * width < from ? x >> (from - row * width) : x << (row * width - from);
     }
     return word;
@@ -458,18 +491,36 @@ PITHI_DEVICE uint32_t pithi_packed_byte(const struct pithi_gpu_set *c, uint32_t 
     return byte;
 }
 
-/* Widths of groups [first, first + PITHI_SET_GROUPS), a warp's each; own: that width. */
-PITHI_PHASE(pithi_packed_width, uint32_t first) {
+/* Bytes of groups [first, first + PITHI_SET_GROUPS), a warp's each; low: that byte. */
+PITHI_PHASE(pithi_packed_head, uint32_t first) {
     const struct pithi_gpu_set *const c = &s->strip.set;
     const uint32_t g = first + t->tid / PITHI_WARP;
     (void)a;
-    if (t->tid % PITHI_WARP == 0 && g < pithi_packed_groups(c))
-        c->index[g] = (uint8_t)t->predict.low;
+    if (t->tid % PITHI_WARP == 0 && g < pithi_set_groups(c)) c->index[g] = (uint8_t)t->predict.low;
+}
+/* Exceptions of a thread's part of a group that is at `at`; total: how many the warp has up to
+ * these. */
+PITHI_DEVICE void pithi_packed_except(const struct pithi_gpu_set *c,
+                                      const struct pithi_gpu_thread *t, uint64_t at,
+                                      uint32_t byte) {
+    uint32_t high[PITHI_SET_EACH], own = 0;
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_SET_EACH; k++) {
+        high[k] = t->base[0][k] >> pithi_packed_width(byte);
+        own += high[k] != 0;
+    }
+    uint8_t *to = c->index + at + pithi_packed_string(PITHI_PACKED_GROUP, byte) +
+                  2 * (t->predict.total - own);
+    PITHI_UNROLL for (uint32_t k = 0; k < PITHI_SET_EACH; k++) {
+        if (!high[k]) continue;
+        to[0] = (uint8_t)(t->tid % PITHI_WARP * PITHI_SET_EACH + k);
+        to[1] = (uint8_t)high[k];
+        to += 2;
+    }
 }
 /* carry: bytes of the groups before. */
 PITHI_PHASE(pithi_packed_write, uint32_t first, uint32_t parity) {
     const struct pithi_gpu_set *const c = &s->strip.set;
-    const uint32_t groups = pithi_packed_groups(c), g = first + t->tid / PITHI_WARP;
+    const uint32_t groups = pithi_set_groups(c), g = first + t->tid / PITHI_WARP;
     uint64_t at = groups + s->strip.carry[parity], end = s->strip.carry[parity];
     (void)a;
     for (uint32_t k = first; k < groups && k < first + PITHI_SET_GROUPS; k++) {
@@ -479,8 +530,10 @@ PITHI_PHASE(pithi_packed_write, uint32_t first, uint32_t parity) {
     }
     if (t->tid == 0) s->strip.carry[!parity] = end;
     if (g >= groups || !c->index[g]) return;
-    const uint32_t width = c->index[g], bytes = pithi_packed_group_bytes(c, g, width);
-    const bool whole = c->count - g * PITHI_PACKED_GROUP >= PITHI_PACKED_GROUP;
+    const uint32_t width = pithi_packed_width(c->index[g]);
+    const uint32_t bytes = (uint32_t)pithi_packed_string(pithi_packed_count(c, g), width);
+    const bool whole = pithi_packed_count(c, g) == PITHI_PACKED_GROUP;
+    if (pithi_packed_exceptions(c->index[g])) pithi_packed_except(c, t, at, c->index[g]);
     for (uint32_t i = t->tid % PITHI_WARP; whole && i < bytes / 4; i += PITHI_WARP)
         pithi_own_put(c->index + at + 4 * i, 4, pithi_packed_word(c, g, width, i));
     for (uint32_t i = t->tid % PITHI_WARP; !whole && i < bytes; i += PITHI_WARP)
@@ -499,12 +552,12 @@ PITHI_DEVICE void pithi_set_write(const struct pithi_gpu_call *a, struct pithi_g
         PITHI_RUN(pithi_high_write, 0);
     } else if (c->form == PITHI_INDEX_RUNS) {
         pithi_runs_code(a, s, t, team, true);
-    } else if (c->form == PITHI_INDEX_PACKED) {
+    } else if (c->form == PITHI_INDEX_PACKED || c->form == PITHI_INDEX_PATCHED) {
         uint32_t parity = 0;
-        for (uint32_t g = 0; g < pithi_packed_groups(c); g += PITHI_SET_GROUPS, parity = !parity) {
-            PITHI_STEP(pithi_packed_measure, g);
-            PITHI_WARP_MAX(predict.low, PITHI_WARP);
-            PITHI_RUN(pithi_packed_width, g);
+        for (uint32_t g = 0; g < pithi_set_groups(c); g += PITHI_SET_GROUPS, parity = !parity) {
+            pithi_packed_measure(a, s, t, team, g);
+            PITHI_WARP_SUM(predict.total);
+            PITHI_RUN(pithi_packed_head, g);
             PITHI_RUN(pithi_packed_write, g, parity);
         }
     }
@@ -582,7 +635,7 @@ PITHI_PHASE(pithi_group_write, uint64_t first, uint64_t groups) {
 PITHI_DEVICE void pithi_set_values(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                    struct pithi_gpu_thread *t, struct pithi_team *team) {
     const uint32_t dtype = a->to.plan.device.sets.values;
-    const uint64_t groups = pithi_packed_groups(&s->strip.set);
+    const uint64_t groups = pithi_set_groups(&s->strip.set);
     if (dtype != PITH_I8) {
         PITHI_RUN(pithi_values_write, dtype);
         return;

@@ -32,14 +32,18 @@ PITHI_DEVICE uint64_t pithi_high_bits(const struct pithi_gpu_set *c) {
     return (uint64_t)c->count + ((c->n - 1) >> c->low_bits);
 }
 
-PITHI_DEVICE uint32_t pithi_packed_groups(const struct pithi_gpu_set *c) {
+PITHI_DEVICE uint32_t pithi_set_groups(const struct pithi_gpu_set *c) {
     return (c->count + PITHI_PACKED_GROUP - 1) / PITHI_PACKED_GROUP;
 }
-/* Bytes of group g with numbers of `width` bits. */
-PITHI_DEVICE uint32_t pithi_packed_group_bytes(const struct pithi_gpu_set *c, uint32_t g,
-                                               uint32_t width) {
+/* Numbers of group g. */
+PITHI_DEVICE uint32_t pithi_packed_count(const struct pithi_gpu_set *c, uint32_t g) {
     const uint32_t left = c->count - g * PITHI_PACKED_GROUP;
-    return ((left < PITHI_PACKED_GROUP ? left : (uint32_t)PITHI_PACKED_GROUP) * width + 7) / 8;
+    return left < PITHI_PACKED_GROUP ? left : (uint32_t)PITHI_PACKED_GROUP;
+}
+/* Bytes of group g, of which `byte` says width and exceptions. */
+PITHI_DEVICE uint32_t pithi_packed_group_bytes(const struct pithi_gpu_set *c, uint32_t g,
+                                               uint32_t byte) {
+    return (uint32_t)pithi_packed_bytes(pithi_packed_count(c, g), byte);
 }
 
 /* Sets up a set without a list; block: where it begins in the slot, and its elements. */
@@ -49,7 +53,7 @@ PITHI_DEVICE void pithi_set_open(const struct pithi_device_plan *p, const struct
     c->first = block << p->block_log2;
     c->n = (uint32_t)(it->slot->count - c->first < size ? it->slot->count - c->first : size);
     c->count = c->form = c->low_bits = 0;
-    c->found = c->ties = c->runs = 0;
+    c->found = c->ties = c->runs = c->exceptions = 0;
     c->total = 0;
 }
 
