@@ -323,15 +323,15 @@ static inline __m256i last_words(__m256i p, __m256i x, uint64_t key) {
     return _mm256_xor_si256(_mm256_shuffle_epi32(p, 0xB1), low);
 }
 
-/* 16 bits for each of the 64 elements of the counters from c on, in their order. Two times four
- * counters: rounds side by side hide each other's latency. Lanes hold counters c, c+2, c+1, c+3,
- * so that unpacking gives the order of the elements. */
-static inline void random64(const struct philox *r, uint64_t c, uint16_t *out) {
+/* 16 bits for each of the 128 elements of the counters from c on, in their order. Four times four
+ * counters: rounds side by side hide each other's latency, though registers do not hold them all.
+ * Lanes hold counters c, c+2, c+1, c+3, so that unpacking gives the order of the elements. */
+static inline void random128(const struct philox *r, uint64_t c, uint16_t *out) {
     const __m256i m0 = each(0xD2511F53u), m1 = each(0xCD9E8D57u);
     const __m256i order = _mm256_setr_epi64x(0, 2, 1, 3);
     const __m256i most = _mm256_set1_epi16((short)r->most);
-    __m256i c0[2], c1[2], c2[2], c3[2];
-    for (unsigned i = 0; i < 2; i++) {
+    __m256i c0[4], c1[4], c2[4], c3[4];
+    for (unsigned i = 0; i < 4; i++) {
         const __m256i p = _mm256_mul_epu32(_mm256_add_epi64(each(c + 4 * i), order), m0);
         const __m256i word = _mm256_xor_si256(_mm256_srli_epi64(p, 32), each(r->begin[0]));
         c1[i] = _mm256_mul_epu32(word, m1);
@@ -341,7 +341,7 @@ static inline void random64(const struct philox *r, uint64_t c, uint16_t *out) {
     }
     for (int round = 2; round < 9; round++) {
         const __m256i k0 = each(r->key[round][0]), k1 = each(r->key[round][1]);
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < 4; i++) {
             const __m256i p0 = _mm256_mul_epu32(c0[i], m0), p1 = _mm256_mul_epu32(c2[i], m1);
             c0[i] = _mm256_xor_si256(_mm256_xor_si256(c1[i], k0), _mm256_srli_epi64(p1, 32));
             c2[i] = _mm256_xor_si256(_mm256_xor_si256(c3[i], k1), _mm256_srli_epi64(p0, 32));
@@ -349,7 +349,7 @@ static inline void random64(const struct philox *r, uint64_t c, uint16_t *out) {
             c3[i] = p0;
         }
     }
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 4; i++) {
         const __m256i p0 = _mm256_mul_epu32(c0[i], m0), p1 = _mm256_mul_epu32(c2[i], m1);
         const __m256i a = last_words(p1, c1[i], r->key[9][0]);
         const __m256i b = last_words(p0, c3[i], r->key[9][1]);
@@ -360,7 +360,7 @@ static inline void random64(const struct philox *r, uint64_t c, uint16_t *out) {
 }
 
 static inline void random256(const struct philox *r, uint64_t c, uint16_t out[256]) {
-    for (unsigned i = 0; i < 4; i++) random64(r, c + 8 * i, out + 64 * i);
+    for (unsigned i = 0; i < 2; i++) random128(r, c + 16 * i, out + 128 * i);
 }
 
 /* Row and column k of 8 vectors change places. */

@@ -7,7 +7,8 @@
  *   hashing_open(lane)     begins one; lanes of 64 bits are numbered from there
  *   hashing_add(h, x)      adds 64 bytes
  *   hashing_sum(h)         returns the sum
- *   HASHES_RANDOM          whether codes rounded at random gain by one pass
+ *   HASHES_RANDOM          whether 4-bit codes rounded at random over a base of bf16 gain by one
+ *                          pass
  *
  * Memory must not wait for arithmetic, nor this for it: the maxima of later groups are found
  * between the codes of these, a unit of the one for a unit of the other, and what both read is
@@ -265,23 +266,27 @@ ALWAYS size_t encode_over_base(struct pithi_group_job *job, size_t count, uint64
     }
 BASE_LOOP(over_f32_4, PITH_F32, 4, false, false)
 BASE_LOOP(over_f32_any, PITH_F32, 0, false, true)
+BASE_LOOP(over_f32_random_4, PITH_F32, 4, true, false)
 BASE_LOOP(over_f32_random, PITH_F32, 0, true, true)
 BASE_LOOP(over_bf16_4, PITH_BF16, 4, false, false)
 BASE_LOOP(over_bf16_any, PITH_BF16, 0, false, true)
+BASE_LOOP(over_bf16_random_4, PITH_BF16, 4, true, false)
 #undef BASE_LOOP
 
-/* With random bits over a base of 16 bits, or values of 16 bits, arithmetic takes so long that
- * group_encode is as fast or faster. */
+/* Values of 16 bits take so much arithmetic that group_encode is as fast or faster; so do most
+ * random bits over a base of bf16. */
 static size_t encode_hashed(struct pithi_group_job *job, uint64_t *hash) {
     const struct pithi_group_setting *s = &job->set;
     const size_t least = s->group > UNIT ? s->group : UNIT, count = job->count & ~(least - 1);
     const bool four = s->bits == 4 && s->group >= UNIT;
     const bool symmetric = !s->asymmetric && !s->idempotent && !s->search && !s->codebook;
     if (!count || !symmetric || !job->update || job->value_dtype != PITH_F32) return 0;
+    if (s->stochastic && !random_fits(job)) return 0;
     if (job->base_dtype == PITH_F32 && s->stochastic)
-        return HASHES_RANDOM && random_fits(job) ? over_f32_random(job, count, hash) : 0;
+        return (four ? over_f32_random_4 : over_f32_random)(job, count, hash);
     if (job->base_dtype == PITH_F32) return (four ? over_f32_4 : over_f32_any)(job, count, hash);
-    if (job->base_dtype == PITH_BF16 && !s->stochastic)
-        return (four ? over_bf16_4 : over_bf16_any)(job, count, hash);
+    if (job->base_dtype == PITH_BF16 && s->stochastic)
+        return HASHES_RANDOM && four ? over_bf16_random_4(job, count, hash) : 0;
+    if (job->base_dtype == PITH_BF16) return (four ? over_bf16_4 : over_bf16_any)(job, count, hash);
     return 0;
 }
