@@ -15,27 +15,26 @@ static inline void measure(const uint32_t *words, uint8_t widths[4]) {
     pithi_put32(widths, (uint32_t)_mm_cvtsi128_si32(_mm_shuffle_epi8(bits_of(all), low)));
 }
 
-static inline void put_one(uint8_t *to, v16 x) {
-    const __m256i mask = _mm256_set1_epi32(0xFFFF);
-    store256(to, planes_of(_mm256_packus_epi32(_mm256_and_si256(x.a, mask),
-                                               _mm256_and_si256(x.b, mask))));
-}
-
 static inline void put_pair(uint8_t *a, uint8_t *b, v16 x, v16 y) {
-    put_one(a, x);
-    put_one(b, y);
+    /* A lane of 32 bits has a word of each. */
+    __m256i p = part_lanes(_mm256_blend_epi16(x.a, _mm256_slli_epi32(y.a, 16), 0xAA));
+    __m256i q = part_lanes(_mm256_blend_epi16(x.b, _mm256_slli_epi32(y.b, 16), 0xAA));
+    planes_of_two(&p, &q);
+    store256(a, p);
+    store256(b, q);
 }
 
-static inline v16 get_one(const uint8_t *from, unsigned width) {
-    const __m256i z = words_of_planes(load_planes(from, width));
-    return (v16){_mm256_cvtepu16_epi32(_mm256_castsi256_si128(z)),
-                 _mm256_cvtepu16_epi32(_mm256_extracti128_si256(z, 1))};
+static inline __m256i low8(__m256i x) { return _mm256_cvtepu16_epi32(_mm256_castsi256_si128(x)); }
+static inline __m256i high8(__m256i x) {
+    return _mm256_cvtepu16_epi32(_mm256_extracti128_si256(x, 1));
 }
 
 static inline void get_pair(const uint8_t *a, const uint8_t *b, unsigned wa, unsigned wb, v16 *x,
                             v16 *y) {
-    *x = get_one(a, wa);
-    *y = get_one(b, wb);
+    __m256i p = load_planes(a, wa), q = load_planes(b, wb);
+    words_of_two(&p, &q);
+    *x = (v16){low8(p), low8(q)};
+    *y = (v16){high8(p), high8(q)};
 }
 
 #include "predict/bitplane_tmpl.h"

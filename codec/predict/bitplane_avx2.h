@@ -53,17 +53,53 @@ static inline __m256i part_lanes(__m256i x) {
                                       0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15)));
 }
 
-/* The 16 planes of 16 words of 16 bits, of which 0..3 and 8..11 lie in the low half, the others in
- * the high half, as they come of packing. Squares are lanes 2b + a. */
-static inline __m256i planes_of(__m256i words) {
-    const __m256i squares = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    const __m256i z = _mm256_permutevar8x32_epi32(part_lanes(words), squares);
-    return mix_lanes(transpose_bits(z));
+/* ---- Planes of two vectors -------------------------------------------------------------------*/
+
+/* Bytes of both in turn: those of the low halves of lanes, and those of the high ones. */
+static inline void interleave(__m256i *x, __m256i *y) {
+    const __m256i low = _mm256_unpacklo_epi8(*x, *y);
+    *y = _mm256_unpackhi_epi8(*x, *y);
+    *x = low;
 }
 
-/* 16 words of 16 bits, in order, of as many planes. */
-static inline __m256i words_of_planes(__m256i planes) {
-    return mix_lanes(_mm256_permute4x64_epi64(transpose_bits(part_lanes(planes)), 0xD8));
+/* Exchanges the bits of x that `mask`, moved up by so many, has with those of y that it has. */
+static inline void swap_between(__m256i *x, __m256i *y, int by, char mask) {
+    const __m256i differ = _mm256_xor_si256(_mm256_srli_epi64(*x, by), *y);
+    const __m256i t = _mm256_and_si256(differ, _mm256_set1_epi8(mask));
+    *y = _mm256_xor_si256(*y, t);
+    *x = _mm256_xor_si256(*x, _mm256_slli_epi64(t, by));
+}
+
+/* Turns over the two squares in each lane of x and y, whose planes are in order: byte 2k + h is row
+ * k of square h. Then x has square 0 of x and that of y behind it, and y has squares 1. Rows to be
+ * exchanged lie in different vectors each time, which takes half the instructions. */
+static inline void transpose_two(__m256i *x, __m256i *y) {
+    interleave(x, y);
+    swap_between(x, y, 4, 0x0F);
+    interleave(x, y);
+    swap_between(x, y, 2, 0x33);
+    interleave(x, y);
+    swap_between(x, y, 1, 0x55);
+    interleave(x, y);
+}
+
+/* The 16 planes of two groups, in order, of their first eight words in x and the others in y: of
+ * these, each lane has half, first their low bytes and then their high ones, with those of the
+ * groups in turn. */
+static inline void planes_of_two(__m256i *x, __m256i *y) {
+    *x = _mm256_permute4x64_epi64(*x, 0xD8);
+    *y = _mm256_permute4x64_epi64(*y, 0xD8);
+    transpose_two(x, y);
+    *x = mix_lanes(*x);
+    *y = mix_lanes(*y);
+}
+
+/* The words of the 16 planes of a group in x, and of another in y: the first eight of both in x,
+ * and the others in y, with a lane for each group. */
+static inline void words_of_two(__m256i *x, __m256i *y) {
+    transpose_two(x, y);
+    *x = mix_lanes(_mm256_permute4x64_epi64(*x, 0xD8));
+    *y = mix_lanes(_mm256_permute4x64_epi64(*y, 0xD8));
 }
 
 /* The first `width` planes, 16 at most, of 32 bytes that are read; the others are 0. */
