@@ -164,6 +164,13 @@ ALWAYS unsigned measure(const uint32_t *list, uint32_t last, bool patched, size_
                   b_sum(w_and(far, half)) << 16 | b_sum(w_and(w_shr(far, 4), half)) << 24);
 }
 
+/* Copies fewer numbers than a group has, and makes them a group by differences of 0. */
+static inline void copy_last(const uint32_t *list, size_t count, uint32_t own[GROUP]) {
+    const uint32_t first = list[count - 1] - (uint32_t)(count - 1);
+    for (unsigned i = 0; i < GROUP; i += LANES) v4_store(own + i, v4_ramp(first + i));
+    memcpy(own, list, count * sizeof *own);
+}
+
 /* Writes the differences of a group of numbers, the first of which follows `last`: the low bits
  * that the group of this byte has of them, and the exceptions. */
 ALWAYS void differ(const uint32_t *list, uint32_t last, unsigned byte, uint32_t *difference,
@@ -347,13 +354,6 @@ static void put_group(const uint32_t *difference, unsigned width, uint8_t *to) {
 #undef PUT
     default: return; /* 0: no bytes */
     }
-}
-
-/* Copies fewer numbers than a group has, and makes them a group by differences of 0. */
-static inline void copy_last(const uint32_t *list, size_t count, uint32_t own[GROUP]) {
-    const uint32_t first = list[count - 1] - (uint32_t)(count - 1);
-    for (unsigned i = 0; i < GROUP; i += LANES) v4_store(own + i, v4_ramp(first + i));
-    memcpy(own, list, count * sizeof *own);
 }
 
 static void packed_put(const uint32_t *list, size_t count, const uint8_t *widths, uint8_t *to) {

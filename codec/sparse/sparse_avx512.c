@@ -202,6 +202,17 @@ ALWAYS unsigned measure(const uint32_t *list, uint32_t last, bool patched, size_
     return pithi_patched_byte(bits, wider);
 }
 
+/* Whole vectors are stored, as they are loaded afterwards. */
+static inline void copy_last(const uint32_t *list, size_t count, uint32_t own[PITHI_PACKED_GROUP]) {
+    __m512i more = _mm512_add_epi32(ramp(), _mm512_set1_epi32((int)(list[count - 1] + 1 - count)));
+    for (size_t i = 0; i < PITHI_PACKED_GROUP; i += 16) {
+        const size_t left = count > i ? count - i : 0;
+        const __mmask16 there = (__mmask16)(left < 16 ? (1u << left) - 1 : 0xFFFF);
+        _mm512_storeu_si512(own + i, _mm512_mask_loadu_epi32(more, there, list + i));
+        more = _mm512_add_epi32(more, _mm512_set1_epi32(16));
+    }
+}
+
 ALWAYS void differ(const uint32_t *list, uint32_t last, unsigned byte, uint32_t *difference,
                    uint8_t *to) {
     const unsigned width = pithi_packed_width(byte), exceptions = pithi_packed_exceptions(byte);
