@@ -68,7 +68,7 @@ PITH_NODISCARD PITH_API pith_status pith_sparse_set_request(pith_work *work, pit
                                                             uint64_t slot,
                                                             const pith_sparse_request *request);
 /* How many elements all ranks chose together in the slot's last step: controllers that steer the
- * number of a whole group (micro, exdyna, prop) go on from this instead of the slot's own number,
+ * number of a whole group (micro, prop) go on from this instead of the slot's own number,
  * which is then compared with the spec's k. PITH_ERR_STATE: the slot has encoded nothing yet;
  * PITH_ERR_ARG: there is no such slot. */
 PITH_NODISCARD PITH_API pith_status pith_sparse_report(pith_work *work, pith_stream *stream,
@@ -125,8 +125,9 @@ PITH_NODISCARD PITH_API pith_status pith_sparse_gather(pith_work *work, const pi
 PITH_NODISCARD PITH_API pith_status pith_sparse_scatter(pith_work *work, const pith_stream *stream,
                                                         uint64_t slot, const pith_view *values,
                                                         float scale, const pith_view *to);
-/* The residual becomes +0 at the held set's elements: at the union, or, after
- * PITH_SET_INTERSECTION of the own frame and that of the chosen sums, where both agree (Ok-Topk).
+/* The residual, and with momentum the momentum (DGC's factor masking), becomes +0 at the held set's
+ * elements: at the union, or, after PITH_SET_INTERSECTION of the own frame and that of the chosen
+ * sums, where both agree (Ok-Topk).
  * pith_stream_rollback takes it back together with the encode before it. */
 PITH_NODISCARD PITH_API pith_status pith_sparse_clear(pith_work *work, pith_stream *stream,
                                                       uint64_t slot);
