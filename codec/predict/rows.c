@@ -3,6 +3,8 @@
 #include "predict/rows.h"
 
 #include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "common/endian.h"
 #include "common/nh.h"
@@ -38,8 +40,10 @@ static const uint64_t keys[LANES] = {UINT64_C(0xE220A8397B1DCDAF), UINT64_C(0x6E
 
 static uint64_t mixed(uint64_t sum) { return (sum ^ sum >> 32) * PITHI_NH_WEYL; }
 
-static uint64_t hash_row(const int32_t *row, size_t dim) {
+static uint64_t hash_row(const struct pithi_rows *r, const int32_t *row) {
+    size_t dim = r->dim;
     uint64_t sum = 0;
+    if (r->seed) return XXH64(row, dim * sizeof *row, r->seed);
     for (; dim >= 2 * LANES; row += 2 * LANES, dim -= 2 * LANES) {
         sum = mixed(sum);
         for (size_t k = 0; k < LANES; k++) sum += pithi_get64(row + 2 * k) * keys[k];
@@ -74,7 +78,7 @@ enum { NUMBER_BITS = PITHI_ROWS_NUMBER_BITS };
 /* Places are found by the upper bits of the hash, which depend on all of the sum. */
 uint32_t pithi_rows_find(struct pithi_rows *r, const int32_t *row, uint64_t hash) {
     const uint32_t tag = pithi_rows_tag(hash);
-    for (size_t at = (size_t)(hash >> 32);; at++) {
+    for (size_t at = (size_t)(hash >> 32);; at++, r->passed++) {
         uint32_t *const place = &r->table[at & r->mask];
         if (*place == 0) {
             *place = tag | (uint32_t)(r->distinct + 1);
@@ -89,14 +93,28 @@ uint32_t pithi_rows_find(struct pithi_rows *r, const int32_t *row, uint64_t hash
     }
 }
 
+void pithi_rows_seed(struct pithi_rows *r) {
+    const size_t rows = r->distinct;
+    memset(r->table, 0, (r->mask + 1) * sizeof *r->table);
+    /* Where memory lies differs from process to process. No number depends on it. */
+    r->seed = ((uintptr_t)r ^ (uintptr_t)r->table) | 1;
+    r->distinct = 0;
+    while (r->distinct < rows) { /* each is where it was, and new */
+        const int32_t *const row = r->codes + r->distinct * r->dim;
+        pithi_rows_find(r, row, hash_row(r, row));
+    }
+}
+
 void pithi_rows_number_c(struct pithi_rows *r, const int32_t *codes, size_t count,
                          uint32_t *which) {
     enum { MOST = 32 };
     uint64_t hash[MOST]; /* hashes are computed before branches that nobody can foresee */
     for (size_t n; count; codes += n * r->dim, which += n, count -= n) {
         n = count < MOST ? count : MOST;
+        if (pithi_rows_crowded(r)) pithi_rows_seed(r);
+        r->numbered += n;
         for (size_t i = 0; i < n; i++) {
-            hash[i] = hash_row(codes + i * r->dim, r->dim);
+            hash[i] = hash_row(r, codes + i * r->dim);
             __builtin_prefetch(&r->table[(size_t)(hash[i] >> 32) & r->mask], 1);
         }
         for (size_t i = 0; i < n; i++) which[i] = pithi_rows_find(r, codes + i * r->dim, hash[i]);

@@ -18,6 +18,10 @@ struct pithi_rows {
     int32_t *codes;  /* codes of the distinct rows, one after the other */
     uint32_t *table; /* open addressing: 1 + number of a row, below bits of its hash */
     size_t mask;     /* places in the table, a power of two, less one */
+    /* Rows numbered, and other rows that searches for them have passed: few, unless somebody chose
+     * rows whose hashes agree. Then rows get hashes from a seed that nobody can foresee; 0: not
+     * yet. */
+    uint64_t numbered, passed, seed;
 };
 
 /* Returns the bytes of a table for so many rows. */
@@ -42,6 +46,12 @@ static inline uint32_t pithi_rows_tag(uint64_t hash) {
 }
 /* Returns the number of one row, which is added if it is new. */
 uint32_t pithi_rows_find(struct pithi_rows *r, const int32_t *row, uint64_t hash);
+/* Whether searches have become long: then pithi_rows_seed gives all rows other hashes, after which
+ * pithi_rows_number_c numbers those to come. */
+static inline bool pithi_rows_crowded(const struct pithi_rows *r) {
+    return !r->seed && r->passed > 4 * r->numbered + 1024;
+}
+void pithi_rows_seed(struct pithi_rows *r);
 
 /* Finds a code per column near the mean of some of the rows. False when storing them, `bytes` each
  * in two's complement, would not pay. Any centres are right, these are good. */

@@ -68,6 +68,8 @@ ALWAYS void number_rows(struct pithi_rows *r, const int32_t *codes, size_t count
     uint32_t sums[ROWS_AT_ONCE], behind = (uint32_t)r->distinct;
     for (size_t n; count; which += n, count -= n) {
         n = count < ROWS_AT_ONCE ? count : ROWS_AT_ONCE;
+        if (pithi_rows_crowded(r)) break;
+        r->numbered += n;
         sums_of_rows(codes, n, vectors, sums);
         for (size_t i = 0; i < n; i++, codes += dim) {
             const uint64_t hash = sums[i] * PITHI_NH_WEYL;
@@ -91,15 +93,18 @@ ALWAYS void number_rows(struct pithi_rows *r, const int32_t *codes, size_t count
         }
     }
     r->distinct = behind;
+    if (!count) return;
+    pithi_rows_seed(r);
+    pithi_rows_number_c(r, codes, count, which);
 }
 
 static void rows_number(struct pithi_rows *r, const int32_t *codes, size_t count, uint32_t *which) {
-    if (r->dim == ROW_LANES)
-        number_rows(r, codes, count, 1, which);
-    else if (r->dim % ROW_LANES == 0)
-        number_rows(r, codes, count, r->dim / ROW_LANES, which);
-    else
+    if (r->seed || r->dim % ROW_LANES)
         pithi_rows_number_c(r, codes, count, which);
+    else if (r->dim == ROW_LANES)
+        number_rows(r, codes, count, 1, which);
+    else
+        number_rows(r, codes, count, r->dim / ROW_LANES, which);
 }
 
 #endif
