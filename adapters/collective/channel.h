@@ -302,9 +302,10 @@ pith_status pithi_collective_make_streams(pith_collective_channel *ch,
 /* Makes the channel's work, for calls on these plans. */
 pith_status pithi_collective_make_work(pith_collective_channel *ch, const pith_plan *const *plans,
                                        size_t count, pith_error *error);
-/* Makes a number that is equal on ranks that take each other's frames in every hop. */
-pith_status pithi_collective_fingerprint(pith_collective_channel *ch, uint64_t *fingerprint,
-                                         pith_error *error);
+/* Makes for each hop that encodes a number that is equal on ranks that take each other's frames in
+ * that hop; 0 for others. */
+pith_status pithi_collective_fingerprints(pith_collective_channel *ch,
+                                          uint64_t to[PITHI_COLLECTIVE_ENCODED], pith_error *error);
 
 /* ---- message.c -------------------------------------------------------------------------------*/
 uint64_t pithi_collective_pad(uint64_t bytes);

@@ -181,23 +181,34 @@ static pith_status compare_options(pith_collective_channel *ch, pith_error *erro
     return status == PITH_OK || status == PITH_ERR_MISMATCH ? PITH_ERR_ARG : status;
 }
 
-static pith_status compare_plans(pith_collective_channel *ch, uint64_t fingerprint,
+/* The same for specs: votes once, and where that finds a difference for each hop. */
+static pith_status compare_plans(pith_collective_channel *ch,
+                                 const uint64_t fingerprint[PITHI_COLLECTIVE_ENCODED],
                                  pith_error *error) {
+    const char *const refuse =
+        "rank %u and rank 0 refuse each other's frames: their specs or their versions of pith "
+        "differ%s%s";
     uint32_t r = 0;
-    const pith_status status = pithi_collective_same(ch, fingerprint, &r);
-    if (status == PITH_ERR_MISMATCH)
-        pithi_collective_say(error,
-                             "rank %u and rank 0 refuse each other's frames: their specs or their "
-                             "versions of pith differ",
-                             r);
-    return status;
+    pith_status status = pithi_collective_same(
+        ch, hash(fingerprint, PITHI_COLLECTIVE_ENCODED * sizeof *fingerprint), &r);
+    if (status != PITH_ERR_MISMATCH) return status;
+    pithi_collective_say(error, refuse, r, "", "");
+    status = PITH_OK;
+    for (uint32_t k = 0; k < PITHI_COLLECTIVE_ENCODED && status == PITH_OK; k++) {
+        char spec[PITH_SPEC_MAX] = "none";
+        status = pithi_collective_same(ch, fingerprint[k], &r);
+        if (status != PITH_ERR_MISMATCH) continue;
+        if (k < ch->encoded_hops) pith_plan_spec(ch->hop[k].encoder, spec, sizeof spec);
+        pithi_collective_say(error, refuse, r, "; here the spec is ", spec);
+    }
+    return status == PITH_OK ? PITH_ERR_MISMATCH : status;
 }
 
 /* Builds the channel. After the first agreement all ranks take the same way through this function,
  * and agree after each part that can fail on one of them alone. */
 static pith_status build(pith_collective_channel *ch, const pith_collective_options *options,
                          pith_status status, pith_error *error) {
-    uint64_t fingerprint = 0;
+    uint64_t fingerprint[PITHI_COLLECTIVE_ENCODED];
     if (!status) status = copy_options(&ch->o, options, error);
     if (!status) status = check_options(&ch->o, error);
     if (!status) status = take_tables(ch);
@@ -212,7 +223,7 @@ static pith_status build(pith_collective_channel *ch, const pith_collective_opti
     status = ch->o.kind == PITH_COLLECTIVE_ALLTOALLV ? pithi_collective_cut_alltoall(ch, error)
                                                      : pithi_collective_find_shards(ch, error);
     if (!status) status = pithi_collective_make_hops(ch, error);
-    if (!status) status = pithi_collective_fingerprint(ch, &fingerprint, error);
+    if (!status) status = pithi_collective_fingerprints(ch, fingerprint, error);
     PITHI_COLLECTIVE_TRY(pithi_collective_agree_text(ch, status, error));
     return compare_plans(ch, fingerprint, error);
 }

@@ -128,10 +128,11 @@ pith_status pithi_collective_make_work(pith_collective_channel *ch, const pith_p
 /* Plans of hops have the slots that a rank sends or gets, which differ; for each hop this takes a
  * plan of one slot, the longest that any rank has. Its fingerprint says what frames mean; its spec
  * says what streams do besides. */
-pith_status pithi_collective_fingerprint(pith_collective_channel *ch, uint64_t *fingerprint,
-                                         pith_error *error) {
+pith_status pithi_collective_fingerprints(pith_collective_channel *ch,
+                                          uint64_t to[PITHI_COLLECTIVE_ENCODED],
+                                          pith_error *error) {
     const struct pithi_collective_run run = {0, pithi_collective_slice_count(ch, ch->longest, 0)};
-    *fingerprint = ch->encoded_hops;
+    memset(to, 0, PITHI_COLLECTIVE_ENCODED * sizeof *to);
     for (uint32_t k = 0; k < ch->encoded_hops; k++) {
         const pith_plan *const encoder = ch->hop[k].encoder, *plan;
         pith_layout layout = {.size = sizeof layout};
@@ -140,8 +141,7 @@ pith_status pithi_collective_fingerprint(pith_collective_channel *ch, uint64_t *
         PITHI_COLLECTIVE_TRY(pith_plan_spec(encoder, spec, sizeof spec));
         PITHI_COLLECTIVE_TRY(
             pithi_collective_make_plan(ch, spec, layout.dtype, &run, 1, &plan, error));
-        *fingerprint ^= pith_plan_fingerprint(plan);
-        *fingerprint = pithi_collective_hash(spec, strlen(spec), *fingerprint);
+        to[k] = pithi_collective_hash(spec, strlen(spec), pith_plan_fingerprint(plan));
         pith_plan_destroy(plan);
     }
     return PITH_OK;

@@ -367,6 +367,10 @@ static void differs(int rank) {
             *spec_of(&o, part) = specs[k][other];
             CHECK_STATUS(sim_create(&ch, &o, &error), PITH_ERR_MISMATCH);
             CHECK(ch == NULL && names_rank(&error, named));
+            /* A rank hears its own spec where another one's differs: of several the first. */
+            const char *const own = strstr(error.text, "; here the spec is ");
+            const size_t name = strcspn(specs[k][other], ":");
+            CHECK(own && strncmp(strrchr(own, ' ') + 1, specs[k][other], name) == 0);
         }
     /* A spec that spells out a default is the same spec. */
     o = options(PITH_COLLECTIVE_ALLREDUCE);

@@ -236,11 +236,12 @@ typedef struct pith_collective_channel pith_collective_channel;
  * PITH_ERR_TRANSPORT is the same on every rank, *channel is NULL. PITH_ERR_MISMATCH: ranks would
  * refuse each other's frames, since their specs or their versions of pith differ. error may be
  * NULL; it says why where this rank itself failed, else which rank did or differs from rank 0, and
- * in which option. Each message of the others is waited for up to options->timeout. Answered on
- * this rank alone, at once: PITH_ERR_ARG when channel is NULL or the transport is not valid (NULL,
- * without isend, irecv or test, rank not below ranks, unknown flags, a size that is not set), and
- * PITH_ERR_UNSUPPORTED when it is a newer pith_collective's: its release is then not called; and
- * PITH_ERR_MEMORY when there is no memory for a message to the others. */
+ * in which option, or what this rank's spec is there. Each message of the others is waited for up
+ * to options->timeout. Answered on this rank alone, at once: PITH_ERR_ARG when channel is NULL or
+ * the transport is not valid (NULL, without isend, irecv or test, rank not below ranks, unknown
+ * flags, a size that is not set), and PITH_ERR_UNSUPPORTED when it is a newer pith_collective's:
+ * its release is then not called; and PITH_ERR_MEMORY when there is no memory for a message to the
+ * others. */
 PITH_NODISCARD PITH_API pith_status pith_collective_create(pith_collective_channel **channel,
                                                            const pith_transport *transport,
                                                            const pith_collective_options *options,
