@@ -58,10 +58,12 @@ pith_status pithi_control_choose(const struct pithi_control_setting *setting,
                                  const struct pithi_control_view *view,
                                  struct pithi_control_state *state, uint32_t *threshold) {
     const uint64_t k = setting->k > 0 ? setting->k : 1;
+    const uint64_t wanted = setting->all > 0 ? setting->all : k;
     struct pithi_control_step s = {.before = *state,
                                    .k = k,
                                    .n = setting->n,
-                                   .wanted = (double)(setting->all > 0 ? setting->all : k),
+                                   .wanted = (double)wanted,
+                                   .whole = (double)(setting->whole > 0 ? setting->whole : wanted),
                                    .number = view->step,
                                    .kind = setting->kind,
                                    .every = setting->every};

@@ -31,9 +31,12 @@ enum pithi_control_kind {
 
 struct pithi_control_setting {
     enum pithi_control_kind kind;
-    uint64_t k;     /* elements to select; 0 is taken for 1 */
-    uint64_t n;     /* elements that the view has */
-    uint64_t all;   /* elements that all ranks are to select where `selected` is theirs; 0: k */
+    uint64_t k;   /* elements to select; 0 is taken for 1 */
+    uint64_t n;   /* elements that the view has */
+    uint64_t all; /* elements that all ranks are to select where `selected` is theirs; 0: k */
+    /* MICRO, SAGE: elements that the first guess is for, those of the whole slot where the view is
+     * a part of it; 0: as many as `selected` is compared with */
+    uint64_t whole;
     uint32_t every; /* EVERY, OKTOPK: steps between exact thresholds; 0 is taken for 1 */
 };
 

@@ -25,6 +25,7 @@ struct pithi_control_step {
     struct pithi_control_state before; /* its threshold is 0 where a rule begins */
     uint64_t k, n;                     /* 1 <= k < n, or the rule is not asked */
     double wanted;                     /* how many elements `selected` counts of those wanted */
+    double whole;                      /* how many are wanted of what the first guess is for */
     double mean, largest, low, high;   /* REDSYNC: of magnitudes; what is known of its share */
     uint64_t number;                   /* of the stream's step: it says what samples are drawn */
     uint32_t kind, every;              /* as of the setting */
@@ -85,7 +86,7 @@ PITHI_INLINE void pithi_step_go_on(struct pithi_control_step *s) {
     } else if (s->kind == PITHI_CONTROL_OKTOPK) {
         pithi_step_try(s, ratio < 2.0 / 3 ? last / 1.012 : ratio > 5.0 / 4 ? last * 1.012 : last);
     } else {
-        pithi_step_use(s, s->before.threshold == 0 ? pithi_control_guess(s->wanted)
+        pithi_step_use(s, s->before.threshold == 0 ? pithi_control_guess(s->whole)
                                                    : last * pithi_control_micro(symmetric, ratio));
     }
 }
@@ -202,7 +203,7 @@ PITHI_INLINE void pithi_control_mean(struct pithi_control_step *s, float mean) {
     const double last = pithi_step_value(s->before.threshold);
     s->extra = mean > 0 ? pithi_bits(mean) : s->before.extra;
     if (s->before.threshold == 0)
-        pithi_step_use(s, pithi_control_guess(s->wanted));
+        pithi_step_use(s, pithi_control_guess(s->whole));
     else if (!(mean > 0))
         pithi_step_use(s, last);
     else

@@ -334,6 +334,7 @@ static void set_range(const struct pithi_coding *c, struct pithi_sparse_setting 
     const uint64_t n = s->selection.end - s->selection.first;
     if (s->reported) control->all = control->k;
     if (n < control->n) {
+        control->whole = control->k;
         control->k = pithi_control_share(control->k, n, control->n);
         control->n = n;
     }

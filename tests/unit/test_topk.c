@@ -652,6 +652,40 @@ static void test_request(void **state) {
     stream_close(&s);
 }
 
+/* A rank that chooses from a part of a slot begins with the guess for all ranks' k, whether or not
+ * it is asked for a number of its own; with one for the whole slot, with the guess for that. */
+static void test_first_guess(void **state) {
+    static const struct {
+        pith_sparse_request request;
+        double k;
+    } cases[] = {{{.count = 0}, 400},
+                 {{.first = 1250, .count = 1250}, 400},
+                 {{.first = 1250, .count = 1250, .k = 36}, 400},
+                 {{.k = 36}, 36}};
+    static const char *const rules[] = {"micro", "micro-symmetric", "sage"};
+    static float x[COUNT];
+    (void)state;
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
+    const pith_view view = flat(x, PITH_F32, COUNT);
+    for (size_t i = 0; i < COUNT; i++) x[i] = i % 200 ? 0.001f : 1;
+    for (int rule = 0; rule < 3; rule++)
+        for (int i = 0; i < 4; i++) {
+            char spec[64];
+            struct stream s;
+            pith_sparse_request request = cases[i].request;
+            pith_sparse_state got = {.size = sizeof got};
+            snprintf(spec, sizeof spec, "topk:k=400,control=%s", rules[rule]);
+            context("%s, request %d", spec, i);
+            stream_open(&s, spec, &layout, NULL);
+            request.size = sizeof request;
+            CHECK_OK(pith_sparse_set_request(s.work, s.stream, 0, &request));
+            free(stream_encode(&s, &view, 0, false).bytes);
+            CHECK_OK(pith_sparse_get_state(s.stream, 0, &got));
+            CHECK(got.threshold == (float)(1 / (2 * sqrt(cases[i].k))));
+            stream_close(&s);
+        }
+}
+
 /* Adds a frame to a stream that another call has. */
 struct adding {
     struct stream *of;
@@ -1503,6 +1537,7 @@ int main(void) {
         cmocka_unit_test(test_units),
         cmocka_unit_test(test_given),
         cmocka_unit_test(test_request),
+        cmocka_unit_test(test_first_guess),
         cmocka_unit_test(test_union),
         cmocka_unit_test(test_adding_to_a_busy_stream),
         cmocka_unit_test(test_same_set),

@@ -148,6 +148,7 @@ PITHI_DEVICE void pithi_choose_threshold(const struct pithi_device_plan *p,
     step->k = f->kth[0].k;
     step->n = f->end - f->first;
     step->wanted = (double)(chosen->reported ? it->slot->sets.chosen : step->k);
+    step->whole = step->n < it->slot->count ? (double)it->slot->sets.chosen : step->wanted;
     step->number = it->slot_state->step;
     step->kind = p->device.sets.control;
     step->every = p->device.sets.every;

@@ -305,9 +305,10 @@ def first_choice(rank, ranks, control, size):
 def test_ranks_are_asked_for_as_many_whatever_their_parts():
     for chosen, _ in run(3, first_choice, "prop", 1.0):
         assert chosen == [655 // 3] * 3
-    # So small that the limit, which would replace the first threshold, is not reached.
-    found = run(3, first_choice, "micro", 1e-9)
-    assert len({threshold for _, threshold in found}) == 1 and found[0][1] > 0
+    # MiCRO begins with what all ranks are asked for. The gradients are so small that the limit,
+    # which would replace the first threshold, is not reached.
+    for _, threshold in run(3, first_choice, "micro", 1e-9):
+        assert threshold == pytest.approx(1 / (2 * 655**0.5))
 
 
 def norms_of_one_size(rank, ranks):
