@@ -121,6 +121,9 @@ static pith_status check(const struct pithi_params *p, const char **detail) {
     if (p->value[SCOPE] && p->value[MOMENTUM]) return PITH_ERR_SPEC;
     *detail = "scope=row has no transform";
     if (p->value[SCOPE] && p->value[TRANSFORM]) return PITH_ERR_SPEC;
+    /* Of a moving mean of what was not sent, no accumulator is left to gather from. */
+    *detail = "clear=call goes with ef=full";
+    if (p->value[CLEAR] && p->value[EF] > 1) return PITH_ERR_SPEC;
     *detail = "unit goes with control=nonzero";
     if (p->value[UNIT] && p->value[CONTROL] != PITHI_CONTROL_NONZERO) return PITH_ERR_SPEC;
     *detail = "block is smaller than unit";

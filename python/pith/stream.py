@@ -863,7 +863,7 @@ class Stream:
     def report(self, chosen: int, *, slot: int = 0) -> None:
         """Say how many elements all ranks chose together in the slot's last step.
 
-        Controllers that steer the number of a group (micro, exdyna, prop) go on from it.
+        Controllers that steer the number of a group (micro, prop) go on from it.
 
         Raises:
             StateError: the slot has chosen nothing yet

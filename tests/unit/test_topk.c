@@ -605,6 +605,11 @@ static void test_union(void **state) {
         free(sums), free(mine);
     }
     for (int r = 0; r < RANKS; r++) stream_close(&rank[r]);
+    /* A moving mean would not be the accumulator that is gathered from. */
+    pith_error error = {.size = sizeof error};
+    CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("topk:values=none,ef=ema:0.5,clear=call", NULL, 0,
+                                                &error));
+    CHECK(strcmp(error.text, "clear=call goes with ef=full") == 0);
 }
 
 /* With a range a rank chooses its share of k; what is reported of all is compared with all of k. */
