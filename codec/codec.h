@@ -267,9 +267,9 @@ struct pithi_codec {
      * tensor. NULL: blocks get them one after the other. */
     pith_status (*encode_placed)(struct pithi_block *block);
     pith_status (*decode_placed)(struct pithi_block *block);
-    /* Returns the most bytes that all blocks of a frame of count elements have together, where
-     * that is less than the sum of the most of each. NULL: it is that sum. */
-    uint64_t (*data_bytes)(const struct pithi_params *params, uint64_t count, uint64_t most);
+    /* Returns the most bytes that all blocks of a frame of this shape have together, where that is
+     * less than the sum of the most of each. NULL: it is that sum. */
+    uint64_t (*data_bytes)(const struct pithi_frame *frame, uint64_t most);
     /* Adds what the block decodes to, to the values that `out` holds, with NaNs canonical, touching
      * no others: of codecs most of whose values are 0. It is not called where the codec transforms,
      * unless with `coefficients`. NULL: the caller adds. */

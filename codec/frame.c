@@ -107,8 +107,7 @@ void pithi_frame_size(struct pithi_frame *f) {
     pithi_payload_of(f, &f->payload);
     /* What is read may have any size that its blocks can have: only encoders know their limit. */
     if (f->params.codec->data_bytes)
-        f->payload.data_bytes =
-            f->params.codec->data_bytes(&f->params, f->count, f->payload.data_bytes);
+        f->payload.data_bytes = f->params.codec->data_bytes(f, f->payload.data_bytes);
 }
 
 /* ---- Exempt elements -------------------------------------------------------------------------*/

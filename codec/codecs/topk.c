@@ -142,13 +142,20 @@ static struct pithi_index_setting index_setting(const struct pithi_params *p) {
                                         .patched = frame_revision(p) >= 2};
 }
 
-/* Returns how many elements of n a slot sends. */
+/* Returns how many elements of n are sent. */
 static uint64_t k_of(const struct pithi_params *p, uint64_t n) {
     const uint64_t k = p->value[DENSITY] ? pithi_decimal_part(p->value[DENSITY], n) : p->value[K];
     return pithi_min(k ? k : 1, n);
 }
 
-static struct pithi_sparse_setting sparse_setting(const struct pithi_params *p, uint64_t n) {
+/* Returns how many elements may be sent of n of which k are wanted. */
+static uint64_t most_of(const struct pithi_params *p, uint64_t k, uint64_t n) {
+    return k > n / p->value[CAP] ? n : k * p->value[CAP];
+}
+
+static struct pithi_sparse_setting sparse_setting(const struct pithi_frame *f) {
+    const struct pithi_params *const p = &f->params;
+    const uint64_t n = f->count, row = f->ndim ? f->shape[f->ndim - 1] : 1;
     static const uint32_t value_bits[] = {
         [F32] = 32, [F16] = 16, [BF16] = 16, [INT8] = 8, [NONE] = 0};
     struct pithi_sparse_setting s = {
@@ -156,14 +163,17 @@ static struct pithi_sparse_setting sparse_setting(const struct pithi_params *p, 
                     .k = k_of(p, n),
                     .n = n,
                     .every = p->value[EVERY]},
-        .rows = p->value[SCOPE] != 0,
         .clears = p->value[CLEAR] == 0,
         .momentum = (float)pithi_decimal_floor(p->value[MOMENTUM]),
         .value_bits = value_bits[p->value[VALUES]],
     };
-    const bool all =
-        s.control.kind == PITHI_CONTROL_NONZERO || s.rows || s.control.k > n / p->value[CAP];
-    s.most = all ? n : s.control.k * p->value[CAP];
+    s.most = s.control.kind == PITHI_CONTROL_NONZERO ? n : most_of(p, s.control.k, n);
+    if (!p->value[SCOPE] || !n) return s;
+    s.row = row;
+    s.row_k = k_of(p, row);
+    s.row_most = most_of(p, s.row_k, row);
+    s.control.k = n / row * s.row_k;
+    s.most = n / row * s.row_most;
     return s;
 }
 
@@ -200,12 +210,13 @@ static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
     return HEAD_BYTES + (all > map ? all : map);
 }
 
-/* Returns the most bytes of all blocks of a frame with at most `cap` times k values. */
-static uint64_t data_bytes(const struct pithi_params *p, uint64_t count, uint64_t sum) {
-    const uint64_t blocks = count / p->block + (count % p->block != 0);
-    const uint64_t most = sparse_setting(p, count).most;
+/* Returns the most bytes of all blocks of a frame with as many values as may be sent. */
+static uint64_t data_bytes(const struct pithi_frame *f, uint64_t sum) {
+    const struct pithi_params *const p = &f->params;
+    const uint64_t blocks = f->count / p->block + (f->count % p->block != 0);
+    const uint64_t most = sparse_setting(f).most;
     /* Indices of a block take no more than its map, nor than 4 bytes each and 8 more. */
-    const uint64_t index = pithi_min(pithi_index_most(count) + blocks, 4 * most + 8 * blocks);
+    const uint64_t index = pithi_min(pithi_index_most(f->count) + blocks, 4 * most + 8 * blocks);
     const uint64_t scales = p->value[VALUES] == INT8 ? 4 * pithi_min(most, blocks) : 0;
     const uint64_t bytes = HEAD_BYTES * blocks + index + value_bytes(p, most) + scales;
     return pithi_min(sum, bytes);

@@ -23,11 +23,12 @@ struct pithi_sets {
 };
 
 /* The part of struct pithi_device_plan_slot that kinds of sets have: elements to choose, and the
- * hard limit; row above 0: elements of a row, and how many are chosen of each, 0 where a row is too
- * long; the most bytes that a whole block, the last block and a payload that is read can have. */
+ * hard limit; row above 0: elements of a row, how many are chosen of each, 0 where a row is too
+ * long, and how many at most; the most bytes that a whole block, the last block and a payload that
+ * is read can have. */
 struct pithi_sets_slot {
     uint64_t chosen, chosen_most;
-    uint64_t row, row_chosen;
+    uint64_t row, row_chosen, row_most;
     uint64_t block_most, last_most, read_most;
 };
 

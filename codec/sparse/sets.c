@@ -77,9 +77,9 @@ static uint64_t held_of(const pith_stream *s, uint64_t slot) {
 pith_status pith_sparse_get_state(const pith_stream *s, uint64_t slot, pith_sparse_state *out) {
     if (!s || !out) return PITH_ERR_ARG;
     PITHI_TRY(check_slot(s, slot, NULL));
-    const struct pithi_params *const p = &s->plan->params;
-    const struct pithi_sparse_setting setting =
-        pithi_sparse_setting_of(p, pithi_slot_count(s->plan, slot));
+    struct pithi_frame frame;
+    pithi_plan_frame(s->plan, slot, false, &frame);
+    const struct pithi_sparse_setting setting = pithi_sparse_setting_of(&frame);
     const struct pithi_slot_sparse *const from = &s->slot[slot].own.sparse;
     const pith_sparse_state state = {.k = setting.control.k,
                                      .most = setting.most,

@@ -13,6 +13,7 @@
 #include "block_io.h"
 #include "common/convert.h"
 #include "common/endian.h"
+#include "common/minmax.h"
 #include "device_plan.h"
 #include "error.h"
 #include "parallel.h"
@@ -472,21 +473,19 @@ static const void *read_elements(const void *coding, uint64_t first, uint64_t co
 }
 
 /* Encodes the largest elements of every row. */
-static pith_status encode_rows(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
+static pith_status encode_rows(struct pithi_coding *c, const struct pithi_sparse_setting *setting,
+                               uint64_t capacity, uint64_t *used) {
     struct pithi_sparse_coding *const s = &c->own.sparse;
-    const struct pithi_frame *const f = &c->frame;
-    const uint64_t row = f->ndim ? f->shape[f->ndim - 1] : 1;
     if (c->source)
         return pithi_fail(&c->work->error, PITH_ERR_UNSUPPORTED, "a sum is not chosen by row");
-    if (row > PITHI_SPARSE_ROW)
+    if (setting->row > PITHI_SPARSE_ROW)
         return pithi_fail_numbers(&c->work->error, PITH_ERR_UNSUPPORTED,
                                   "scope=row takes rows of at most # elements, not #",
-                                  PITHI_SPARSE_ROW, row);
-    const struct pithi_sparse_setting one = pithi_sparse_setting_of(&f->params, row);
-    const uint64_t k = s->request.k ? s->request.k : one.control.k;
+                                  PITHI_SPARSE_ROW, setting->row);
     s->selection.threshold = UINT32_MAX - 1;
-    s->selection.row = row;
-    s->selection.row_k = k < row ? k : row;
+    s->selection.row = setting->row;
+    s->selection.row_k = setting->row_k;
+    if (s->request.k) s->selection.row_k = pithi_min(s->request.k, setting->row_most);
     s->read = read_elements;
     c->frame.own.chosen = (struct pithi_chosen){0};
     PITHI_TRY(encode_blocks(c, capacity, used));
@@ -497,7 +496,7 @@ static pith_status encode_rows(struct pithi_coding *c, uint64_t capacity, uint64
 
 static pith_status encode(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
     struct pithi_sparse_coding *const s = &c->own.sparse;
-    struct pithi_sparse_setting setting = pithi_sparse_setting_of(&c->frame.params, c->frame.count);
+    struct pithi_sparse_setting setting = pithi_sparse_setting_of(&c->frame);
     s->call = !setting.clears;
     c->nontemporal = c->residual && c->frame.count * sizeof(float) >= PITHI_LARGE_OUTPUT;
     s->factor = setting.momentum;
@@ -511,7 +510,7 @@ static pith_status encode(struct pithi_coding *c, uint64_t capacity, uint64_t *u
     }
     open_selection(c);
     if (s->same || s->given) return encode_held(c, capacity, used);
-    if (setting.rows && c->frame.count) return encode_rows(c, capacity, used);
+    if (setting.row) return encode_rows(c, &setting, capacity, used);
     set_range(c, &setting);
     PITHI_TRY(choose(c, &setting));
     c->frame.own.chosen = (struct pithi_chosen){0};
@@ -566,7 +565,7 @@ static void inspect(const struct pithi_frame *f, pith_info *info) {
     const struct pithi_chosen *const s = &f->own.chosen;
     info->sent = s->count;
     info->threshold = pithi_float(s->threshold);
-    info->value_bits = pithi_sparse_setting_of(&f->params, f->count).value_bits;
+    info->value_bits = pithi_sparse_setting_of(f).value_bits;
     info->same_set = s->held;
 }
 
@@ -710,14 +709,13 @@ void pithi_sets_describe(const struct pithi_frame *f, struct pithi_device_plan_s
                          struct pithi_device *device) {
     const struct pithi_codec *const codec = f->params.codec;
     const uint64_t blocks = slot->blocks, last = blocks ? pithi_block_count(f, blocks - 1) : 0;
-    const struct pithi_sparse_setting setting = pithi_sparse_setting_of(&f->params, f->count);
-    const uint64_t row = f->ndim ? f->shape[f->ndim - 1] : 1;
+    const struct pithi_sparse_setting setting = pithi_sparse_setting_of(f);
     struct pithi_sets_slot *const to = &slot->sets;
     to->chosen = setting.control.k;
     to->chosen_most = setting.most;
-    to->row = setting.rows ? row : 0;
-    to->row_chosen =
-        row <= PITHI_SPARSE_ROW ? pithi_sparse_setting_of(&f->params, row).control.k : 0;
+    to->row = setting.row;
+    to->row_chosen = setting.row <= PITHI_SPARSE_ROW ? setting.row_k : 0;
+    to->row_most = setting.row_most;
     to->block_most = codec->block_bytes(&f->params, f->params.block);
     to->last_most = codec->block_bytes(&f->params, last);
     to->read_most = f->payload.data + to->last_most;

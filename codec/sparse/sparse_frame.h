@@ -5,15 +5,18 @@
 
 #include "codec.h"
 #include "families.h"
+#include "frame.h"
 #include "frame_hooks.h"
 #include "sparse/control.h"
 #include "sparse/selection.h"
 
-/* What a setting of a sparse codec says of a slot of n elements. */
+/* What a setting of a sparse codec says of a frame. */
 struct pithi_sparse_setting {
     struct pithi_control_setting control;
-    uint64_t most;       /* no frame has more values than this, unless its set is held */
-    bool rows;           /* control.k is of every row by itself */
+    uint64_t most; /* no frame has more values than this, unless its set is held */
+    /* Above 0: elements of a row. Of every row by itself row_k are chosen, or what a request says,
+     * but no more than row_most; control.k is the sum of row_k. */
+    uint64_t row, row_k, row_most;
     bool clears;         /* an encode takes what it sends out of the residual */
     float momentum;      /* what is kept of it from step to step; 0: there is none */
     uint32_t value_bits; /* of a value, without the scales of int8 */
@@ -21,15 +24,14 @@ struct pithi_sparse_setting {
 
 /* What codecs that send sets provide for this family, behind pithi_codec.own. */
 struct pithi_sparse_codec {
-    /* Returns what is requested of a slot of n elements. */
-    struct pithi_sparse_setting (*setting)(const struct pithi_params *params, uint64_t n);
+    /* Returns what is requested of a frame's slot. */
+    struct pithi_sparse_setting (*setting)(const struct pithi_frame *frame);
     /* Returns the elements of the set of a block as its head says. */
     uint64_t (*set_elements)(const uint8_t *bytes, size_t length);
 };
 
-static inline struct pithi_sparse_setting pithi_sparse_setting_of(const struct pithi_params *params,
-                                                                  uint64_t n) {
-    return params->codec->own.sparse->setting(params, n);
+static inline struct pithi_sparse_setting pithi_sparse_setting_of(const struct pithi_frame *frame) {
+    return frame->params.codec->own.sparse->setting(frame);
 }
 
 /* The frame hooks of these codecs: `encode` chooses a threshold and encodes all blocks. */

@@ -55,11 +55,12 @@ typedef struct pith_sparse_request {
      * all from first on. Others only add to the residual. Ranks that choose from disjoint ranges
      * (MiCRO, ExDyna) never choose the same element. */
     uint64_t first, count;
-    /* Elements to choose, in place of the spec's density or k; 0: as the spec says, of a range the
-     * share that it has of the slot's elements. More than the hard limit is that limit. */
+    /* Elements to choose, in place of the spec's density or k; with scope=row of every row. 0: as
+     * the spec says, of a range the share that it has of the slot's elements. More than the hard
+     * limit is that limit. */
     uint64_t k;
-    float threshold; /* in place of the controller's: elements with |x| >= threshold; 0: none. Not
-                        looked at with scope=row */
+    float threshold; /* in place of the controller's: elements with |x| >= threshold, no more than
+                        the hard limit; 0: none. Not looked at with scope=row */
 } pith_sparse_request;
 
 /* Set it for one slot. request NULL: as after pith_stream_init. PITH_ERR_ARG: a range that is not
@@ -77,7 +78,8 @@ PITH_NODISCARD PITH_API pith_status pith_sparse_report(pith_work *work, pith_str
 /* What a slot's last encode did, and what it holds. */
 typedef struct pith_sparse_state {
     size_t size;
-    uint64_t k, most;    /* elements that the spec asks for, and its hard limit */
+    uint64_t k, most;    /* elements that the spec asks for, and its hard limit: with scope=row
+                            those of all rows together */
     uint64_t sent;       /* elements of the last frame that was encoded or decoded; more than `most`
                             where a block is sent whole, since that is shorter */
     uint64_t overflowed; /* elements of the last encode that reached the threshold and were not

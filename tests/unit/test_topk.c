@@ -607,8 +607,8 @@ static void test_union(void **state) {
     for (int r = 0; r < RANKS; r++) stream_close(&rank[r]);
     /* A moving mean would not be the accumulator that is gathered from. */
     pith_error error = {.size = sizeof error};
-    CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("topk:values=none,ef=ema:0.5,clear=call", NULL, 0,
-                                                &error));
+    CHECK_STATUS(PITH_ERR_SPEC,
+                 pith_spec_check("topk:values=none,ef=ema:0.5,clear=call", NULL, 0, &error));
     CHECK(strcmp(error.text, "clear=call goes with ef=full") == 0);
 }
 
@@ -832,13 +832,29 @@ static void test_rows(void **state) {
         free(f.bytes);
     }
     stream_close(&s);
+    /* The limit is of every row: 3 times 7 elements, for which the plan has room, and no more. */
+    const pith_sparse_request request = {.size = sizeof request, .k = 40};
+    pith_sparse_state got = {.size = sizeof got};
+    stream_open(&s, "topk:k=7,cap=3,scope=row,block=256", &layout, NULL);
+    CHECK_OK(pith_sparse_set_request(s.work, s.stream, 0, &request));
+    CHECK_OK(pith_sparse_get_state(s.stream, 0, &got));
+    CHECK(got.k == 7 * ROWS && got.most == 21 * ROWS);
+    CHECK(s.sizes.slot_bytes < sizeof(float) * 21 * ROWS + ROWS * ROW / 8 + 512);
+    for (size_t i = 0; i < ROWS * ROW; i++) x[i] = (float)i + 1;
+    for (size_t r = 0; r < ROWS; r++) choose(x + r * ROW, ROW, 21, chosen + r * ROW);
+    const pith_view view = flat(x, PITH_F32, ROWS * ROW);
+    const struct frame f = stream_encode(&s, &view, 0, false);
+    decode_to(&s, &f, y, ROWS * ROW);
+    for (size_t i = 0; i < ROWS * ROW; i++) CHECK(y[i] == (chosen[i] ? x[i] : 0));
+    free(f.bytes);
+    stream_close(&s);
     CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("topk:scope=row,control=every", NULL, 0, NULL));
     CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("topk:unit=256", NULL, 0, NULL));
     static float many[70000];
-    const pith_view view = flat(many, PITH_F32, 70000);
+    const pith_view long_row = flat(many, PITH_F32, 70000);
     size_t length;
-    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_compress("topk:scope=row", &view, NULL, NULL, NULL, x,
-                                                     sizeof x, &length, NULL));
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_compress("topk:scope=row", &long_row, NULL, NULL, NULL,
+                                                     x, sizeof x, &length, NULL));
 }
 
 /* Units of 256 with an element that is not 0 are sent whole (OmniReduce). */

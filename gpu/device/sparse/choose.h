@@ -503,8 +503,9 @@ PITHI_PHASE(pithi_by_row_open, uint64_t number) {
     const struct pithi_device_plan_slot *const slot = s->to.slot;
     const uint64_t requested = pithi_chosen_of(a, &s->to)->request.k;
     const uint64_t k = requested ? requested : slot->sets.row_chosen;
+    const uint64_t most = slot->sets.row_most;
     s->strip.touched = pithi_mark(a, s->to.index)->status == PITH_OK && pithi_choose_by_row(slot);
-    s->strip.set.total = k < slot->sets.row ? k : slot->sets.row;
+    s->strip.set.total = k < most ? k : most;
     s->strip.set.found = 0;
     pithi_choose_bounds(f, s);
 }
