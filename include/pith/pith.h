@@ -523,14 +523,14 @@ PITH_NODISCARD PITH_API pith_status pith_stream_verify(pith_work *work, const pi
  * the new one. get rounds to the view's dtype (f32, bf16, f16). set replaces the range and makes
  * the slots it touches forget the older copy (pith_stream_rollback). A residual that is kept
  * transformed is transformed back by get, and set transforms the whole runs of H elements that the
- * range touches (grad: rotate=H; topk with transform: 64). Rotations round every element to f32
- * log2(H) times each way, an error of at most log2(H) * 2^-24 of the root of the sum of squares of
- * its run; cosines form sums of 64 products, each rounded. Both saturate: a value that the view's
- * dtype does not reach is told as the dtype's largest finite number with its sign, and what a value
- * is transformed to is kept as f32's, so that set takes all that get gives. set answers
- * PITH_ERR_ARG for a value that is not finite; then, and in other failures, nothing changed.
- * PITH_ERR_STATE for a stream without error feedback. Exempt elements have no residual of their
- * own. */
+ * range touches (grad: rotate=H; topk: 64 with transform=dct, 32 with hadamard). Rotations round
+ * every element to f32 log2(H) times each way, an error of at most log2(H) * 2^-24 of the root of
+ * the sum of squares of its run; cosines form sums of 64 products, each rounded. Both saturate: a
+ * value that the view's dtype does not reach is told as the dtype's largest finite number with its
+ * sign, and what a value is transformed to is kept as f32's, so that set takes all that get gives.
+ * set answers PITH_ERR_ARG for a value that is not finite; then, and in other failures, nothing
+ * changed. PITH_ERR_STATE for a stream without error feedback. Exempt elements have no residual of
+ * their own. */
 PITH_NODISCARD PITH_API pith_status pith_stream_get_residual(pith_work *work,
                                                              const pith_stream *stream,
                                                              uint64_t first, const pith_view *view);
