@@ -25,7 +25,7 @@
  * another set answers PITH_ERR_BASE, and one that holds none PITH_ERR_STATE; before anything is
  * written. With PITH_HELD_SET the frame has the indices too: of a set that the caller chose by its
  * own rule (pith_sparse_hold_elements). The hard limit is not asked of either: each element of the
- * set beyond it takes up to 12 bytes more than pith_sizes says, and all of them 4.
+ * set beyond it takes up to 12 bytes more than pith_plan_sizes says, and all of them together 4.
  *
  * With the key transform, elements are coefficients, in sets, residuals and requests alike: gather
  * without a view gives coefficients of the residual, and views, which have values, are neither
