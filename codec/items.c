@@ -538,7 +538,7 @@ static const struct operation encode_operation = {
     .leave = leave_item,
     .elements = item_elements,
     .source = item_values,
-    .flags = PITH_KEY_FRAME | PITH_SAME_SET | PITH_HELD_SET,
+    .flags = PITH_KEY_FRAME | PITH_SAME_SET | PITH_HELD_SET | PITH_SAME_BLOCKS,
     .items = true};
 
 pith_status pith_encode(pith_work *w, pith_item *items, size_t count, uint32_t flags) {

@@ -132,14 +132,17 @@ static pith_status check(const struct pithi_params *p, const char **detail) {
     return pithi_decimal_floor(p->value[MOMENTUM]) < 1 ? PITH_OK : PITH_ERR_SPEC;
 }
 
-/* Revision 2 is for sets in form PATCHED, which index=small does not take. */
+/* Revision 2 is for sets in form PATCHED, which index=small does not take. Frames without indices of
+ * some blocks are of revision 3, whatever the setting. */
 static uint8_t frame_revision(const struct pithi_params *p) {
+    if (p->value[REVISION] == PITHI_CHOSEN_REVISION) return PITHI_CHOSEN_REVISION;
     return p->value[INDEX] == FAST ? (uint8_t)p->value[REVISION] : 1;
 }
 
 static struct pithi_index_setting index_setting(const struct pithi_params *p) {
-    return (struct pithi_index_setting){.elias_fano = p->value[INDEX] == SMALL,
-                                        .patched = frame_revision(p) >= 2};
+    return (struct pithi_index_setting){
+        .elias_fano = p->value[INDEX] == SMALL,
+        .patched = p->value[INDEX] == FAST && p->value[REVISION] >= 2};
 }
 
 /* Returns how many elements of n are sent. */
@@ -620,6 +623,13 @@ static void fill(uint64_t *map, size_t count) {
     if (count % 64) map[count / 64] = (UINT64_C(1) << count % 64) - 1;
 }
 
+/* Whether a set is what the stream holds of the block; one of no or of all elements takes no
+ * indices either way. */
+static bool is_held(const struct pithi_block *b, const struct pithi_index_set *set) {
+    return set->count && set->count < b->count &&
+           memcmp(set->map, b->own->sparse.held, words_of(b->count) * sizeof *set->map) == 0;
+}
+
 static void put_head(struct pithi_block *b, const struct pithi_index_choice *choice, size_t count) {
     const uint32_t form = (uint32_t)choice->form | choice->low_bits << HEAD_LOW_BITS;
     if (choice->form == PITHI_INDEX_EMPTY)
@@ -630,8 +640,8 @@ static void put_head(struct pithi_block *b, const struct pithi_index_choice *cho
 
 static pith_status encode(struct pithi_block *b) {
     const struct work w = work_of(b);
-    const bool same = b->own->sparse.same;
-    uint64_t *const map = b->own->sparse.held ? b->own->sparse.held : w.map;
+    const bool same = b->own->sparse.same, compared = b->own->sparse.same_blocks;
+    uint64_t *const map = b->own->sparse.held && !compared ? b->own->sparse.held : w.map;
     struct pithi_index_set set = {map, w.list, b->count, 0, w.widths};
     /* A set that is given is not chosen, but x goes to the residual. */
     const bool given = same || b->own->sparse.given;
@@ -648,7 +658,8 @@ static pith_status encode(struct pithi_block *b) {
         listed = true;
     }
     struct pithi_index_choice choice = {PITHI_INDEX_HELD, 0, 0};
-    if (!same) choice = pithi_index_choose(b->kernels, &set, index_setting(b->params));
+    if (!same && !(compared && is_held(b, &set)))
+        choice = pithi_index_choose(b->kernels, &set, index_setting(b->params));
     if (same && !set.count) choice.form = PITHI_INDEX_EMPTY;
     if (!given && is_dense(b, &choice, set.count)) {
         fill(map, b->count);
@@ -663,6 +674,7 @@ static pith_status encode(struct pithi_block *b) {
     for_set(b, &w, &set, listed && set.count < b->count, send_chunk, &values);
     b->length = (size_t)(values.bytes - b->bytes) + (size_t)value_bytes(b->params, set.count);
     b->nonzero = set.count;
+    if (compared) memcpy(b->own->sparse.held, map, words_of(b->count) * sizeof *map);
     return PITH_OK;
 }
 
@@ -748,6 +760,10 @@ static size_t held_of(const struct pithi_block *b) {
     return pithi_ones((const uint8_t *)b->own->sparse.held, words_of(b->count) * sizeof(uint64_t));
 }
 
+static bool set_is_held(const uint8_t *bytes, size_t length) {
+    return length >= HEAD_BYTES && (bytes[0] & HEAD_FORM) == PITHI_INDEX_HELD;
+}
+
 static uint64_t set_elements(const uint8_t *bytes, size_t length) {
     if (length < HEAD_BYTES || (bytes[0] & HEAD_FORM) == PITHI_INDEX_EMPTY) return 0;
     return (uint64_t)(pithi_get32(bytes) >> 8) + 1;
@@ -775,16 +791,17 @@ static const char *take_set(const struct pithi_block *b, struct pithi_index_set 
     if (b->length < HEAD_BYTES) return "the head of a block is cut";
     set->count = (size_t)set_elements(b->bytes, b->length);
     if (set->count > b->count) return "a set has more elements than its block";
-    if (b->own->sparse.same != (form == PITHI_INDEX_HELD) || (form == PITHI_INDEX_HELD && low_bits))
+    const bool held = form == PITHI_INDEX_HELD;
+    if ((b->own->sparse.same != held && !b->own->sparse.same_blocks) || (held && low_bits))
         return "unknown coding of a set";
-    if (form == PITHI_INDEX_PATCHED && pithi_frame_revision(b->params) < 2)
+    if (form == PITHI_INDEX_PATCHED && !index_setting(b->params).patched)
         return "a set has an unknown form";
-    if (b->own->sparse.same && b->own->sparse.held) {
+    if (held && b->own->sparse.held) {
         memcpy(set->map, b->own->sparse.held, words_of(b->count) * sizeof *set->map);
         return set->count == held_of(b) ? NULL
                                         : "a block has other values than the set that is held";
     }
-    if (b->own->sparse.same) return NULL;
+    if (held) return NULL;
     size_t used = 0;
     const char *const fault = pithi_index_take(b->kernels, form, low_bits, b->bytes + HEAD_BYTES,
                                                b->length - HEAD_BYTES, set, &used);
@@ -804,7 +821,7 @@ static const char *take_block(struct pithi_block *b, bool add) {
         return "a block's values are not as many as its set";
     hold(b, &set, listed);
     /* Without the set only lengths can be checked, which pith_verify does. */
-    if (!b->out || (b->own->sparse.same && !b->own->sparse.held)) return NULL;
+    if (!b->out || (set_is_held(b->bytes, b->length) && !b->own->sparse.held)) return NULL;
     if (!add) memset(b->out, 0, b->count * pith_dtype_bytes(b->out_dtype));
     struct coefficients c = {{b->bytes + at, set.count, false, false}, 0};
     if (transform_length(b->params) == 1 || b->coefficients) {
@@ -904,11 +921,11 @@ static bool describe(const struct pithi_params *p, struct pithi_device *d) {
     return true;
 }
 
-static const struct pithi_sparse_codec sparse = {sparse_setting, set_elements};
+static const struct pithi_sparse_codec sparse = {sparse_setting, set_elements, set_is_held};
 
 const struct pithi_codec pithi_codec_topk = {
     .id = 9,
-    .revision = 2,
+    .revision = PITHI_CHOSEN_REVISION,
     .frame_revision = frame_revision,
     .name = "topk",
     .summary = "the largest values of a tensor and where they are: sparsified gradients",

@@ -17,9 +17,10 @@ struct pithi_selection {
 /* What the section CHOSEN of a frame says (FORMAT.md, 3.2). */
 struct pithi_chosen {
     uint64_t count;     /* elements that have values, of all blocks */
-    uint64_t set_hash;  /* held: of the set's map; else 0 */
+    uint64_t set_hash;  /* of the map of the set that the receiver holds; 0 where it need not */
     uint32_t threshold; /* no element that was left out had a larger |x|; only when `bounded` */
     bool held;          /* blocks have no indices: the set is the one that the receiver holds */
+    bool same_blocks;   /* some blocks have none: their sets are those that it holds of them */
     bool bounded;
 };
 

@@ -133,9 +133,9 @@ static pith_status open_set(struct pithi_coding *c, pith_work *w, const pith_pla
                                   "a frame of another codec, count, block size or transform: # "
                                   "elements, the slot has #",
                                   f->count, pithi_slot_count(p, slot));
-    if (f->own.chosen.held)
+    if (f->own.chosen.held || f->own.chosen.same_blocks)
         return pithi_fail(&w->error, PITH_ERR_UNSUPPORTED,
-                          "a frame of the values of a set that is held names no set");
+                          "a frame without indices of a set that is held names no set");
     PITHI_TRY(pithi_check_blocks(c));
     return pithi_check_heads(c);
 }

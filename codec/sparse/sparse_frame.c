@@ -18,6 +18,7 @@
 #include "error.h"
 #include "parallel.h"
 #include "sparse/control_value.h"
+#include "spec.h"
 #include "stream.h"
 
 /* |x| of a NaN is at most this. */
@@ -413,6 +414,7 @@ static pith_status encode_largest(struct pithi_coding *c,
     const bool anew = setting->control.kind == PITHI_CONTROL_PROP && !s->request.threshold;
     struct pithi_kth found;
     s->overflowed = s->found;
+    s->same_blocks = false; /* the blocks have overwritten the set that was held */
     PITHI_TRY(find_kth(c, anew ? setting->control.k : setting->most, &found));
     PITHI_TRY(take_kth(c, &found));
     PITHI_TRY(encode_blocks(c, capacity, used));
@@ -494,7 +496,8 @@ static pith_status encode_rows(struct pithi_coding *c, const struct pithi_sparse
     return PITH_OK;
 }
 
-static pith_status encode(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
+/* Encodes the set that is chosen, or the one that is given. */
+static pith_status encode_set(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
     struct pithi_sparse_coding *const s = &c->own.sparse;
     struct pithi_sparse_setting setting = pithi_sparse_setting_of(&c->frame);
     s->call = !setting.clears;
@@ -523,6 +526,30 @@ static pith_status encode(struct pithi_coding *c, uint64_t capacity, uint64_t *u
     return PITH_OK;
 }
 
+/* Whether a block of a payload that is whole has the set that the receiver holds of it. */
+static bool has_held_block(const struct pithi_coding *c) {
+    const struct pithi_payload *const p = &c->frame.payload;
+    const uint8_t *at = c->bytes + p->data;
+    for (uint64_t i = 0; i < p->blocks; i++) {
+        const size_t length = pithi_get32(c->bytes + 4 * i) & ~PITHI_PLAIN;
+        if (c->frame.params.codec->own.sparse->set_is_held(at, length)) return true;
+        at += length;
+    }
+    return false;
+}
+
+static pith_status encode(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
+    const bool same_blocks = c->own.sparse.same_blocks;
+    const uint64_t before = same_blocks ? pithi_set_hash(c->own.sparse.held, c->frame.count) : 0;
+    PITHI_TRY(encode_set(c, capacity, used));
+    if (!same_blocks || !has_held_block(c)) return PITH_OK;
+    c->frame.own.chosen.same_blocks = true;
+    c->frame.own.chosen.set_hash = before;
+    pithi_params_set_revision(&c->frame.params, PITHI_CHOSEN_REVISION);
+    c->frame.written = NULL; /* the plan's header has another revision */
+    return PITH_OK;
+}
+
 static uint64_t scratch_bytes(const struct pithi_params *p, uint64_t count) {
     (void)p;
     (void)count;
@@ -536,14 +563,16 @@ static void keep(const struct pithi_params *p, double kept[PITHI_KEPT]) {
 
 /* ---- Section CHOSEN --------------------------------------------------------------------------*/
 
-enum { AT_COUNT = 0, AT_HASH = 8, AT_THRESHOLD = 16, AT_FLAGS = 20, HELD = 1, BOUNDED = 2 };
+enum { AT_COUNT = 0, AT_HASH = 8, AT_THRESHOLD = 16, AT_FLAGS = 20 };
+enum { HELD = 1, BOUNDED = 2, SAME_BLOCKS = 4 };
 
 static void write_section(const struct pithi_frame *f, uint8_t *body) {
     const struct pithi_chosen *const s = &f->own.chosen;
     pithi_put64(body + AT_COUNT, s->count);
     pithi_put64(body + AT_HASH, s->set_hash);
     pithi_put32(body + AT_THRESHOLD, s->threshold);
-    pithi_put32(body + AT_FLAGS, (s->held ? HELD : 0u) | (s->bounded ? BOUNDED : 0u));
+    pithi_put32(body + AT_FLAGS, (s->held ? HELD : 0u) | (s->bounded ? BOUNDED : 0u) |
+                                     (s->same_blocks ? SAME_BLOCKS : 0u));
 }
 
 static const char *read_section(const uint8_t *body, struct pithi_frame *f) {
@@ -552,10 +581,15 @@ static const char *read_section(const uint8_t *body, struct pithi_frame *f) {
                                           .set_hash = pithi_get64(body + AT_HASH),
                                           .threshold = pithi_get32(body + AT_THRESHOLD),
                                           .held = flags & HELD,
+                                          .same_blocks = flags & SAME_BLOCKS,
                                           .bounded = flags & BOUNDED};
-    if (flags & ~(uint32_t)(HELD | BOUNDED)) return "unknown flags of a set";
+    const bool newer = pithi_frame_revision(&f->params) == PITHI_CHOSEN_REVISION;
+    if (flags & ~(uint32_t)(HELD | BOUNDED | SAME_BLOCKS) || newer != f->own.chosen.same_blocks)
+        return "unknown flags of a set";
+    if ((flags & HELD) && (flags & SAME_BLOCKS)) return "a set is held as a whole and by blocks";
     if (f->own.chosen.count > f->count) return "more elements are chosen than there are";
-    if (!f->own.chosen.held && f->own.chosen.set_hash) return "a hash of a set that is not held";
+    if (!(flags & (HELD | SAME_BLOCKS)) && f->own.chosen.set_hash)
+        return "a hash of a set that is not held";
     if (f->own.chosen.held && (f->own.chosen.threshold || f->own.chosen.bounded))
         return "a threshold of a set that is held";
     return NULL;
@@ -566,7 +600,7 @@ static void inspect(const struct pithi_frame *f, pith_info *info) {
     info->sent = s->count;
     info->threshold = pithi_float(s->threshold);
     info->value_bits = pithi_sparse_setting_of(f).value_bits;
-    info->same_set = s->held;
+    info->same_set = s->held ? 1 : s->same_blocks ? 2 : 0;
 }
 
 static double left_out(const struct pithi_frame *f) {
@@ -583,6 +617,7 @@ static void open_block(const struct pithi_coding *c, struct pithi_worker *w,
         .held = s->held ? s->held + b->first / 64 : NULL,
         .keep = s->keep,
         .same = c->frame.own.chosen.held,
+        .same_blocks = s->same_blocks || c->frame.own.chosen.same_blocks,
         .given = s->given,
         .call = s->call,
         .dtype = c->source ? PITH_F32 : c->frame.params.dtype,
@@ -595,7 +630,7 @@ static void open_block(const struct pithi_coding *c, struct pithi_worker *w,
 }
 
 static pith_status admit(struct pithi_coding *c) {
-    if (!c->frame.own.chosen.held) return PITH_OK;
+    if (!c->frame.own.chosen.held && !c->frame.own.chosen.same_blocks) return PITH_OK;
     if (c->busy) return pithi_stream_busy(&c->work->error);
     if (!c->own.sparse.held)
         return pithi_fail(&c->work->error, PITH_ERR_STATE,
@@ -632,8 +667,10 @@ pith_status pithi_sparse_check_set(const pith_stream *s, uint64_t slot, pith_err
 }
 
 static pith_status allow(const pith_stream *s, uint64_t slot, uint32_t flags, pith_error *error) {
-    if (flags == (PITH_SAME_SET | PITH_HELD_SET))
-        return pithi_fail(error, PITH_ERR_ARG, "a set goes with its indices or without");
+    if (flags & (flags - 1))
+        return pithi_fail(error, PITH_ERR_ARG,
+                          "a set goes with its indices, without, or with those of some blocks");
+    if (flags == PITH_SAME_BLOCKS && s->slot_words) return PITH_OK;
     return pithi_sparse_check_set(s, slot, error);
 }
 
@@ -643,6 +680,7 @@ static void begin(const struct pithi_slot_state *slot, struct pithi_coding *c) {
     c->own.sparse.held = c->slot_words;
     c->own.sparse.same = c->flags & PITH_SAME_SET;
     c->own.sparse.given = c->flags & PITH_HELD_SET;
+    c->own.sparse.same_blocks = c->flags & PITH_SAME_BLOCKS && slot->own.sparse.holds;
     c->own.sparse.step = slot->step;
     c->own.sparse.reported = slot->own.sparse.reported;
 }
@@ -671,7 +709,12 @@ static void begin_decode(const struct pithi_slot_state *slot, struct pithi_codin
 }
 
 static void follow(struct pithi_slot_state *slot, struct pithi_coding *c) {
-    if (c->frame.own.chosen.held) return;
+    const struct pithi_chosen *const s = &c->frame.own.chosen;
+    if (s->held) return;
+    /* A frame that will not be admitted changes nothing. */
+    if (s->same_blocks &&
+        (!slot->own.sparse.holds || pithi_set_hash(c->slot_words, c->frame.count) != s->set_hash))
+        return;
     c->own.sparse.held = c->slot_words;
     c->own.sparse.keep = true;
     slot->own.sparse.holds = false; /* until all of the map is written */

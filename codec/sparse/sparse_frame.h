@@ -26,8 +26,10 @@ struct pithi_sparse_setting {
 struct pithi_sparse_codec {
     /* Returns what is requested of a frame's slot. */
     struct pithi_sparse_setting (*setting)(const struct pithi_frame *frame);
-    /* Returns the elements of the set of a block as its head says. */
+    /* Returns the elements of the set of a block as its head says, and whether that set is the one
+     * that the receiver holds. */
     uint64_t (*set_elements)(const uint8_t *bytes, size_t length);
+    bool (*set_is_held)(const uint8_t *bytes, size_t length);
 };
 
 static inline struct pithi_sparse_setting pithi_sparse_setting_of(const struct pithi_frame *frame) {
@@ -51,6 +53,7 @@ uint64_t pithi_set_hash(const uint64_t *map, uint64_t n);
 
 /* The most elements of a row from which elements are chosen by row. */
 enum { PITHI_SPARSE_ROW = 65536 };
-enum { PITHI_CHOSEN_SECTION = 4, PITHI_CHOSEN_BYTES = 24 };
+/* And the revision of frames of which some blocks have no indices. */
+enum { PITHI_CHOSEN_SECTION = 4, PITHI_CHOSEN_BYTES = 24, PITHI_CHOSEN_REVISION = 3 };
 
 #endif

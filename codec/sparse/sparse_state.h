@@ -13,6 +13,7 @@ struct pithi_sparse_coding {
     bool keep;            /* decode: the frame's set becomes the one that is held */
     bool given;           /* encode: the set that is held, with its indices */
     bool same;            /* encode: the values of the set that is held */
+    bool same_blocks;     /* encode: without indices of blocks whose set is the one that is held */
     bool call;            /* encode: what is sent stays in the residual */
     pithi_source_fn *sum; /* a sum that is encoded, before momentum and transform; NULL: the view */
     void *sum_from;
@@ -30,13 +31,14 @@ struct pithi_sparse_coding {
 struct pithi_block_sparse {
     const struct pithi_selection *selection; /* encode: which elements are chosen */
     /* The map of the block's set that a stream holds: read when `same`; else written by encode, and
-     * by decode with `keep`. NULL: the call has none. */
+     * by decode with `keep`, with `same_blocks` after it was read. NULL: the call has none. */
     uint64_t *held;
     bool keep;
-    bool same;      /* the block's set is the one that is held; its bytes have no indices */
-    bool given;     /* encode: the set is the one that is held, and its indices are sent */
-    bool call;      /* encode: what is sent stays in the residual until the caller clears it */
-    uint32_t dtype; /* encode: of the values, which may be sums or a momentum in f32 */
+    bool same;        /* the block's set is the one that is held; its bytes have no indices */
+    bool same_blocks; /* that may be so; what the head says of it goes */
+    bool given;       /* encode: the set is the one that is held, and its indices are sent */
+    bool call;        /* encode: what is sent stays in the residual until the caller clears it */
+    uint32_t dtype;   /* encode: of the values, which may be sums or a momentum in f32 */
     /* encode: the momentum before; and where it goes, which the values are. NULL: none. */
     const float *momentum;
     float *momentum_next;

@@ -576,7 +576,7 @@ PITH_API pith_status pith_stream_stats(const pith_stream *stream, pith_stats *ou
  *
  * Several items may be slots of one stream, but no slot may come twice (PITH_ERR_ARG), except with
  * PITH_ADD, which only reads what the stream's plan says and, for a frame that was made with
- * PITH_SAME_SET, the slot's set. A view is either the slot's piece (count = the slot's) or the
+ * PITH_SAME_SET or PITH_SAME_BLOCKS, the slot's set. A view is either the slot's piece (count = the slot's) or the
  * whole tensor (count = the layout's, the slot is taken out of it).
  *
  * Whose frame it is. A frame does not carry the number of its slot: ends number slots as they need
@@ -606,7 +606,9 @@ enum {
     PITH_ADD = 0x2,       /* decode: view += decoded */
     PITH_SAME_SET = 0x4,  /* encode, topk: the values of the set that the slot holds; the frame has
                              no indices (sparse.h) */
-    PITH_HELD_SET = 0x8   /* the same, with the set's indices, for receivers that do not hold it */
+    PITH_HELD_SET = 0x8,  /* the same, with the set's indices, for receivers that do not hold it */
+    PITH_SAME_BLOCKS = 0x10 /* encode, topk: no indices of blocks whose chosen set is the one that
+                               the slot holds of them, for receivers that hold it (sparse.h) */
 };
 
 /* Encode one slot for each item and advance its stream: step + 1 and, with a base, base := what
@@ -723,7 +725,8 @@ typedef struct pith_info {
     uint64_t sent;       /* elements that have values; all others decode to 0 */
     float threshold;     /* of their magnitudes, for information: any bits */
     uint32_t value_bits; /* of each value, without the scales of int8: 32, 16, 8 or 0 */
-    uint32_t same_set;   /* 1: they are the set that the receiver holds (PITH_SAME_SET) */
+    uint32_t same_set;   /* 1: they are the set that the receiver holds (PITH_SAME_SET); 2: of some
+                            blocks they are (PITH_SAME_BLOCKS) */
 } pith_info;
 
 /* Read and check a frame's header: constant work apart from the header checksum, no allocation,

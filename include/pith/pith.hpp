@@ -969,7 +969,7 @@ inline pith_item decode_item(Stream &stream, std::uint64_t slot, ConstBytes fram
 // Encode one item, or a list: item.length bytes are in each frame, and each stream has moved on by
 // a step.
 //   items  as encode_item makes them; status and length of each are set
-//   flags  PITH_KEY_FRAME, PITH_SAME_SET, PITH_HELD_SET or 0
+//   flags  PITH_KEY_FRAME, PITH_SAME_SET, PITH_HELD_SET, PITH_SAME_BLOCKS or 0
 // Errors: PITH_ERR_SPACE, _SHAPE, _DTYPE, _ARG: nothing changed. _BASE: others changed the base.
 // _STATE: the slot wants a key frame. The status is of the lowest item that failed, Error::item.
 // Threads: work, the items' streams.

@@ -27,6 +27,12 @@
  * own rule (pith_sparse_hold_elements). The hard limit is not asked of either: each element of the
  * set beyond it takes up to 12 bytes more than pith_plan_sizes says, and all of them together 4.
  *
+ * With PITH_SAME_BLOCKS a set is chosen as without flags, and blocks whose set is what the slot
+ * held of them before have no indices: of masks that change in few places (SpaFL's filters, a model
+ * that is pruned now and then). A slot that holds no set sends all indices, as does one that passed
+ * its hard limit in this call. Where a block goes without, the receiver must hold what the sender
+ * held (PITH_ERR_BASE, PITH_ERR_STATE, as above), and holds the new set afterwards.
+ *
  * With the key transform, elements are coefficients, in sets, residuals and requests alike: gather
  * without a view gives coefficients of the residual, and views, which have values, are neither
  * gathered from nor scattered to (PITH_ERR_UNSUPPORTED). pith_stream_get_residual gives values.
@@ -101,7 +107,7 @@ enum { PITH_SET_UNION = 0, PITH_SET_INTERSECTION = 1 };
  * any order: with or without values, of any setting, but with the slot's element count, block size
  * and transform (PITH_ERR_MISMATCH). Damage that is found inside a block leaves the slot without a
  * set; other errors leave what it held. PITH_ERR_UNSUPPORTED: a frame that was made with
- * PITH_SAME_SET names no set. */
+ * PITH_SAME_SET, or with PITH_SAME_BLOCKS and lacks indices of a block, names no set. */
 PITH_NODISCARD PITH_API pith_status pith_sparse_hold(pith_work *work, pith_stream *stream,
                                                      uint64_t slot, const void *const *frames,
                                                      const size_t *lengths, size_t count, int how);

@@ -97,7 +97,8 @@ def measure():
         build(folder)
         rows = [line.split() for line in (BAD / "EXPECTED").read_text().splitlines()]
         good = [(path, path.with_suffix(".base")) for path in sorted(GOLDEN.glob("*.pith"))]
-        good += [(path, path.with_suffix(".map")) for path in sorted(GOLDEN.glob("*.held"))]
+        good += [(path, path.with_suffix(".map"))
+                 for suffix in ("held", "blocks") for path in sorted(GOLDEN.glob("*." + suffix))]
         for name, status, origin in rows:
             if status == "PITH_OK":
                 good.append((BAD / f"{name}.pith", GOLDEN / f"{origin}.base"))

@@ -98,6 +98,26 @@ static void make_held(struct stream *s, struct golden_made *m) {
     free(x);
 }
 
+/* The frame whose last two elements stand at other places. */
+static void make_blocks(const struct golden *g, struct stream *s, struct golden_made *m) {
+    float *const x = m->value, last[2] = {x[m->count - 2], x[m->count - 1]};
+    pith_view view = pith_view_flat(x, g->dtype, m->count);
+    m->blocks.bytes = allocate((size_t)s->sizes.slot_bytes);
+    m->after = allocate(m->count * sizeof *m->after);
+    x[m->count - 2] = x[m->count - 1] = 0;
+    memcpy(&x[m->count - 6], last, sizeof last);
+    CHECK_OK(encode_one(s->work, s->stream, &view, 0, PITH_SAME_BLOCKS, m->blocks.bytes,
+                        (size_t)s->sizes.slot_bytes, &m->blocks.length));
+    struct stream plain;
+    const pith_layout layout = flat_layout(g->dtype, PITH_NONE, m->count);
+    stream_open(&plain, g->spec, &layout, NULL);
+    const struct frame f = stream_encode(&plain, &view, 0, false);
+    view = pith_view_flat(m->after, PITH_F32, m->count);
+    CHECK_OK(pith_decompress(f.bytes, f.length, NULL, NULL, &view, NULL));
+    free(f.bytes);
+    stream_close(&plain);
+}
+
 void golden_make(const struct golden *g, struct golden_made *m) {
     pith_layout layout = {.size = sizeof layout,
                           .dtype = g->dtype,
@@ -137,12 +157,17 @@ void golden_make(const struct golden *g, struct golden_made *m) {
     };
     m->frame = bad_make(&changes, &f);
     free(f.bytes);
-    if (g->same_set) make_held(&s, m);
+    if (g->same_set) {
+        make_held(&s, m);
+        make_blocks(g, &s, m);
+    }
     stream_close(&s);
 }
 
 void golden_free(struct golden_made *m) {
     free(m->held.bytes);
+    free(m->blocks.bytes);
+    free(m->after);
     free(m->map);
     free(m->frame.bytes);
     free(m->base);

@@ -23,7 +23,7 @@ struct golden {
     bool waves;               /* or: f32 waves along three last dimensions, 64 elements a row */
     uint32_t flags;
     uint64_t step;
-    bool same_set;            /* also the frame that follows it with the same set */
+    bool same_set;            /* also frames that follow it with its set, or with that of blocks */
     bool key, source, stable; /* stable: the bytes do not depend on the version of zstd */
     bool former;              /* what an encoder wrote once, and today's no longer does */
     uint32_t rank, ranks;     /* ranks 0: left alone */
@@ -40,10 +40,12 @@ struct golden_made {
     struct frame frame;
     void *base, *value;
     size_t base_bytes, count;
-    /* Of a row with same_set: NAME.held, the frame of 1, 2, 3 ... with the set of `frame`, and
-     * NAME.map, that set, a bit per element. */
-    struct frame held;
+    /* Of a row with same_set: NAME.map, the set of `frame`, a bit per element; NAME.held, the frame
+     * of 1, 2, 3 ... with that set; NAME.blocks, that of the values with the last two elements at
+     * other places, with the set of all other blocks, and NAME.after, what it decodes to. */
     uint8_t *map;
+    struct frame held, blocks;
+    float *after;
 };
 void golden_make(const struct golden *g, struct golden_made *made);
 void golden_free(struct golden_made *made);

@@ -59,6 +59,8 @@ static void put_golden(FILE *list, const char *dir, const struct golden *g) {
     if (g->same_set) {
         put(list, dir, g->name, "held", m.held.bytes, m.held.length);
         put(list, dir, g->name, "map", m.map, (m.count + 7) / 8);
+        put(list, dir, g->name, "blocks", m.blocks.bytes, m.blocks.length);
+        put(list, dir, g->name, "after", m.after, m.count * sizeof *m.after);
     }
     free(raw);
     golden_free(&m);

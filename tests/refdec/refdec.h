@@ -95,7 +95,7 @@ struct ref_frame {
     uint64_t heads, dim_of_head;                  /* codec 8 */
     struct {
         uint64_t values, hash;
-        bool held;
+        bool held, same_blocks;
     } chosen; /* codec 9 */
 };
 

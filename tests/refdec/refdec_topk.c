@@ -134,24 +134,24 @@ static uint64_t load_held(const struct ref_block *b, uint8_t *set) {
 }
 
 static bool read_set(struct ref_reader *r, const struct ref_block *b, uint8_t *set, uint64_t *m) {
-    const bool held = b->frame->chosen.held;
+    const bool held = b->frame->chosen.held, may = held || b->frame->chosen.same_blocks;
     const uint8_t *head, *more;
     if (!ref_take(r, 1, &head)) return false;
     const unsigned form = *head & 7, l = *head >> 3;
-    const uint64_t n = b->count, expected = held ? load_held(b, set) : 0;
+    const uint64_t n = b->count;
     *m = 0;
     REF_CASE("topk form", REF_UP_TO(RUNS) | REF_BIT(PATCHED), form == HELD ? RUNS : form);
     if (l && form != ELIAS_FANO) return false;
     if (form != EMPTY && !ref_take(r, 3, &more)) return false;
     if (form != EMPTY) *m = ref_le(more, 3) + 1;
     if (*m > n || (held && form != HELD && form != EMPTY)) return false;
-    if (form == HELD && !held) return false;
-    if (held && *m != expected) return false;
+    if (form == HELD && !may) return false;
+    if ((held || form == HELD) && *m != load_held(b, set)) return false;
     if (form == ALL) memset(set, 1, n);
     if (form == ALL && *m != n) return false;
     if (form == BITMAP) return read_bitmap(r, n, *m, set);
     if (form == ELIAS_FANO) return read_elias_fano(r, l, n, *m, set);
-    if (form == PATCHED && b->frame->revision < 2) return false;
+    if (form == PATCHED && (b->frame->revision < 2 || !b->frame->parameter[2])) return false;
     if (form == PACKED || form == PATCHED) return read_packed(r, form == PATCHED, n, *m, set);
     if (form == RUNS && !read_runs(r, n, *m, set)) return false;
     return true;
@@ -258,9 +258,11 @@ static enum ref_status read_chosen(const uint8_t *body, uint64_t length, struct 
     f->chosen.values = ref_le(body, 8);
     f->chosen.hash = ref_le(body + 8, 8);
     f->chosen.held = flags & 1;
-    REJECT_IF(flags > 3 || f->chosen.values > f->n);
-    if (f->chosen.held) REJECT_IF(threshold || flags & 2);
-    if (!f->chosen.held) REJECT_IF(f->chosen.hash);
+    f->chosen.same_blocks = flags & 4;
+    REJECT_IF(flags > 7 || f->chosen.values > f->n);
+    REJECT_IF((f->revision == 3) != f->chosen.same_blocks);
+    if (f->chosen.held) REJECT_IF(threshold || flags & 6);
+    if (!(flags & 5)) REJECT_IF(f->chosen.hash);
     return REF_OK;
 }
 
@@ -280,7 +282,7 @@ static enum ref_status check(const struct ref_frame *f) {
 }
 
 static enum ref_status check_held(const struct ref_frame *f, const uint8_t *map, uint64_t bytes) {
-    if (!f->chosen.held) return REF_OK;
+    if (!f->chosen.held && !f->chosen.same_blocks) return REF_OK;
     if (!map) return REF_STATE;
     if (bytes != ceil_div(f->n, 8) || ref_xxh64(map, bytes, 0) != f->chosen.hash) return REF_BASE;
     return REF_OK;
@@ -302,12 +304,12 @@ static void note(const struct ref_frame *f) {
 }
 
 static unsigned only_revision(const struct ref_frame *f) {
-    return f->parameter[2] ? 0 : 1; /* small has no sets in form PATCHED */
+    return f->parameter[2] || f->revision == 3 ? 0 : 1; /* small has no sets in form PATCHED */
 }
 
 const struct ref_codec ref_codec_topk = {
     .name = "topk",
-    .revision = 2,
+    .revision = 3,
     .only_revision = only_revision,
     .dtypes = 0xE,
     .bases = 1,

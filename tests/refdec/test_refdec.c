@@ -80,11 +80,12 @@ static void check_golden(const struct golden *g) {
     free(out);
 }
 
-/* The frame whose set the receiver holds: element i of the set is i + 1, to one step of int8. With
- * no set, and with another, it is refused. */
+/* The frame whose set the receiver holds: element i of the set is i + 1, to one step of int8; and
+ * the one of which the receiver holds the set of some blocks. With no set, and with another, they
+ * are refused. */
 static void check_held(const char *folder) {
-    size_t length, map_bytes, out_bytes;
-    uint8_t *const frame = load(folder, "topk-held", ".held", &length);
+    size_t length, map_bytes, out_bytes, after_bytes;
+    uint8_t *frame = load(folder, "topk-held", ".held", &length);
     uint8_t *const map = load(folder, "topk-held", ".map", &map_bytes), *out;
     if (!frame || !map) exit(2);
     bool good = refdec(frame, length, NULL, 0, 1 << 22, &out, &out_bytes) == REF_STATE;
@@ -96,7 +97,18 @@ static void check_held(const char *folder) {
     free(out);
     map[0] ^= 1;
     good &= refdec(frame, length, map, map_bytes, 1 << 22, &out, &out_bytes) == REF_BASE;
-    if (!good) printf("the frame of a held set is not decoded\n");
+    free(frame);
+    frame = load(folder, "topk-held", ".blocks", &length);
+    uint8_t *const after = load(folder, "topk-held", ".after", &after_bytes);
+    if (!frame || !after) exit(2);
+    good &= refdec(frame, length, map, map_bytes, 1 << 22, &out, &out_bytes) == REF_BASE;
+    map[0] ^= 1;
+    good &= refdec(frame, length, NULL, 0, 1 << 22, &out, &out_bytes) == REF_STATE;
+    good = good && refdec(frame, length, map, map_bytes, 1 << 22, &out, &out_bytes) == REF_OK &&
+           out_bytes == after_bytes && memcmp(out, after, after_bytes) == 0;
+    free(out);
+    free(after);
+    if (!good) printf("a frame of a held set is not decoded\n");
     failures += !good;
     free(map);
     free(frame);

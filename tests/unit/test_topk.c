@@ -789,6 +789,113 @@ static void test_same_set(void **state) {
     stream_close(&end), stream_close(&s);
 }
 
+/* Blocks whose set does not change go without indices; the receiver follows. */
+static void test_same_blocks(void **state) {
+    static const char *const specs[] = {"topk:density=0.05,control=exact,block=512",
+                                        "topk:density=0.05,control=exact,block=512,"
+                                        "index=fast,values=int8",
+                                        "topk:k=4,scope=row,block=512,values=bf16",
+                                        "topk:k=100,cap=1,control=nonzero,block=512,"
+                                        "unit=64",
+                                        "topk:k=100,control=nonzero,block=512,values=none"};
+    static float x[COUNT], y[COUNT], z[COUNT];
+    (void)state;
+    for (size_t k = 0; k < sizeof specs / sizeof *specs; k++) {
+        struct stream s, plain, end;
+        size_t length, whole;
+        context("%s", specs[k]);
+        const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
+        const pith_view view = flat(x, PITH_F32, COUNT), back = flat(y, PITH_F32, COUNT),
+                        other = flat(z, PITH_F32, COUNT);
+        stream_open(&s, specs[k], &layout, NULL);
+        stream_open(&plain, specs[k], &layout, NULL);
+        stream_open_end(&end, &s, NULL);
+        uint8_t *const bytes = allocate(s.sizes.slot_bytes);
+        uint8_t *const with = allocate(s.sizes.slot_bytes);
+        pith_info info = {.size = sizeof info};
+        values(x, COUNT);
+        for (size_t i = 0; i < COUNT; i++)
+            if (strstr(specs[k], "nonzero") && i / 64 % 3) x[i] = 0;
+        for (int step = 0; step < 6; step++) {
+            /* Step 1 changes nothing, and later ones the places of values in a block. */
+            float *const block = x + 512 * step;
+            memcpy(z, block, 512 * sizeof *z);
+            for (size_t i = 0; step > 1 && i < 512; i++) block[i] = z[(i + 64) % 512];
+            CHECK_OK(encode_one(s.work, s.stream, &view, 0, PITH_SAME_BLOCKS, bytes,
+                                s.sizes.slot_bytes, &length));
+            CHECK_OK(encode_one(plain.work, plain.stream, &view, 0, 0, with, s.sizes.slot_bytes,
+                                &whole));
+            CHECK_OK(pith_inspect(bytes, length, &info, NULL));
+            CHECK(info.same_set == (step ? 2 : 0));
+            CHECK(step ? length < whole : length == whole && memcmp(bytes, with, whole) == 0);
+            CHECK_OK(pith_verify(bytes, length, NULL, NULL));
+            if (step ==
+                3) { /* a receiver that missed the frame before refuses, and changes nothing */
+                struct stream late;
+                stream_open_end(&late, &s, NULL);
+                CHECK_STATUS(PITH_ERR_STATE,
+                             decode_one(late.work, late.stream, 0, bytes, length, &other, 0));
+                const void *const list[] = {bytes};
+                CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_sparse_hold(late.work, late.stream, 0, list,
+                                                                    &length, 1, PITH_SET_UNION));
+                const uint64_t one = 5;
+                CHECK_OK(pith_sparse_hold_elements(late.work, late.stream, 0, &one, 1, 1));
+                CHECK_STATUS(PITH_ERR_BASE,
+                             decode_one(late.work, late.stream, 0, bytes, length, &other, 0));
+                pith_sparse_state held = {.size = sizeof held};
+                CHECK_OK(pith_sparse_get_state(late.stream, 0, &held));
+                CHECK(held.holds && held.held == 1);
+                stream_close(&late);
+            }
+            if (step) { /* adding reads the set that is held, and leaves it */
+                memset(z, 0, sizeof z);
+                CHECK_OK(decode_one(end.work, end.stream, 0, bytes, length, &other, PITH_ADD));
+            }
+            CHECK_OK(decode_one(end.work, end.stream, 0, bytes, length, &back, 0));
+            if (step) CHECK(memcmp(y, z, sizeof y) == 0);
+            const pith_view again = flat(z, PITH_F32, COUNT);
+            CHECK_OK(pith_decompress(with, whole, NULL, NULL, &again, NULL));
+            CHECK(memcmp(y, z, sizeof y) == 0);
+            /* Cuts of the last frame are refused. */
+            for (size_t cut = 0; step == 5 && cut < length; cut += 1 + length / 50)
+                CHECK(pith_verify(bytes, cut, NULL, NULL) != PITH_OK);
+        }
+        CHECK_STATUS(PITH_ERR_ARG,
+                     encode_one(s.work, s.stream, &view, 0, PITH_SAME_BLOCKS | PITH_HELD_SET, bytes,
+                                s.sizes.slot_bytes, &length));
+        free(bytes), free(with);
+        stream_close(&end), stream_close(&plain), stream_close(&s);
+    }
+}
+
+/* Past the hard limit blocks are made twice: the second time the set that was held is gone. */
+static void test_same_blocks_past_the_limit(void **state) {
+    static float x[COUNT];
+    static uint8_t bytes[16384], with[16384];
+    struct stream s, plain;
+    size_t length, whole;
+    (void)state;
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
+    const pith_view view = flat(x, PITH_F32, COUNT);
+    stream_open(&s, "topk:density=0.01,cap=1,control=micro,block=512", &layout, NULL);
+    stream_open(&plain, "topk:density=0.01,cap=1,control=micro,block=512", &layout, NULL);
+    for (int step = 0; step < 4; step++) {
+        values(x, COUNT);
+        for (size_t i = 0; i < COUNT; i++) x[i] *= 1000; /* all reach the first thresholds */
+        CHECK_OK(
+            encode_one(s.work, s.stream, &view, 0, PITH_SAME_BLOCKS, bytes, sizeof bytes, &length));
+        CHECK_OK(encode_one(plain.work, plain.stream, &view, 0, 0, with, sizeof with, &whole));
+        pith_sparse_state now = {.size = sizeof now};
+        CHECK_OK(pith_sparse_get_state(s.stream, 0, &now));
+        CHECK(now.overflowed && length == whole && memcmp(bytes, with, whole) == 0);
+    }
+    stream_close(&plain), stream_close(&s);
+    stream_open(&s, "grad", &layout, NULL);
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, encode_one(s.work, s.stream, &view, 0, PITH_SAME_BLOCKS,
+                                                  bytes, sizeof bytes, &length));
+    stream_close(&s);
+}
+
 /* The largest of every row, of rows that no block ends with. */
 static void test_rows(void **state) {
     enum { ROWS = 50, ROW = 100 };
@@ -1562,6 +1669,8 @@ int main(void) {
         cmocka_unit_test(test_union),
         cmocka_unit_test(test_adding_to_a_busy_stream),
         cmocka_unit_test(test_same_set),
+        cmocka_unit_test(test_same_blocks),
+        cmocka_unit_test(test_same_blocks_past_the_limit),
         cmocka_unit_test(test_reduce),
         cmocka_unit_test(test_sum_controllers),
         cmocka_unit_test(test_sum_counts_once),
