@@ -1187,6 +1187,127 @@ static void test_reduce(void **state) {
     stream_close(&s), stream_close(&chosen);
 }
 
+/* The union of frames in one frame, whose size is known before the data: a k that is the sum of
+ * theirs chooses all sums but those that are 0. */
+static void test_reduce_to_the_union(void **state) {
+    static float x[RANKS][COUNT], got[COUNT], y[COUNT];
+    struct stream s, all;
+    struct frame frame[RANKS];
+    const void *frames[RANKS];
+    size_t lengths[RANKS], length, sums = 0, chosen = 0, cancelled = 0;
+    (void)state;
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
+    stream_open(&s, "topk:k=100,cap=1,control=exact,block=512", &layout, NULL);
+    stream_open(&all, "topk:k=400,cap=1,control=exact,block=512", &layout, NULL);
+    for (int r = 0; r < RANKS; r++) {
+        values(x[r], COUNT);
+        for (size_t i = 0; r == 3 && i < COUNT / 2; i++) x[r][i] = -x[2][i];
+        const pith_view view = flat(x[r], PITH_F32, COUNT);
+        frame[r] = stream_encode(&s, &view, 0, false);
+        frames[r] = frame[r].bytes, lengths[r] = frame[r].length;
+    }
+    const pith_view out = flat(got, PITH_F32, COUNT);
+    CHECK_OK(reduce_one(s.work, s.stream, 0, frames, lengths, RANKS, 1, &out));
+    for (size_t i = 0; i < COUNT; i++) sums += got[i] != 0;
+    CHECK_OK(pith_sparse_hold(s.work, s.stream, 0, frames, lengths, RANKS, PITH_SET_UNION));
+    pith_sparse_state is = {.size = sizeof is};
+    CHECK_OK(pith_sparse_get_state(s.stream, 0, &is));
+    chosen = (size_t)is.held;
+    cancelled = chosen - sums;
+    CHECK(chosen < 400 && cancelled > 10 && cancelled < 100);
+    void *memory;
+    pith_work *const work =
+        work_for((const pith_plan *const[]){s.plan, all.plan}, 2, NULL, &memory);
+    const size_t capacity = (size_t)pith_sparse_largest_bytes(COUNT, 400, 32, 512);
+    uint8_t *const bytes = allocate(capacity);
+    CHECK_OK(reduce_encode_one(work, s.stream, 0, frames, lengths, RANKS, 1, all.stream, 0, bytes,
+                               capacity, &length));
+    CHECK_OK(pith_sparse_get_state(all.stream, 0, &is));
+    CHECK(is.sent == sums && is.overflowed == 0 && is.most == 400);
+    const struct frame made = {bytes, length};
+    decode_to(&all, &made, y, COUNT);
+    CHECK(memcmp(y, got, sizeof y) == 0);
+    for (int r = 0; r < RANKS; r++) free(frame[r].bytes);
+    free(bytes), free(memory);
+    stream_close(&all), stream_close(&s);
+}
+
+enum { PAIRED = 80 };
+
+/* Chooses the largest of the sum of two frames: gTop-k's operator. */
+static struct frame merge(struct stream *from, struct stream *to, const struct frame *a,
+                          const struct frame *b) {
+    struct frame made = {allocate(to->sizes.slot_bytes), 0};
+    CHECK_OK(reduce_encode_one(to->work, from->stream, 0, (const void *const[]){a->bytes, b->bytes},
+                               (const size_t[]){a->length, b->length}, 2, 1, to->stream, 0,
+                               made.bytes, to->sizes.slot_bytes, &made.length));
+    return made;
+}
+
+static void merge_model(const float *a, const float *b, float *to) {
+    static bool chosen[COUNT];
+    for (size_t i = 0; i < COUNT; i++) to[i] = a[i] + b[i];
+    choose(to, COUNT, PAIRED, chosen);
+    for (size_t i = 0; i < COUNT; i++)
+        if (!chosen[i]) to[i] = 0;
+}
+
+/* gTop-k: frames are merged in pairs, and merged again; where a rank's element is in the last one
+ * its residual is cleared, and what was lost on the way stays. */
+static void test_merged_in_pairs(void **state) {
+    static float x[COUNT], acc[RANKS][COUNT], own[RANKS][COUNT], pair[2][COUNT], last[COUNT];
+    static float residual[COUNT], y[COUNT];
+    static bool chosen[COUNT];
+    struct stream rank[RANKS], from, to;
+    (void)state;
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
+    memset(acc, 0, sizeof acc);
+    for (int r = 0; r < RANKS; r++)
+        stream_open(&rank[r], "topk:k=80,cap=1,control=exact,ef=full,clear=call,block=512", &layout,
+                    NULL);
+    stream_open(&from, "topk:k=80,cap=1,control=exact,block=512", &layout, NULL);
+    stream_open_end(&to, &from, NULL);
+    for (int step = 0; step < 4; step++) {
+        struct frame frame[RANKS], half[2];
+        size_t lost = 0;
+        for (int r = 0; r < RANKS; r++) {
+            values(x, COUNT);
+            for (size_t i = 0; i < COUNT; i++) acc[r][i] += x[i];
+            choose(acc[r], COUNT, PAIRED, chosen);
+            for (size_t i = 0; i < COUNT; i++) own[r][i] = chosen[i] ? acc[r][i] : 0;
+            const pith_view view = flat(x, PITH_F32, COUNT);
+            frame[r] = stream_encode(&rank[r], &view, 0, false);
+        }
+        for (int p = 0; p < 2; p++) {
+            half[p] = merge(&from, &to, &frame[2 * p], &frame[2 * p + 1]);
+            merge_model(own[2 * p], own[2 * p + 1], pair[p]);
+        }
+        const struct frame all = merge(&from, &to, &half[0], &half[1]);
+        merge_model(pair[0], pair[1], last);
+        decode_to(&from, &all, y, COUNT);
+        CHECK(memcmp(y, last, sizeof y) == 0);
+        for (int r = 0; r < RANKS; r++) {
+            const pith_view left = flat(residual, PITH_F32, COUNT);
+            const void *const frames[] = {frame[r].bytes, all.bytes};
+            CHECK_OK(pith_sparse_hold(rank[r].work, rank[r].stream, 0, frames,
+                                      (const size_t[]){frame[r].length, all.length}, 2,
+                                      PITH_SET_INTERSECTION));
+            CHECK_OK(pith_sparse_clear(rank[r].work, rank[r].stream, 0));
+            CHECK_OK(pith_stream_get_residual(rank[r].work, rank[r].stream, 0, &left));
+            for (size_t i = 0; i < COUNT; i++) {
+                if (own[r][i] != 0 && last[i] != 0) acc[r][i] = 0;
+                lost += own[r][i] != 0 && last[i] == 0;
+            }
+            CHECK(memcmp(residual, acc[r], sizeof residual) == 0);
+        }
+        CHECK(lost > PAIRED); /* more than one rank's frame came back to residuals */
+        for (int r = 0; r < RANKS; r++) free(frame[r].bytes);
+        free(half[0].bytes), free(half[1].bytes), free(all.bytes);
+    }
+    for (int r = 0; r < RANKS; r++) stream_close(&rank[r]);
+    stream_close(&to), stream_close(&from);
+}
+
 /* Frames with index=fast are of revision 2 unless older readers are named, those with index=small
  * as they ever were. All have the same values, and add. */
 static void test_revisions(void **state) {
@@ -1672,6 +1793,8 @@ int main(void) {
         cmocka_unit_test(test_same_blocks),
         cmocka_unit_test(test_same_blocks_past_the_limit),
         cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_reduce_to_the_union),
+        cmocka_unit_test(test_merged_in_pairs),
         cmocka_unit_test(test_sum_controllers),
         cmocka_unit_test(test_sum_counts_once),
         cmocka_unit_test(test_damaged_sum),
