@@ -5,6 +5,16 @@ set -euo pipefail
 build=$1
 root=$(cd "$(dirname "$0")/.." && pwd)
 
+# A table of the rows "index" of kernelcheck, without how many times scalar C each speed is.
+index_speeds() {
+    printf '| share of the values | indices | `small`, encode | decode |'
+    printf ' `fast`, encode | decode |\n|---|---|---|---|---|---|\n'
+    awk '/^index / {
+        gsub(/ x *[0-9.]+/, "")
+        printf "| %g | %d | %s | %s | %s | %s |\n", 1 / $5, $6, $27, $13, $30, $24
+    }'
+}
+
 block() { printf '```\n'; "$@"; printf '```\n'; }
 
 # Goals stay in sight where nothing could be measured.
@@ -53,6 +63,7 @@ instructions=$("$python" "$root/tools/instructions.py" "$build")
 
 isa=$("$build/cli/pith" bench --quick --json -C raw |
     python3 -c 'import json, sys; print(json.load(sys.stdin)["results"][0]["isa"])')
+kernels=$("$build/tests/kernelcheck" --bench --isa "$isa" | grep -v '^seed')
 
 cat <<END
 # Results
@@ -244,12 +255,21 @@ $("$build/bench/sums")
 Codec \`topk\` on one thread, out of cache, on normal deviates, another tensor in every round. With
 error feedback beside the fastest copy that reads 8 bytes a value and writes 4, without it beside a
 read-only sum, decoding with \`PITH_ADD\` beside a loop that adds the same values at indices that
-it has; goals are 0.9, of \`control=exact\` 0.2, of adding 0.7. With \`values=none\` nothing is
+it has. With \`values=none\` nothing is
 sent but the set of the chosen; the other rows also find and code their values. Bits: whole frames,
 for each value that is sent; published reducers take 96. The second table: bits of an index, headers
-and all, beside the entropy of the set and the size that Roaring's format gives it.
+and all, beside the entropy of the set and the size that Roaring's format gives it; goals are the
+entropy and 0.6 bits, 1.0 at 0.0001, and 1.6 with \`fast\`.
 
 $("$build/bench/sparse")
+
+Indices a second, in G, of one thread that has them as a list in cache, in lists as long as blocks
+of 2048 and 65536 chosen values are, or of what 2^24 elements have: choosing the form and making its
+bytes, and reading them (\`kernelcheck --bench\`). Goals: 1, and 3 with \`fast\`.
+
+$(printf '%s\n' "$kernels" | index_speeds)
+
+Beside \`torch.topk\`, and how well \`control=prop\` keeps k: [SPARSE.md](SPARSE.md), Controllers.
 
 ## Looking at external bases
 
@@ -282,7 +302,7 @@ $("$build/bench/threads")
 \`kernelcheck --bench\`: scalar C, kernel and roofline (encode: read-only sum; decode: best fill;
 wdiff: a copy baseline of the same bytes, the hash of the new base included), GB/s of values.
 
-$(block "$build/tests/kernelcheck" --bench --isa "$isa" | grep -v '^seed')
+$(block printf '%s\n' "$kernels")
 
 ## CUDA
 
