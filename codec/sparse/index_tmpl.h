@@ -25,6 +25,7 @@
  *   b_add, b_sub, b_max, b_set  of a wide vector's bytes; b_least(x, y): ~0 where x >= y, else 0;
  *   b_look(table, x)            bytes of table[16] by x - LOOK_0, 0 where that is 16 to 24;
  *   b_sum(x), b_largest(x)      of all bytes;
+ *   OWN_PUT                     or not: the including file has put_units and ones_of_8;
  *
  * or, with OWN_UNITS, the including file has it too. Then there is no packed_take: vectors of more
  * lanes take packed differences no faster. */
@@ -51,6 +52,7 @@ static inline size_t in_units(size_t count) { return (count + NUMBERS - 1) / NUM
 /* ---- Units -----------------------------------------------------------------------------------*/
 
 #ifndef OWN_UNITS
+#ifndef OWN_PUT
 /* Writes the low `bits` bits, 1..16, of whole units of numbers, one behind the other, and up to
  * REACH bytes behind the last one. */
 static inline void put_units(const uint32_t *numbers, size_t count, unsigned bits, uint8_t *to) {
@@ -67,6 +69,16 @@ static inline void put_units(const uint32_t *numbers, size_t count, unsigned bit
         pithi_put64(to + 8, four[1] >> (32 - 2 * bits) >> (32 - 2 * bits));
     }
 }
+
+/* Returns a bit for each of eight numbers: for number i bit (list[i] >> low_bits) + i, counted from
+ * that of number 0. All of them are below 64. */
+static inline uint64_t ones_of_8(const uint32_t *list, unsigned low_bits) {
+    const uint32_t first = list[0] >> low_bits;
+    uint64_t ones = 1;
+    for (unsigned i = 1; i < 8; i++) ones |= UINT64_C(1) << ((list[i] >> low_bits) - first + i);
+    return ones;
+}
+#endif
 
 /* Reads whole units of numbers of 0..24 bits, and up to REACH bytes behind the last one. */
 static inline void take_units(const uint8_t *bytes, size_t count, unsigned bits, uint32_t *to) {
@@ -85,15 +97,6 @@ static inline void take_units(const uint8_t *bytes, size_t count, unsigned bits,
         v4_store(to + i, v4_and(x, mask));
         v4_store(to + i + 4, v4_and(y, mask));
     }
-}
-
-/* Returns a bit for each of eight numbers: for number i bit (list[i] >> low_bits) + i, counted from
- * that of number 0. All of them are below 64. */
-static inline uint64_t ones_of_8(const uint32_t *list, unsigned low_bits) {
-    const uint32_t first = list[0] >> low_bits;
-    uint64_t ones = 1;
-    for (unsigned i = 1; i < 8; i++) ones |= UINT64_C(1) << ((list[i] >> low_bits) - first + i);
-    return ones;
 }
 
 /* Writes base + i for each bit i of a word, and up to NUMBERS numbers behind them. */

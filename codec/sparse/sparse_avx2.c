@@ -1,5 +1,6 @@
 /* sparse_avx2.c - selection, histograms, moments, lists and indices of sets for AVX2 and BMI2.
  * SPDX-License-Identifier: Apache-2.0 */
+#include "common/endian.h"
 #include "common/lanes_avx2.h"
 #include "kernels.h"
 #include "sparse/index_x86.h"
@@ -115,6 +116,38 @@ static inline uint32_t b_sum(wide x) {
 }
 static inline unsigned b_largest(wide x) {
     return largest_of_16(_mm_max_epu8(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
+}
+
+#define OWN_PUT
+
+/* Lanes of two numbers become 64 bits of which the low 2 * bits are used, and two of these one. */
+static inline void put_units(const uint32_t *numbers, size_t count, unsigned bits, uint8_t *to) {
+    const wide mask = w_set((UINT32_C(1) << bits) - 1), low = _mm256_set1_epi64x(0xFFFFFFFF);
+    const __m128i by = _mm_cvtsi32_si128((int)bits);
+    const wide odd = _mm256_setr_epi64x(0, 2 * bits, 0, 2 * bits);
+    for (size_t i = 0; i < count; i += 8, to += bits) {
+        const wide x = w_and(w_load(numbers + i), mask);
+        const wide upper = _mm256_sll_epi64(_mm256_srli_epi64(x, 32), by);
+        const wide two = _mm256_sllv_epi64(_mm256_or_si256(w_and(x, low), upper), odd);
+        const wide four = _mm256_or_si256(two, _mm256_unpackhi_epi64(two, two));
+        const uint64_t a = (uint64_t)_mm_cvtsi128_si64(_mm256_castsi256_si128(four));
+        const uint64_t b = (uint64_t)_mm_cvtsi128_si64(_mm256_extracti128_si256(four, 1));
+        pithi_put64(to, a | b << 2 * bits << 2 * bits);
+        pithi_put64(to + 8, b >> (32 - 2 * bits) >> (32 - 2 * bits));
+    }
+}
+
+static inline uint64_t ones_of_8(const uint32_t *list, unsigned low_bits) {
+    const wide x = _mm256_srl_epi32(w_load(list), _mm_cvtsi32_si128((int)low_bits));
+    const wide at = _mm256_add_epi32(w_sub(x, w_set(list[0] >> low_bits)),
+                                     _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    const wide one = _mm256_set1_epi64x(1);
+    const wide four = _mm256_or_si256(
+        _mm256_sllv_epi64(one, _mm256_cvtepu32_epi64(_mm256_castsi256_si128(at))),
+        _mm256_sllv_epi64(one, _mm256_cvtepu32_epi64(_mm256_extracti128_si256(at, 1))));
+    const __m128i two =
+        _mm_or_si128(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
+    return (uint64_t)_mm_cvtsi128_si64(_mm_or_si128(two, _mm_unpackhi_epi64(two, two)));
 }
 
 #include "sparse/index_tmpl.h"
