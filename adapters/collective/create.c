@@ -195,11 +195,12 @@ static pith_status compare_plans(pith_collective_channel *ch,
     pithi_collective_say(error, refuse, r, "", "");
     status = PITH_OK;
     for (uint32_t k = 0; k < PITHI_COLLECTIVE_ENCODED && status == PITH_OK; k++) {
-        char spec[PITH_SPEC_MAX] = "none";
+        char spec[PITH_SPEC_MAX];
         status = pithi_collective_same(ch, fingerprint[k], &r);
         if (status != PITH_ERR_MISMATCH) continue;
-        if (k < ch->encoded_hops) pith_plan_spec(ch->hop[k].encoder, spec, sizeof spec);
-        pithi_collective_say(error, refuse, r, "; here the spec is ", spec);
+        const bool has = k < ch->encoded_hops &&
+                         pith_plan_spec(ch->hop[k].encoder, spec, sizeof spec) == PITH_OK;
+        pithi_collective_say(error, refuse, r, "; here the spec is ", has ? spec : "none");
     }
     return status == PITH_OK ? PITH_ERR_MISMATCH : status;
 }
