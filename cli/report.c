@@ -143,7 +143,8 @@ static void add_sparse_json(json_t *t, const pith_info *info) {
     json_object_set_new(t, "threshold", json_number((double)info->threshold));
     json_object_set_new(t, "index_bits", json_number(index_bits(info)));
     json_object_set_new(t, "value_bits", json_number(value_bits(info)));
-    json_object_set_new(t, "same_set", json_boolean(info->same_set));
+    json_object_set_new(t, "same_set", json_boolean(info->same_set == 1));
+    json_object_set_new(t, "same_blocks", json_boolean(info->same_set == 2));
 }
 
 static void add_json(struct report *r, const char *name, const pith_info *info, double bound) {

@@ -602,9 +602,19 @@ static void hold(struct scene *x, int i, uint64_t slot, struct fuzz_source *s) {
         FUZZ_CHECK(status == (x->feedback ? wanted : PITH_ERR_STATE));
     }
     fuzz_tensor_free(&values);
-    if (!is.holds || fuzz_u8(s) & 1) return;
-    /* Its values without indices: the slot itself still holds their set. */
+    const uint8_t how = fuzz_u8(s);
     size_t bytes;
+    if (!is.holds || how & 1) return;
+    if (how & 2) { /* what is held is its own set now, which may be another */
+        x->last[i][slot] = pith_stream_step(e->stream, slot);
+        status = fuzz_encode(e->work, e->stream, slot, &x->value.view, PITH_SAME_BLOCKS, x->single,
+                             x->cap, &bytes);
+        FUZZ_CHECK(status == PITH_OK);
+        status = fuzz_decode(e->work, e->stream, slot, x->single, bytes, &x->out[i].view, 0);
+        FUZZ_CHECK(status == PITH_OK || status == PITH_ERR_BASE);
+        return;
+    }
+    /* Its values without indices: the slot itself still holds their set. */
     x->last[i][slot] = pith_stream_step(e->stream, slot);
     FUZZ_CHECK(fuzz_encode(e->work, e->stream, slot, &x->value.view, PITH_SAME_SET, x->single,
                            x->cap, &bytes) == PITH_OK);

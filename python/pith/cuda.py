@@ -356,6 +356,7 @@ class DeviceStream:
         key_frame: bool = False,
         same_set: bool = False,
         held_set: bool = False,
+        same_blocks: bool = False,
         out: Frames | None = None,
     ) -> Frames:
         """Encode slots of a tensor, and advance the stream.
@@ -366,6 +367,7 @@ class DeviceStream:
             key_frame: make key frames
             same_set: codec topk: send the values of the sets that the slots hold, without indices
             held_set: the same with their indices, for receivers that do not hold them
+            same_blocks: codec topk: send no indices of blocks whose sets the slots hold
             out: where they go; None: new memory, which may be too little for the frame of a held
                 set of more elements than the plan's hard limit
 
@@ -384,7 +386,8 @@ class DeviceStream:
         room += self._plan._sum_bytes if same_set or held_set else 0
         keep += self._put(items, out, len(listed), room)
         if listed:
-            self._do(_lib.pith_cuda_encode, items, encode_flags(key_frame, same_set, held_set))
+            flags = encode_flags(key_frame, same_set, held_set, same_blocks)
+            self._do(_lib.pith_cuda_encode, items, flags)
         del keep
         return out
 

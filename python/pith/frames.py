@@ -65,6 +65,8 @@ class Info:
     """Of each: 32, 16, 8 or 0, without the scales of int8; None without ``sent``."""
     same_set: bool
     """No indices: they are of the set that the receiver holds."""
+    same_blocks: bool
+    """No indices of some blocks: these are of the set that the receiver holds of them."""
 
 
 class Key(NamedTuple):
@@ -334,7 +336,8 @@ def inspect(frame: Buffer) -> Info:
         sent=int(info.sent) if sparse else None,
         threshold=float(info.threshold) if sparse else None,
         value_bits=int(info.value_bits) if sparse else None,
-        same_set=bool(info.same_set),
+        same_set=info.same_set == 1,
+        same_blocks=info.same_set == 2,
     )
     del keep
     return result

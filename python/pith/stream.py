@@ -288,6 +288,7 @@ class Stream:
         key_frame: bool = False,
         same_set: bool = False,
         held_set: bool = False,
+        same_blocks: bool = False,
         out: None = None,
     ) -> bytes: ...
     @overload
@@ -299,6 +300,7 @@ class Stream:
         key_frame: bool = False,
         same_set: bool = False,
         held_set: bool = False,
+        same_blocks: bool = False,
         out: Buffer,
     ) -> int: ...
     def encode(
@@ -309,6 +311,7 @@ class Stream:
         key_frame: bool = False,
         same_set: bool = False,
         held_set: bool = False,
+        same_blocks: bool = False,
         out: Buffer | None = None,
     ) -> bytes | int:
         """Encode a tensor and advance the stream by one step.
@@ -319,6 +322,8 @@ class Stream:
             key_frame: make a key frame, from which a receiver can start (streams with a base)
             same_set: codec topk: send the values of the set that the slot holds, without indices
             held_set: the same with its indices, for receivers that do not hold it
+            same_blocks: codec topk: send no indices of blocks whose chosen set is the one that the
+                slot holds of them, to a receiver that holds it
             out: where the frame goes: writable bytes, ``plan.sizes.slot_bytes`` always suffice, for
                 key frames ``plan.sizes.key_bytes``, but for a held set of more elements than the
                 hard limit (``sparse_state().most``), which takes up to 12 bytes more for each
@@ -336,8 +341,8 @@ class Stream:
 
         """
         flags, most = 0, self._scratch
-        if key_frame or same_set or held_set:
-            flags = encode_flags(key_frame, same_set, held_set)
+        if key_frame or same_set or held_set or same_blocks:
+            flags = encode_flags(key_frame, same_set, held_set, same_blocks)
             if same_set or held_set:
                 most = self._capacity_for(slot, flags)
         try:
@@ -719,7 +724,7 @@ class Stream:
 
         Raises:
             MismatchError: a frame of another codec, element count or block size
-            UnsupportedError: a frame made with ``same_set``, which names no set; another codec
+            UnsupportedError: a frame without indices, or of some blocks; another codec
             FrameError: a frame is damaged; the slot then holds no set
             ArgumentError: no frames
 
@@ -1049,11 +1054,13 @@ class Stream:
 _KEY_FRAME, _SAME_SET, _HELD_SET = lib.PITH_KEY_FRAME, lib.PITH_SAME_SET, lib.PITH_HELD_SET
 
 
-def encode_flags(key_frame: bool, same_set: bool, held_set: bool) -> int:
+def encode_flags(key_frame: bool, same_set: bool, held_set: bool, same_blocks: bool) -> int:
     """Return the flags of ``pith_encode``."""
     flags = _KEY_FRAME if key_frame else 0
     if same_set:
         flags |= _SAME_SET
+    if same_blocks:
+        flags |= lib.PITH_SAME_BLOCKS
     return int(flags | _HELD_SET if held_set else flags)
 
 
@@ -1170,6 +1177,7 @@ class Bucket:
         key_frame: bool = False,
         same_set: bool = False,
         held_set: bool = False,
+        same_blocks: bool = False,
         out: None = None,
     ) -> list[bytes]: ...
     @overload
@@ -1180,6 +1188,7 @@ class Bucket:
         key_frame: bool = False,
         same_set: bool = False,
         held_set: bool = False,
+        same_blocks: bool = False,
         out: Buffer,
     ) -> list[int]: ...
     def encode(
@@ -1189,6 +1198,7 @@ class Bucket:
         key_frame: bool = False,
         same_set: bool = False,
         held_set: bool = False,
+        same_blocks: bool = False,
         out: Buffer | None = None,
     ) -> list[bytes] | list[int]:
         """Encode a tensor for each stream.
@@ -1198,6 +1208,7 @@ class Bucket:
             key_frame: make key frames
             same_set: codec topk: send the values of the sets that the slots hold
             held_set: the same with their indices, for receivers that do not hold them
+            same_blocks: codec topk: send no indices of blocks whose sets the slots hold
             out: :attr:`nbytes` writable bytes; frame i begins at ``offsets[i]``, where a held set
                 of more elements than the hard limit may have no room
 
@@ -1212,7 +1223,7 @@ class Bucket:
         self._check_bases()
         held = self._items()
         items, _ = held
-        flags = encode_flags(key_frame, same_set, held_set)
+        flags = encode_flags(key_frame, same_set, held_set, same_blocks)
         n = len(self._ends)
         try:
             call = self._idle.pop()

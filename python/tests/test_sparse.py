@@ -107,6 +107,29 @@ def test_same_set_sends_values_alone():
         stream("grad").encode(x, same_set=True)
 
 
+def test_same_blocks_sends_indices_of_blocks_that_changed():
+    spec = "topk:k=100,block=512,control=nonzero,values=f32"
+    a, b, plain = (pith.Stream(pith.Plan(spec, shape=(N,), dtype="f32")) for _ in range(3))
+    x = only(noise(N), largest(noise(N), 100))
+    first = a.encode(x, same_blocks=True)
+    assert first == plain.encode(x) and not pith.inspect(first).same_blocks
+    b.decode(first)
+    x[:64] = 1
+    frame = a.encode(x, same_blocks=True)
+    assert len(frame) < len(plain.encode(x))
+    info = pith.inspect(frame)
+    assert info.same_blocks and not info.same_set and info.revision == 3
+    late = pith.Stream(b.plan)
+    with pytest.raises(pith.StateError, match="set"):
+        late.decode(frame)
+    with pytest.raises(pith.UnsupportedError):
+        late.hold([frame])
+    assert same(b.decode(frame), x)
+    assert pith.Bucket([a]).encode([x], same_blocks=True) != [frame]  # nothing changed since
+    with pytest.raises(pith.ArgumentError):
+        a.encode(x, same_blocks=True, same_set=True)
+
+
 def test_inspect():
     end = stream("topk:density=0.02,control=exact,values=int8,block=1024")
     x = noise(N)
