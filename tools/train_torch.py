@@ -5,7 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 
     ./dev train --torch [--rates=100,250,1000] [--steps=20] [--ways=NAME,...] [--ranks-per-node=1]
     ./dev train --torch --losses [--steps=300] [--rate=6e-3] [--seeds=1,2,3] [--ways=NAME,...]
-    ./dev train --torch --results[=losses]
+    ./dev train --torch --results[=losses|=sgd]
 
 The first: four nodes, joined by links of so many Mbit/s (tools/network.py; needs root), a model of
 10 million parameters, batches of 1 x 64 bytes for each rank. For each way to exchange gradients:
@@ -15,8 +15,8 @@ losses of a model of a million parameters, unshaped, over paired seeds. Both pri
 third runs all of this and writes its part of doc/TRAINING.md, an hour and a half on a machine with
 nothing else to do; what was measured is kept, so that it goes on where it was stopped. With
 =losses it trains for losses alone, which depend on no clock, and takes seconds of steps from the
-page. Standard library only; ranks need PyTorch (./dev need torch). As a script it wants the folder
-of what it writes before all else.
+page; with =sgd for those of SGD alone. Standard library only; ranks need PyTorch (./dev need
+torch). As a script it wants the folder of what it writes before all else.
 """
 import datetime
 import json
@@ -40,7 +40,7 @@ SMALL = {"layers": 4, "width": 160, "heads": 5, "context": 64, "batch": 8, "rate
          "warm_up": 0.1, "floor": 0.1}
 USUAL = {"spec": "grad:preset=inter", "inter": None, "weights": "wdiff:bits=4", "share": 0,
          "kind": None, "partitions": None, "approximation": 4, "every": 0, "warm": 3, "before": 0,
-         "seed": 1, "warm_up": 0, "floor": 1}
+         "seed": 1, "warm_up": 0, "floor": 1, "momentum": None}
 # Of a gradient element as f32, what a frame of 4 bits has: 0.53125 bytes of 4.
 SHARE_OF_4 = 0.1328125
 # Inside nodes 8 bits where there are two levels.
@@ -49,6 +49,9 @@ LEVELS = {"spec": "grad:preset=intra", "inter": "grad:preset=inter"}
 # the share.
 SPARSE = {"way": "pith", "kind": "union", "partitions": "moving"}
 SHARES = {"topk-1%": 0.01, "topk-0.1%": 0.001}
+# With SGD no hook with seed 1 ends at 2.41, 2.29, 2.21, 2.14 and 2.27 with rates of 0.1, 0.2, 0.3,
+# 0.45 and 0.6; with 0.45 it diverges with the seeds 2 and 3.
+SGD = {"rate": 0.2, "momentum": 0.9}
 # As many bytes as by grad:preset=inter: half as many elements share a scale of half the bits.
 SEARCHED = "grad:bits=4,group=64,scale_dtype=bf16,search=mse"
 # Least error at 2 bits: with so few values to a scale it is less without rotation.
@@ -71,6 +74,14 @@ WAYS = {
     "pith-2/2-trellis-32": {"way": "pith", "spec": SHORT_GROUPS},  # 2.5 bits
     **{name: {**SPARSE, "spec": "topk:density=%g,ef=full" % share}
        for name, share in SHARES.items()},
+    "sgd": {"way": "plain", **SGD},
+    "sgd-pith-2/2": {"way": "pith", "spec": "grad:bits=2", **SGD},
+    "sgd-pith-2/2-ef": {"way": "pith", "spec": "grad:bits=2,ef=full", **SGD},
+    # The stream has the momentum, so that the optimizer needs none.
+    **{"sgd-" + name: {**SPARSE, **SGD, "momentum": 0,
+                       "spec": "topk:density=%g,ef=full,momentum=%g" % (share, SGD["momentum"])}
+       for name, share in SHARES.items()},
+    "sgd-topk-1%-apart": {**SPARSE, **SGD, "spec": "topk:density=0.01,ef=full"},
     "zero": {"way": "zero"},
     "pith-zero": {"way": "pith-zero"},  # 4 bits, weights by wdiff in 4 bits
     "pith-zero-mse": {"way": "pith-zero", "spec": SEARCHED},
@@ -184,8 +195,9 @@ def throughput(ranks, name, args):
 def validation(ranks, name, seed, args):
     """Losses of the small model."""
     settings = {**USUAL, **SMALL, **WAYS[name], "steps": args["steps"], "signal": False,
-                "seed": seed, "rate": args["rate"], "every": args["every"], "warm": 0,
-                "text": args["text"]}
+                "seed": seed, "every": args["every"], "warm": 0, "text": args["text"]}
+    if args["rate"]:
+        settings["rate"] = args["rate"]
     if WAYS[name]["way"] == "powersgd":
         settings.update(warm=2, before=2, steps=args["steps"] - 2)  # it begins no sooner
     return ranks.train(settings)
@@ -294,6 +306,7 @@ WAYS_OF = {  # by ranks of a node
 HEADINGS = {1: "One rank a node", 2: "Two ranks a node"}
 LEARNING = ("no-hook", "fp16", "bf16", "powersgd", "pith-4/4", "pith-4/4-mse", "pith-4/4-trellis",
             *TWO_BITS, *SHARES, "pith-zero", "pith-zero-mse")
+LEARNING_SGD = tuple(name for name in WAYS if name.startswith("sgd"))
 RATES, SEEDS, STEPS, LOSS_STEPS, EVERY = (100, 250, 1000), (1, 2, 3), 20, 300, 50
 # The rows of pith advise.
 ADVISED = {"no-hook": "f32, not compressed", "bf16": "bf16, not compressed",
@@ -397,6 +410,26 @@ The picture: the same at {pictured} Mbit/s.
 """
 
 
+SGD_TEXT = """\
+# PyTorch with SGD
+
+Made by `./dev train --torch --results=sgd` on {date}: the same small model, ranks, batches and
+schedule as under Losses above, on the text as it was then, with SGD of momentum {momentum:g}
+instead of AdamW, and a learning rate of {rate:g}: with more than twice as high a one no hook
+diverges with some seeds. Published reducers were shown with this optimizer. Validation losses after
+{steps} steps, paired seeds {seeds}; "apart": from `sgd`, which has no hook.
+
+{losses}
+
+`sgd-pith-2/2`, `-ef`: specs as above. `sgd-topk-1%`: `topk:density=0.01,ef=full,momentum={momentum:g}`,
+with which the stream has the momentum (the correction of Deep Gradient Compression) and the
+optimizer has none; `sgd-topk-0.1%` likewise, without the warm-up of the density that its authors
+want. `sgd-topk-1%-apart`: `topk:density=0.01,ef=full`, and momentum in the optimizer. Beside
+AdamW's rows of the same specs: SGD moves a weight by the sum of what waited, AdamW by no more than
+by one step of it.
+"""
+
+
 def kept(results, path, key, measure):
     """A measurement, or what it gave before. A failure is a result too, but not kept."""
     if key not in results:
@@ -432,14 +465,14 @@ def measure_steps(net, out, per_node, args):
     return steps
 
 
-def measure_losses(out, args):
+def measure_losses(out, args, ways):
     """{way: results, one a seed}."""
     results, path = read_results(out)
     args = {**args, "steps": LOSS_STEPS, "every": EVERY}
     with network.Loopback(NODES) as net, Ranks(net, 1) as ranks:
         return {name: [kept(results, path, "%s, seed %d, %d steps" % (name, seed, LOSS_STEPS),
                             lambda name=name, seed=seed: validation(ranks, name, seed, args))
-                       for seed in SEEDS] for name in LEARNING}
+                       for seed in SEEDS] for name in ways}
 
 
 def mean_curve(results):
@@ -619,6 +652,15 @@ def write_losses(losses):
     print("wrote losses to doc/TRAINING.md and two pictures", flush=True)
 
 
+def write_sgd(losses):
+    """Puts the part of SGD into the page."""
+    ends = {name: [r["curve"][-1][1] for r in results] for name, results in losses.items()}
+    training_page.write_part(SGD_TEXT.format(
+        date=date(), momentum=SGD["momentum"], rate=SGD["rate"], steps=LOSS_STEPS,
+        seeds=", ".join(map(str, SEEDS)), losses=losses_table(ends)))
+    print("wrote losses with SGD to doc/TRAINING.md", flush=True)
+
+
 # ---- Arguments ----------------------------------------------------------------------------------
 
 USAGE = "%s\n\nNAMEs: %s" % (__doc__.strip(), ", ".join(WAYS))
@@ -626,13 +668,15 @@ USAGE = "%s\n\nNAMEs: %s" % (__doc__.strip(), ", ".join(WAYS))
 
 def arguments(words):
     args = {"rates": list(RATES), "steps": None, "seeds": list(SEEDS), "ranks-per-node": 1,
-            "ways": None, "rate": SMALL["rate"], "losses": False, "results": False}
+            "ways": None, "rate": None, "losses": False, "results": False,
+            "sgd": False}
     for word in words:
         name, _, value = word.removeprefix("--").partition("=")
         if word in ("--losses", "--results"):
             args[name] = True
-        elif word == "--results=losses":
+        elif word in ("--results=losses", "--results=sgd"):
             args["losses"] = args["results"] = True
+            args["sgd"] = word == "--results=sgd"
         elif name in ("rates", "seeds") and value:
             args[name] = [int(v) for v in value.split(",")]
         elif name in ("steps", "ranks-per-node") and value.isdigit():
@@ -664,8 +708,11 @@ def main():
     if why:
         print("No network can be made here (%s): the loopback interface, not shaped.\n" % why)
         args["rates"] = [None]
+    if args["sgd"]:
+        write_sgd(measure_losses(out, args, LEARNING_SGD))
+        return
     if args["results"] and args["losses"]:
-        write_losses(measure_losses(out, args))
+        write_losses(measure_losses(out, args, LEARNING))
         return
     shaped = not why and not args["losses"]
     with network.Network(NODES) if shaped else network.Loopback(NODES) as net:
@@ -677,7 +724,8 @@ def main():
             for per_node in WAYS_OF:
                 steps.update(measure_steps(net, out, per_node, args))
                 write_page(steps, None, send, args)
-            write_page(steps, measure_losses(out, args), send, args)
+            write_page(steps, measure_losses(out, args, LEARNING), send, args)
+            write_sgd(measure_losses(out, args, LEARNING_SGD))
         else:
             show(net, args)
 

@@ -133,7 +133,8 @@ def scheduled(step, steps, warm_up, floor):
 
 class Trainer:
     """A model, its optimizer, and one way to exchange: plain, fp16, bf16, powersgd, bytes, pith,
-    zero (PyTorch's sharded optimizer), pith-zero, or none (each rank for itself)."""
+    zero (PyTorch's sharded optimizer), pith-zero, or none (each rank for itself). The optimizer is
+    AdamW, or SGD where the settings have a momentum."""
 
     def __init__(self, s):
         self._make(s)
@@ -181,8 +182,11 @@ class Trainer:
         if way == "zero":
             self.optimizer = ZeroRedundancyOptimizer(self.model.parameters(), torch.optim.AdamW,
                                                      **adam)
-        else:
+        elif s["momentum"] is None:
             self.optimizer = torch.optim.AdamW(self.model.parameters(), **adam)
+        else:
+            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=s["rate"],
+                                             momentum=s["momentum"])
 
     def step(self, batch):
         self.optimizer.zero_grad()
