@@ -421,12 +421,12 @@ diverges with some seeds. Published reducers were shown with this optimizer. Val
 
 {losses}
 
-`sgd-pith-2/2`, `-ef`: specs as above. `sgd-topk-1%`: `topk:density=0.01,ef=full,momentum={momentum:g}`,
-with which the stream has the momentum (the correction of Deep Gradient Compression) and the
-optimizer has none; `sgd-topk-0.1%` likewise, without the warm-up of the density that its authors
-want. `sgd-topk-1%-apart`: `topk:density=0.01,ef=full`, and momentum in the optimizer. Beside
-AdamW's rows of the same specs: SGD moves a weight by the sum of what waited, AdamW by no more than
-by one step of it.
+`sgd-pith-2/2`, `-ef`: specs as above. `sgd-topk-1%`:
+`topk:density=0.01,ef=full,momentum={momentum:g}`, with which the stream has the momentum (the
+correction of Deep Gradient Compression) and the optimizer has none; `sgd-topk-0.1%` likewise,
+without the warm-up of the density that its authors want. `sgd-topk-1%-apart`:
+`topk:density=0.01,ef=full`, and momentum in the optimizer. Beside AdamW's rows of the same specs:
+SGD moves a weight by the sum of what waited, AdamW by no more than by one step of it.
 """
 
 

@@ -132,8 +132,8 @@ static pith_status check(const struct pithi_params *p, const char **detail) {
     return pithi_decimal_floor(p->value[MOMENTUM]) < 1 ? PITH_OK : PITH_ERR_SPEC;
 }
 
-/* Revision 2 is for sets in form PATCHED, which index=small does not take. Frames without indices of
- * some blocks are of revision 3, whatever the setting. */
+/* Revision 2 is for sets in form PATCHED, which index=small does not take. Frames without indices
+ * of some blocks are of revision 3, whatever the setting. */
 static uint8_t frame_revision(const struct pithi_params *p) {
     if (p->value[REVISION] == PITHI_CHOSEN_REVISION) return PITHI_CHOSEN_REVISION;
     return p->value[INDEX] == FAST ? (uint8_t)p->value[REVISION] : 1;
