@@ -16,10 +16,11 @@ import getopt
 import json
 import os
 import pathlib
+import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any, NoReturn
 
@@ -79,16 +80,22 @@ def _run(arguments: list[str]) -> int:
     outputs = [value for flag, value in flags if flag in ("-o", "--output")]
     to = outputs[-1] if outputs and command == "decompress" else ""
     restores = to.endswith(SUFFIXES)
-    files = [*operands, *(value for flag, value in flags if flag == "--base")]
-    if not restores and not any(map(_is_source, files)):
+    bases = [value for flag, value in flags if flag == "--base"]
+    if not restores and not any(map(_is_source, [*operands, *bases])):
         os.execv(path, [str(path), *arguments])
+    if command == "compress":
+        if not outputs and any(map(_is_source, operands)):
+            outputs = [f"{operands[-1]}.pith.safetensors"]
+            flags.append(("--output", outputs[0]))
+        if outputs:
+            _refuse_sources(outputs[-1], filter(_is_source, operands), filter(_is_source, bases))
+    elif restores:
+        _refuse_sources(to, operands, [])  # a base may give way to what was coded against it
     with tempfile.TemporaryDirectory(prefix="pith-") as place:
 
         def converted(name: str) -> str:
             return _to_safetensors(name, place) if _is_source(name) else name
 
-        if command == "compress" and not outputs and any(map(_is_source, operands)):
-            flags.append(("--output", f"{operands[-1]}.pith.safetensors"))
         restored = os.path.join(place, "restored.safetensors")
         if restores:
             if os.path.exists(to) and not {"-f", "--force"} & {flag for flag, _ in flags}:
@@ -116,6 +123,28 @@ def _word(flag: str, value: str) -> str:
 
 def _is_source(name: str) -> bool:
     return name.endswith(SUFFIXES) and os.path.isfile(name)
+
+
+def _refuse_sources(to: str, inputs: Iterable[str], bases: Iterable[str]) -> None:
+    """Refuse an output that is an input or a base, as the C program does, which sees copies."""
+    label = "standard output" if to == "-" else to
+    output = _status(to, 1)
+    if any(_same_file(output, _status(name, 0)) for name in inputs):
+        raise _Failed(f"{label}: is the input")
+    if any(_same_file(output, _status(name, 0)) for name in bases):
+        raise _Failed(f"{label}: is the base, without which the result could not be read")
+
+
+def _status(name: str, standard: int) -> os.stat_result | None:
+    """Return the status of a file, or of a standard stream where the name is that of one."""
+    try:
+        return os.fstat(standard) if name == "-" else os.stat(name)
+    except OSError:
+        return None
+
+
+def _same_file(a: os.stat_result | None, b: os.stat_result | None) -> bool:
+    return a is not None and b is not None and stat.S_ISREG(a.st_mode) and os.path.samestat(a, b)
 
 
 def _libraries(path: str) -> tuple[Any, Any]:

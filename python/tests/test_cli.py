@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -17,11 +18,12 @@ import pith
 from pith import cli
 
 
-def run(*words, cwd):
+def run(*words, cwd, stdout=subprocess.PIPE):
     return subprocess.run(
         [sys.executable, "-m", "pith", *map(str, words)],
         cwd=cwd,
-        capture_output=True,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
         text=True,
         check=False,
         timeout=120,
@@ -166,6 +168,42 @@ def test_an_output_is_replaced_whole(torch, pith_command, monkeypatch):
     assert pith_command("decompress", "-f", "-o", "back.pt", "a.pt.pith.safetensors") == 0
     assert pathlib.Path("back.pt").stat().st_mode & 0o777 == 0o600
     assert len(list(pathlib.Path().iterdir())) == 3
+
+
+@pytest.mark.parametrize("name", ["a.pt", "./a.pt", "symbolic", "hard"])
+def test_an_input_or_a_base_is_not_overwritten(torch, pith_command, name):
+    torch.save({"w": torch.zeros(300)}, "a.pt")
+    torch.save({"w": torch.ones(300)}, "next.pt")
+    pathlib.Path("symbolic").symlink_to("a.pt")
+    os.link("a.pt", "hard")
+    os.link("a.pt", "a.pt.pith.safetensors")
+    before, there = pathlib.Path("a.pt").read_bytes(), sorted(os.listdir())
+    with pytest.raises(cli._Failed, match=r"^a\.pt\.pith\.safetensors: is the input"):
+        pith_command("compress", "-f", "a.pt")
+    for words, why in ((["a.pt"], "input"), (["--base", "a.pt", "next.pt"], "base, without which")):
+        with pytest.raises(cli._Failed, match=f"^{name}: is the {why}"):
+            pith_command("compress", "-f", "-o", name, *words)
+    assert pathlib.Path("a.pt").read_bytes() == before and sorted(os.listdir()) == there
+
+
+def test_standard_output_is_not_the_input_either(torch, needs_safetensors, tmp_path):
+    torch.save({"w": torch.zeros(300)}, tmp_path / "a.pt")
+    before = (tmp_path / "a.pt").read_bytes()
+    for to, why in (("-", "standard output: is the input"), ("/dev/stdout", "stdout: is the inp")):
+        with open(tmp_path / "a.pt", "ab") as out:
+            done = run("compress", "-o", to, "a.pt", cwd=tmp_path, stdout=out)
+        assert done.returncode == 1 and why in done.stderr
+        assert (tmp_path / "a.pt").read_bytes() == before
+
+
+def test_what_is_restored_does_not_replace_what_it_is_restored_from(torch, pith_command):
+    torch.save({"w": torch.zeros(300)}, "a.pt")
+    assert pith_command("compress", "-o", "packed", "a.pt") == 0
+    os.link("packed", "packed.pt")
+    before = pathlib.Path("packed").read_bytes()
+    with pytest.raises(cli._Failed, match=r"^packed\.pt: is the input"):
+        pith_command("decompress", "-f", "-o", "packed.pt", "packed")
+    assert pathlib.Path("packed").read_bytes() == before
 
 
 def test_flags_that_are_wrong_are_the_programs_to_refuse(torch, needs_safetensors, tmp_path):
