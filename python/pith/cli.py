@@ -12,17 +12,24 @@ the same keys and values, in plain dicts.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import getopt
 import json
 import os
 import pathlib
+import secrets
+import shutil
+import signal
 import stat
+import string
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from itertools import count
-from typing import Any, NoReturn
+from types import FrameType
+from typing import Any, BinaryIO, NoReturn
 
 SUFFIXES = (".pt", ".pth")
 STRUCTURE = "pith.structure"
@@ -91,7 +98,8 @@ def _run(arguments: list[str]) -> int:
             _refuse_sources(outputs[-1], filter(_is_source, operands), filter(_is_source, bases))
     elif restores:
         _refuse_sources(to, operands, [])  # a base may give way to what was coded against it
-    with tempfile.TemporaryDirectory(prefix="pith-") as place:
+    with _Temporary() as temporary:
+        place = temporary.folder()
 
         def converted(name: str) -> str:
             return _to_safetensors(name, place) if _is_source(name) else name
@@ -109,9 +117,9 @@ def _run(arguments: list[str]) -> int:
             "--",
             *map(converted, operands),
         ]
-        status = subprocess.run([str(path), command, *words], check=False).returncode
+        status = temporary.run([str(path), command, *words])
         if status == 0 and restores:
-            _from_safetensors(restored, to, operands[0])
+            _from_safetensors(restored, to, operands[0], temporary)
     return status if status >= 0 else 128 - status
 
 
@@ -145,6 +153,127 @@ def _status(name: str, standard: int) -> os.stat_result | None:
 
 def _same_file(a: os.stat_result | None, b: os.stat_result | None) -> bool:
     return a is not None and b is not None and stat.S_ISREG(a.st_mode) and os.path.samestat(a, b)
+
+
+# ---- What a signal must not leave ---------------------------------------------------------------
+
+
+class _Temporary:
+    """Temporary files and the C program, none of which outlives this one.
+
+    A signal that ends programs first ends the C program and removes the files, then ends this one
+    as if it had no handler. The signals are those of cli/signals.c; what is ignored stays so.
+    """
+
+    ENDING = (
+        *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGALRM),
+        *(signal.SIGXCPU, signal.SIGUSR1, signal.SIGUSR2),
+    )
+    LETTERS = string.ascii_lowercase + string.digits
+    TRIES = 100
+
+    def __init__(self) -> None:
+        self._handlers: dict[signal.Signals, Any] = {}
+        self._paths: list[str] = []
+        self._child: subprocess.Popen[bytes] | None = None
+        self._held = False
+        self._arrived = 0
+
+    def __enter__(self) -> _Temporary:
+        for number in self.ENDING:
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                self._handlers[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._remove()
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._held:
+            self._arrived = number
+        else:
+            self._end(number)
+
+    def _end(self, number: int) -> NoReturn:
+        for other in self._handlers:
+            signal.signal(other, signal.SIG_IGN)
+        if self._child is not None:
+            # The methods of the child take a lock that the interrupted call may have.
+            with contextlib.suppress(OSError):
+                os.kill(self._child.pid, number)
+                os.waitpid(self._child.pid, 0)
+        self._remove()
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+        os._exit(128 + number)  # the signal was blocked
+
+    @contextlib.contextmanager
+    def _hold(self) -> Iterator[None]:
+        """Hold signals back while a file or a child comes into being or ceases to be ours."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+            if self._arrived:
+                self._end(self._arrived)
+
+    def _remove(self) -> None:
+        for path in self._paths:
+            shutil.rmtree(path, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+    def run(self, words: list[str]) -> int:
+        """Run a program; return its status."""
+        with self._hold():
+            self._child = subprocess.Popen(words)
+        status = self._child.wait()
+        self._child = None
+        return status
+
+    def folder(self) -> str:
+        """Make a folder."""
+        with self._hold():
+            self._paths.append(tempfile.mkdtemp(prefix="pith-"))
+        return self._paths[-1]
+
+    def file(self, folder: str) -> tuple[BinaryIO, str]:
+        """Make a file with a temporary name of cli/output.c, which removes what it finds unlocked.
+
+        Such files are left by programs that were killed.
+        """
+        for _ in range(self.TRIES):
+            letters = "".join(secrets.choice(self.LETTERS) for _ in range(6))
+            name = os.path.join(folder, f".pith.tmp-{letters}")
+            with self._hold():
+                try:
+                    fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                except FileExistsError:
+                    continue
+                self._paths.append(name)
+            file = os.fdopen(fd, "w+b")
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(fd, fcntl.LOCK_EX)
+            if _same_file(os.fstat(fd), _status(name, -1)):
+                return file, name
+            file.close()  # removed before it was locked
+            self.forget(name)
+        raise FileExistsError(17, os.strerror(17), folder)
+
+    def replace(self, name: str, to: str) -> None:
+        """Give a file its name."""
+        with self._hold():
+            os.replace(name, to)
+            self._paths.remove(name)
+
+    def forget(self, name: str) -> None:
+        """Remove a file."""
+        with self._hold(), contextlib.suppress(OSError):
+            self._paths.remove(name)
+            os.unlink(name)
 
 
 def _libraries(path: str) -> tuple[Any, Any]:
@@ -233,7 +362,7 @@ def _take_apart(
     raise _Failed(f"{path}: {name or 'it'} is a {type(value).__name__}, which cannot be kept")
 
 
-def _from_safetensors(path: str, to: str, source: str) -> None:
+def _from_safetensors(path: str, to: str, source: str, temporary: _Temporary) -> None:
     """Write what was restored from source with ``torch.save``, beside its place and then there."""
     torch, safetensors = _libraries(to)
     with safetensors.safe_open(path, "pt") as opened:
@@ -250,17 +379,16 @@ def _from_safetensors(path: str, to: str, source: str) -> None:
             ) from None
     to = os.path.realpath(to)
     try:
-        with tempfile.NamedTemporaryFile(
-            dir=os.path.dirname(to), prefix=".pith.tmp-", delete=False
-        ) as file:
+        file, name = temporary.file(os.path.dirname(to))
+        with file:
             try:
                 torch.save(content, file)
                 file.flush()
                 os.fsync(file.fileno())
                 os.fchmod(file.fileno(), _mode_like(source))
-                os.replace(file.name, to)
+                temporary.replace(name, to)
             except BaseException:
-                os.unlink(file.name)
+                temporary.forget(name)
                 raise
     except OSError as error:
         raise _Failed(f"{to}: {error.strerror}") from None

@@ -3,12 +3,15 @@
 SPDX-License-Identifier: Apache-2.0
 """
 
+import contextlib
 import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -204,6 +207,114 @@ def test_what_is_restored_does_not_replace_what_it_is_restored_from(torch, pith_
     with pytest.raises(cli._Failed, match=r"^packed\.pt: is the input"):
         pith_command("decompress", "-f", "-o", "packed.pt", "packed")
     assert pathlib.Path("packed").read_bytes() == before
+
+
+@pytest.fixture
+def start(needs_safetensors, tmp_path, monkeypatch):
+    """What starts Python in a folder to itself, and kills what still runs after the test."""
+    work, begun = tmp_path / "work", []
+    (tmp_path / "temporary").mkdir()
+    work.mkdir()
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+
+    def start(*words, **more):
+        begun.append(subprocess.Popen([sys.executable, *words], text=True, **more))
+        return begun[-1]
+
+    yield start
+    for process in begun:
+        process.kill()
+        process.wait()
+
+
+def until(condition):
+    """Return what a condition gives as soon as it is true."""
+    end = time.monotonic() + 60
+    while not (value := condition()):
+        assert time.monotonic() < end, "nothing happened for a minute"
+        time.sleep(0.02)
+    return value
+
+
+def children(process):
+    path = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    return [int(word) for word in path.read_text().split()]
+
+
+def runs(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_program_and_leaves_no_copies(torch, start, tmp_path, number):
+    torch.save({"w": torch.zeros(300)}, "a.pt")
+    os.mkfifo("pipe")  # which the program waits for somebody to read
+
+    def ignore_others():
+        for other in {signal.SIGTERM, signal.SIGHUP, signal.SIGINT} - {number}:
+            signal.signal(other, signal.SIG_IGN)
+
+    process = start("-m", "pith", "compress", "-o", "pipe", "a.pt", preexec_fn=ignore_others)
+    (child,) = until(lambda: children(process))
+    until(lambda: pathlib.Path(f"/proc/{child}/cmdline").read_bytes().count(b"/bin/pith"))
+    assert list((tmp_path / "temporary").iterdir())
+    for other in {signal.SIGTERM, signal.SIGHUP, signal.SIGINT} - {number}:
+        process.send_signal(other)
+    time.sleep(0.2)
+    assert process.poll() is None and runs(child)
+    process.send_signal(number)
+    try:
+        assert process.wait(60) == -number
+        assert not runs(child)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+    assert not list((tmp_path / "temporary").iterdir())
+
+
+SLOW = """
+import sys, time, torch
+from pith import cli
+
+def save(content, file):
+    file.write(b"half")
+    file.flush()
+    print("began", flush=True)
+    time.sleep(60)
+
+torch.save = save
+sys.argv[1:] = ["decompress", "-f", "-o", "back.pt", "a.pt.pith.safetensors"]
+cli.main()
+"""
+
+
+def test_what_a_signal_finds_half_written_goes_or_is_found_later(torch, start, tmp_path):
+    torch.save({"w": torch.zeros(300)}, "a.pt")
+    assert run("compress", "-q", "a.pt", cwd=".").returncode == 0
+    pathlib.Path("back.pt").write_bytes(b"before")
+    np.save("x.npy", noise(3))
+    there = sorted(os.listdir())
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        process = start("-c", SLOW, stdout=subprocess.PIPE)
+        assert process.stdout.readline() == "began\n"
+        (half,) = pathlib.Path().glob(".pith.tmp-*")
+        # The program removes what was left here, but not what somebody still writes.
+        assert subprocess.run([cli.program(), "compress", "-q", "-o", "x", "x.npy"]).returncode == 0
+        os.unlink("x")
+        assert half.exists()
+        process.send_signal(number)
+        assert process.wait(60) == -number
+        if number == signal.SIGTERM:
+            assert not list((tmp_path / "temporary").iterdir())
+        else:
+            subprocess.run([cli.program(), "compress", "-q", "-o", "x", "x.npy"], check=True)
+            os.unlink("x")
+        assert sorted(os.listdir()) == there
+        assert pathlib.Path("back.pt").read_bytes() == b"before"
 
 
 def test_flags_that_are_wrong_are_the_programs_to_refuse(torch, needs_safetensors, tmp_path):
