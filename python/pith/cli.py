@@ -235,10 +235,15 @@ class _Temporary:
         return status
 
     def folder(self) -> str:
-        """Make a folder."""
-        with self._hold():
-            self._paths.append(tempfile.mkdtemp(prefix="pith-"))
-        return self._paths[-1]
+        """Make a folder, where cli/spool.c makes files: /tmp is memory on many machines."""
+        for place in filter(None, (os.environ.get("TMPDIR"), "/var/tmp", "/tmp")):
+            try:
+                with self._hold():
+                    self._paths.append(tempfile.mkdtemp(prefix="pith-", dir=place))
+                return self._paths[-1]
+            except OSError as error:
+                text = f"{place}: cannot make a temporary folder: {error.strerror}"
+        raise _Failed(text)
 
     def file(self, folder: str) -> tuple[BinaryIO, str]:
         """Make a file with a temporary name of cli/output.c, which removes what it finds unlocked.
@@ -309,6 +314,8 @@ def _to_safetensors(path: str, place: str) -> str:
         raise _Failed(f"{path}: dtype {error} cannot be kept: .safetensors has none") from None
     except (ValueError, RuntimeError, safetensors.SafetensorError) as error:
         raise _Failed(f"{path}: {error}") from None
+    # The output is for nobody who may not read the file; who runs this can.
+    os.chmod(to, os.stat(path).st_mode & 0o666 | 0o400)
     return to
 
 
@@ -398,7 +405,8 @@ def _mode_like(source: str) -> int:
     """Return the mode of a new file that nobody may read who may not read the source."""
     mask = os.umask(0)
     os.umask(mask)
-    return 0o666 & ~mask & (os.stat(source).st_mode if os.path.isfile(source) else 0o666)
+    status = _status(source, 0)
+    return 0o666 & ~mask & (status.st_mode if status and stat.S_ISREG(status.st_mode) else 0o666)
 
 
 def _put_together(node: dict[str, Any], tensors: dict[str, Any], depth: int = 0) -> Any:

@@ -209,6 +209,30 @@ def test_what_is_restored_does_not_replace_what_it_is_restored_from(torch, pith_
     assert pathlib.Path("packed").read_bytes() == before
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
+def test_the_output_is_for_those_who_may_read_the_input(torch, pith_command, mode):
+    torch.save({"w": torch.zeros(3)}, "a.pt")
+    pathlib.Path("a.pt").chmod(mode)
+    mask = os.umask(0o022)
+    try:
+        assert pith_command("compress", "a.pt") == 0
+        assert pathlib.Path("a.pt.pith.safetensors").stat().st_mode & 0o777 == mode
+        assert pith_command("decompress", "-o", "back.pt", "a.pt.pith.safetensors") == 0
+        assert pathlib.Path("back.pt").stat().st_mode & 0o777 == mode
+    finally:
+        os.umask(mask)
+
+
+def test_copies_are_kept_where_the_program_keeps_them(tmp_path, monkeypatch):
+    monkeypatch.delenv("TMPDIR", raising=False)
+    for variable, place in (("", "/var/tmp"), (str(tmp_path / "none"), "/var/tmp"), (tmp_path, "")):
+        monkeypatch.setenv("TMPDIR", str(variable))
+        with cli._Temporary() as temporary:
+            folder = pathlib.Path(temporary.folder())
+            assert str(folder.parent) == (place or str(tmp_path))
+        assert not folder.exists()
+
+
 @pytest.fixture
 def start(needs_safetensors, tmp_path, monkeypatch):
     """What starts Python in a folder to itself, and kills what still runs after the test."""
