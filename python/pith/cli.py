@@ -29,7 +29,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from itertools import count
 from types import FrameType
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 SUFFIXES = (".pt", ".pth")
 STRUCTURE = "pith.structure"
@@ -98,16 +98,14 @@ def _run(arguments: list[str]) -> int:
             _refuse_sources(outputs[-1], filter(_is_source, operands), filter(_is_source, bases))
     elif restores:
         _refuse_sources(to, operands, [])  # a base may give way to what was coded against it
+        output = _find_output(to, bool({"-f", "--force"} & {flag for flag, _ in flags}))
     with _Temporary() as temporary:
-        place = temporary.folder()
 
         def converted(name: str) -> str:
-            return _to_safetensors(name, place) if _is_source(name) else name
+            return _to_safetensors(name, temporary.folder) if _is_source(name) else name
 
-        restored = os.path.join(place, "restored.safetensors")
+        restored = os.path.join(temporary.folder, "restored.safetensors")
         if restores:
-            if os.path.exists(to) and not {"-f", "--force"} & {flag for flag, _ in flags}:
-                raise _Failed(f"{to} exists; -f overwrites it")
             flags.append(("--output", restored))
         words = [
             *(
@@ -119,7 +117,8 @@ def _run(arguments: list[str]) -> int:
         ]
         status = temporary.run([str(path), command, *words])
         if status == 0 and restores:
-            _from_safetensors(restored, to, operands[0], temporary)
+            content = _from_safetensors(restored, to, operands[0])
+            _save(content, output, operands[0], temporary)
     return status if status >= 0 else 128 - status
 
 
@@ -155,6 +154,83 @@ def _same_file(a: os.stat_result | None, b: os.stat_result | None) -> bool:
     return a is not None and b is not None and stat.S_ISREG(a.st_mode) and os.path.samestat(a, b)
 
 
+# ---- Outputs ------------------------------------------------------------------------------------
+
+
+class _Output(NamedTuple):
+    """Where ``torch.save`` writes: what open_path of cli/output.c finds at a path."""
+
+    path: str
+    in_place: str | int | None
+    """A device, a pipe or a descriptor; None: a file that gets its name when it is whole."""
+    replaces: bool
+
+
+def _find_output(path: str, force: bool) -> _Output:
+    if _same_file(_status("-", 1), _status(path, 1)):
+        return _Output(path, 1, force)
+    try:
+        found = os.lstat(path)
+        if stat.S_ISLNK(found.st_mode):
+            with contextlib.suppress(FileNotFoundError):  # which is there, leading nowhere
+                found = os.stat(path)
+    except FileNotFoundError:
+        return _Output(path, None, force)
+    except OSError as error:
+        raise _Failed(f"{path}: cannot write: {error.strerror}") from None
+    if stat.S_ISDIR(found.st_mode):
+        raise _Failed(f"{path}: is a directory")
+    if not stat.S_ISREG(found.st_mode) and not stat.S_ISLNK(found.st_mode):
+        return _Output(path, path, force)
+    if not force:
+        raise _Failed(f"{path}: exists; -f overwrites")
+    return _Output(path, None, force)
+
+
+def _save(content: Any, output: _Output, source: str, temporary: _Temporary) -> None:
+    """Write with ``torch.save`` what was restored from source."""
+    try:
+        if output.in_place is None:
+            _save_file(content, output, source, temporary)
+        else:
+            with tempfile.TemporaryFile(dir=temporary.folder) as whole:
+                _libraries(output.path)[0].save(content, whole)
+                whole.seek(0)
+                with open(output.in_place, "wb", closefd=output.in_place != 1) as to:
+                    shutil.copyfileobj(whole, to)
+    except OSError as error:
+        raise _Failed(f"{output.path}: cannot write: {error.strerror}") from None
+
+
+def _save_file(content: Any, output: _Output, source: str, temporary: _Temporary) -> None:
+    directory = os.path.dirname(output.path)
+    file, name = temporary.file(directory)
+    with file:
+        try:
+            _libraries(output.path)[0].save(content, file)
+            file.flush()
+            os.fchmod(file.fileno(), _mode_like(source))
+            os.fsync(file.fileno())
+            temporary.publish(name, output.path, output.replaces)
+        except BaseException:
+            temporary.forget(name)
+            raise
+    with contextlib.suppress(OSError):  # so that the name survives a crash, where that can be
+        fd = os.open(directory or ".", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def _mode_like(source: str) -> int:
+    """Return the mode of a new file that nobody may read who may not read the source."""
+    mask = os.umask(0)
+    os.umask(mask)
+    status = _status(source, 0)
+    return 0o666 & ~mask & (status.st_mode if status and stat.S_ISREG(status.st_mode) else 0o666)
+
+
 # ---- What a signal must not leave ---------------------------------------------------------------
 
 
@@ -178,11 +254,13 @@ class _Temporary:
         self._child: subprocess.Popen[bytes] | None = None
         self._held = False
         self._arrived = 0
+        self.folder = ""
 
     def __enter__(self) -> _Temporary:
         for number in self.ENDING:
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
                 self._handlers[number] = signal.signal(number, self._handle)
+        self.folder = self._make_folder()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -234,8 +312,8 @@ class _Temporary:
         self._child = None
         return status
 
-    def folder(self) -> str:
-        """Make a folder, where cli/spool.c makes files: /tmp is memory on many machines."""
+    def _make_folder(self) -> str:
+        """Make a folder where cli/spool.c makes files: /tmp is memory on many machines."""
         for place in filter(None, (os.environ.get("TMPDIR"), "/var/tmp", "/tmp")):
             try:
                 with self._hold():
@@ -268,9 +346,17 @@ class _Temporary:
             self.forget(name)
         raise FileExistsError(17, os.strerror(17), folder)
 
-    def replace(self, name: str, to: str) -> None:
-        """Give a file its name."""
+    def publish(self, name: str, to: str, replaces: bool) -> None:
+        """Give a file its name, in place of another that has it only where it replaces that."""
         with self._hold():
+            if not replaces:
+                try:
+                    os.link(name, to)
+                    return  # and the temporary name is removed with the others
+                except FileExistsError:
+                    raise
+                except OSError:  # a file system without links
+                    pass
             os.replace(name, to)
             self._paths.remove(name)
 
@@ -369,9 +455,9 @@ def _take_apart(
     raise _Failed(f"{path}: {name or 'it'} is a {type(value).__name__}, which cannot be kept")
 
 
-def _from_safetensors(path: str, to: str, source: str, temporary: _Temporary) -> None:
-    """Write what was restored from source with ``torch.save``, beside its place and then there."""
-    torch, safetensors = _libraries(to)
+def _from_safetensors(path: str, to: str, source: str) -> Any:
+    """Return what was restored from source to a path, for a file of PyTorch."""
+    _, safetensors = _libraries(to)
     with safetensors.safe_open(path, "pt") as opened:
         structure = (opened.metadata() or {}).get(STRUCTURE)
         tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
@@ -384,29 +470,7 @@ def _from_safetensors(path: str, to: str, source: str, temporary: _Temporary) ->
                 f"{source}: metadata {STRUCTURE!r} is not what pith writes:"
                 f" {type(error).__name__}: {error}"
             ) from None
-    to = os.path.realpath(to)
-    try:
-        file, name = temporary.file(os.path.dirname(to))
-        with file:
-            try:
-                torch.save(content, file)
-                file.flush()
-                os.fsync(file.fileno())
-                os.fchmod(file.fileno(), _mode_like(source))
-                temporary.replace(name, to)
-            except BaseException:
-                temporary.forget(name)
-                raise
-    except OSError as error:
-        raise _Failed(f"{to}: {error.strerror}") from None
-
-
-def _mode_like(source: str) -> int:
-    """Return the mode of a new file that nobody may read who may not read the source."""
-    mask = os.umask(0)
-    os.umask(mask)
-    status = _status(source, 0)
-    return 0o666 & ~mask & (status.st_mode if status and stat.S_ISREG(status.st_mode) else 0o666)
+    return content
 
 
 def _put_together(node: dict[str, Any], tensors: dict[str, Any], depth: int = 0) -> Any:

@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 
 import contextlib
+import io
 import json
 import os
 import pathlib
@@ -143,7 +144,7 @@ def test_the_output_is_of_pytorch_however_it_is_given(torch, pith_command, flags
     for words in (["a.pt.pith.safetensors", *flags], [*flags, "-f", "--", "a.pt.pith.safetensors"]):
         assert pith_command("decompress", *words) == 0
         assert equal(state, torch.load("back.pt", weights_only=True), torch)
-    with pytest.raises(cli._Failed, match=r"back\.pt exists"):
+    with pytest.raises(cli._Failed, match=r"back\.pt: exists; -f overwrites"):
         pith_command("decompress", *flags, "a.pt.pith.safetensors")
     assert {p.name for p in pathlib.Path().iterdir()} == {
         "a.pt",
@@ -165,7 +166,7 @@ def test_an_output_is_replaced_whole(torch, pith_command, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(torch, "save", full)
-        with pytest.raises(cli._Failed, match=r"back\.pt: No space"):
+        with pytest.raises(cli._Failed, match=r"back\.pt: cannot write: No space"):
             pith_command("decompress", "-f", "-o", "back.pt", "a.pt.pith.safetensors")
     assert pathlib.Path("back.pt").read_bytes() == b"before"
     assert pith_command("decompress", "-f", "-o", "back.pt", "a.pt.pith.safetensors") == 0
@@ -209,6 +210,62 @@ def test_what_is_restored_does_not_replace_what_it_is_restored_from(torch, pith_
     assert pathlib.Path("packed").read_bytes() == before
 
 
+def test_links_are_those_of_the_program(torch, pith_command):
+    state = {"w": torch.arange(300)}
+    torch.save(state, "a.pt")
+    assert pith_command("compress", "-o", "packed", "a.pt") == 0
+    pathlib.Path("target").write_bytes(b"before")
+    pathlib.Path("link.pt").symlink_to("target")
+    pathlib.Path("nowhere.pt").symlink_to("new")
+    pathlib.Path("loop.pt").symlink_to("loop.pt")
+    pathlib.Path("folder.pt").mkdir()
+    for name, why in (
+        ("link", "exists; -f"),
+        ("nowhere", "exists; -f"),
+        ("folder", "is a directory"),
+        ("loop", "cannot write: Too many"),
+    ):
+        with pytest.raises(cli._Failed, match=rf"^{name}\.pt: {why}"):
+            pith_command("decompress", "-o", f"{name}.pt", "packed")
+    for name in ("link.pt", "nowhere.pt"):
+        assert pith_command("decompress", "-f", "-o", name, "packed") == 0
+        assert not pathlib.Path(name).is_symlink()
+        assert equal(state, torch.load(name, weights_only=True), torch)
+    assert pathlib.Path("target").read_bytes() == b"before" and not pathlib.Path("new").exists()
+
+
+def test_a_file_that_appears_meanwhile_is_kept(torch, pith_command, monkeypatch):
+    torch.save({"w": torch.zeros(3)}, "a.pt")
+    assert pith_command("compress", "-o", "packed", "a.pt") == 0
+    save = torch.save
+
+    def slow(content, file):
+        save(content, file)
+        pathlib.Path("back.pt").write_bytes(b"of another")
+
+    monkeypatch.setattr(torch, "save", slow)
+    with pytest.raises(cli._Failed, match=r"back\.pt: cannot write: File exists"):
+        pith_command("decompress", "-o", "back.pt", "packed")
+    assert pathlib.Path("back.pt").read_bytes() == b"of another"
+    assert sorted(os.listdir()) == ["a.pt", "back.pt", "packed"]
+
+
+def test_pipes_and_standard_output_are_written_in_place(torch, start):
+    state = {"w": torch.arange(300)}
+    torch.save(state, "a.pt")
+    assert run("compress", "-q", "-o", "packed", "a.pt", cwd=".").returncode == 0
+    os.mkfifo("pipe.pt")
+    process = start("-m", "pith", "decompress", "-q", "-o", "pipe.pt", "packed")
+    content = io.BytesIO(pathlib.Path("pipe.pt").read_bytes())
+    assert process.wait(60) == 0
+    assert equal(state, torch.load(content, weights_only=True), torch)
+    with open("out.pt", "wb") as out:
+        done = run("decompress", "-q", "-o", "out.pt", "packed", cwd=".", stdout=out)
+    assert done.returncode == 0, done.stderr
+    assert equal(state, torch.load("out.pt", weights_only=True), torch)
+    assert sorted(os.listdir()) == ["a.pt", "out.pt", "packed", "pipe.pt"]
+
+
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
 def test_the_output_is_for_those_who_may_read_the_input(torch, pith_command, mode):
     torch.save({"w": torch.zeros(3)}, "a.pt")
@@ -228,7 +285,7 @@ def test_copies_are_kept_where_the_program_keeps_them(tmp_path, monkeypatch):
     for variable, place in (("", "/var/tmp"), (str(tmp_path / "none"), "/var/tmp"), (tmp_path, "")):
         monkeypatch.setenv("TMPDIR", str(variable))
         with cli._Temporary() as temporary:
-            folder = pathlib.Path(temporary.folder())
+            folder = pathlib.Path(temporary.folder)
             assert str(folder.parent) == (place or str(tmp_path))
         assert not folder.exists()
 
