@@ -18,6 +18,9 @@ import getopt
 import json
 import os
 import pathlib
+import pickle
+import pty
+import re
 import secrets
 import shutil
 import signal
@@ -26,6 +29,7 @@ import string
 import subprocess
 import sys
 import tempfile
+import tty
 from collections.abc import Iterable, Iterator
 from itertools import count
 from types import FrameType
@@ -69,10 +73,8 @@ def main() -> NoReturn:
     """Run the command line with the arguments of the process, and exit with its status."""
     try:
         sys.exit(_run(sys.argv[1:]))
-    except _Failed as error:
-        sys.exit(f"pith: {error}")
-    except FileNotFoundError as error:
-        sys.exit(f"pith: {error}")
+    except (_Failed, OSError) as error:
+        sys.exit(f"pith: {_printable(str(error))}")
     except KeyboardInterrupt:
         sys.exit(130)
 
@@ -102,11 +104,13 @@ def _run(arguments: list[str]) -> int:
     with _Temporary() as temporary:
 
         def converted(name: str) -> str:
-            return _to_safetensors(name, temporary.folder) if _is_source(name) else name
+            return _to_safetensors(name, temporary) if _is_source(name) else name
 
-        restored = os.path.join(temporary.folder, "restored.safetensors")
+        quiet = bool({"-q", "--quiet"} & {flag for flag, _ in flags})
         if restores:
-            flags.append(("--output", restored))
+            # In an error this file is what cannot be written; the rest is said below.
+            restored = temporary.copy_of(f"a copy of {to} in {os.path.dirname(temporary.folder)}")
+            flags += [("--output", restored), ("--quiet", "")]
         words = [
             *(
                 _word(flag, converted(value) if flag == "--base" else value)
@@ -118,8 +122,16 @@ def _run(arguments: list[str]) -> int:
         status = temporary.run([str(path), command, *words])
         if status == 0 and restores:
             content = _from_safetensors(restored, to, operands[0])
-            _save(content, output, operands[0], temporary)
+            size = _save(content, output, operands[0], temporary)
+            if not quiet:
+                source = "standard input" if operands[0] == "-" else operands[0]
+                _say(f"pith: {_printable(f'{source}: restored {size} bytes to {to}')}\n".encode())
     return status if status >= 0 else 128 - status
+
+
+def _printable(text: str) -> str:
+    """Return text that cannot steer a terminal: names are as files have them."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _word(flag: str, value: str) -> str:
@@ -166,6 +178,13 @@ class _Output(NamedTuple):
     replaces: bool
 
 
+def _say(text: bytes) -> None:
+    """Write text to stderr, which may be closed."""
+    with contextlib.suppress(OSError):
+        while text:
+            text = text[os.write(2, text) :]
+
+
 def _find_output(path: str, force: bool) -> _Output:
     if _same_file(_status("-", 1), _status(path, 1)):
         return _Output(path, 1, force)
@@ -187,28 +206,29 @@ def _find_output(path: str, force: bool) -> _Output:
     return _Output(path, None, force)
 
 
-def _save(content: Any, output: _Output, source: str, temporary: _Temporary) -> None:
-    """Write with ``torch.save`` what was restored from source."""
+def _save(content: Any, output: _Output, source: str, temporary: _Temporary) -> int:
+    """Write with ``torch.save`` what was restored from source; return how many bytes."""
     try:
         if output.in_place is None:
-            _save_file(content, output, source, temporary)
-        else:
-            with tempfile.TemporaryFile(dir=temporary.folder) as whole:
-                _libraries(output.path)[0].save(content, whole)
-                whole.seek(0)
-                with open(output.in_place, "wb", closefd=output.in_place != 1) as to:
-                    shutil.copyfileobj(whole, to)
-    except OSError as error:
-        raise _Failed(f"{output.path}: cannot write: {error.strerror}") from None
+            return _save_file(content, output, source, temporary)
+        with tempfile.TemporaryFile(dir=temporary.folder) as whole:
+            _libraries(output.path)[0].save(content, whole)
+            whole.seek(0)
+            with open(output.in_place, "wb", closefd=output.in_place != 1) as to:
+                shutil.copyfileobj(whole, to)
+            return whole.tell()
+    except (OSError, RuntimeError) as error:
+        raise _Failed(f"{output.path}: cannot write: {_reason(error)}") from None
 
 
-def _save_file(content: Any, output: _Output, source: str, temporary: _Temporary) -> None:
+def _save_file(content: Any, output: _Output, source: str, temporary: _Temporary) -> int:
     directory = os.path.dirname(output.path)
     file, name = temporary.file(directory)
     with file:
         try:
             _libraries(output.path)[0].save(content, file)
             file.flush()
+            size = file.tell()
             os.fchmod(file.fileno(), _mode_like(source))
             os.fsync(file.fileno())
             temporary.publish(name, output.path, output.replaces)
@@ -221,6 +241,7 @@ def _save_file(content: Any, output: _Output, source: str, temporary: _Temporary
             os.fsync(fd)
         finally:
             os.close(fd)
+    return size
 
 
 def _mode_like(source: str) -> int:
@@ -254,6 +275,7 @@ class _Temporary:
         self._child: subprocess.Popen[bytes] | None = None
         self._held = False
         self._arrived = 0
+        self._names: dict[bytes, bytes] = {}
         self.folder = ""
 
     def __enter__(self) -> _Temporary:
@@ -305,9 +327,21 @@ class _Temporary:
                 os.unlink(path)
 
     def run(self, words: list[str]) -> int:
-        """Run a program; return its status."""
-        with self._hold():
-            self._child = subprocess.Popen(words)
+        """Run a program, whose messages name files by what they are copies of; return its status.
+
+        It finds a terminal where there is one, for its bar.
+        """
+        terminal = os.isatty(2)
+        source, sink = pty.openpty() if terminal else os.pipe()
+        try:
+            if terminal:
+                tty.setraw(sink)  # lines end as the other terminal wants it
+            with self._hold():
+                self._child = subprocess.Popen(words, stderr=sink)
+        finally:
+            os.close(sink)
+        self._relay(source)
+        os.close(source)
         status = self._child.wait()
         self._child = None
         return status
@@ -322,6 +356,29 @@ class _Temporary:
             except OSError as error:
                 text = f"{place}: cannot make a temporary folder: {error.strerror}"
         raise _Failed(text)
+
+    def _relay(self, source: int) -> None:
+        """Copy messages to stderr, with the names of files in place of those of their copies."""
+        text, more = b"", b"?"
+        while more:
+            try:
+                more = os.read(source, 1 << 16)
+            except OSError:  # the end of a terminal
+                more = b""
+            text += more
+            for copy, name in self._names.items():
+                text = text.replace(copy, name)
+            # What may be the beginning of a name waits for the rest of it.
+            begun = (n for copy in self._names for n in range(len(copy)) if text.endswith(copy[:n]))
+            cut = len(text) - (max(begun, default=0) if more else 0)
+            _say(text[:cut])
+            text = text[cut:]
+
+    def copy_of(self, name: str) -> str:
+        """Return a path in the folder, which messages give as this name."""
+        path = os.path.join(self.folder, f"{len(self._names)}.safetensors")
+        self._names[os.fsencode(_printable(path))] = os.fsencode(_printable(name))
+        return path
 
     def file(self, folder: str) -> tuple[BinaryIO, str]:
         """Make a file with a temporary name of cli/output.c, which removes what it finds unlocked.
@@ -383,26 +440,57 @@ def _libraries(path: str) -> tuple[Any, Any]:
 # ---- Files of PyTorch ---------------------------------------------------------------------------
 
 
-def _to_safetensors(path: str, place: str) -> str:
-    """Write a file as .safetensors in a folder of its own below place; return its name."""
+def _to_safetensors(path: str, temporary: _Temporary) -> str:
+    """Write a file as .safetensors, a temporary one; return its name."""
     torch, safetensors = _libraries(path)
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise _Failed(f"{path}: cannot read: {error.strerror}") from None
+    except pickle.UnpicklingError as error:
+        # PyTorch adds how to run the code that a file holds.
+        text = _first_sentence(str(error).rpartition("WeightsUnpickler error:")[2])
+        raise _Failed(
+            f"{path}: is no file of torch.save, or holds more than tensors and plain values: {text}"
+        ) from None
     except Exception as error:
-        raise _Failed(f"{path}: {error}") from None
+        text = _first_sentence(str(error)) or "it ends early"
+        raise _Failed(f"{path}: PyTorch cannot read it: {text}") from None
     tensors: dict[str, Any] = {}
     structure = _take_apart(content, "", tensors, torch, path, count())
-    folder = tempfile.mkdtemp(dir=place)
-    to = os.path.join(folder, f"{pathlib.Path(path).stem}.safetensors")
+    to = temporary.copy_of(path)
     try:
         safetensors.torch.save_file(tensors, to, {STRUCTURE: json.dumps(structure)})
     except KeyError as error:
         raise _Failed(f"{path}: dtype {error} cannot be kept: .safetensors has none") from None
-    except (ValueError, RuntimeError, safetensors.SafetensorError) as error:
+    except (ValueError, RuntimeError) as error:
         raise _Failed(f"{path}: {error}") from None
+    except (OSError, safetensors.SafetensorError) as error:
+        raise _Failed(
+            f"{path}: cannot be kept in a temporary file in {os.path.dirname(temporary.folder)}:"
+            f" {_reason(error)}"
+        ) from None
     # The output is for nobody who may not read the file; who runs this can.
     os.chmod(to, os.stat(path).st_mode & 0o666 | 0o400)
     return to
+
+
+def _first_sentence(text: str) -> str:
+    return text.strip().partition("\n")[0].partition(". ")[0]
+
+
+def _reason(error: Exception) -> str:
+    """Return why a file could not be written: what the system says, where that is known.
+
+    PyTorch raises another error while that of the system is handled; safetensors has its number.
+    """
+    at: BaseException | None = error
+    while at is not None:
+        if isinstance(at, OSError) and at.strerror:
+            return at.strerror
+        at = at.__context__
+    number = re.search(r"\(os error (\d+)\)", str(error))
+    return os.strerror(int(number[1])) if number else _first_sentence(str(error))
 
 
 def _take_apart(
@@ -458,9 +546,12 @@ def _take_apart(
 def _from_safetensors(path: str, to: str, source: str) -> Any:
     """Return what was restored from source to a path, for a file of PyTorch."""
     _, safetensors = _libraries(to)
-    with safetensors.safe_open(path, "pt") as opened:
-        structure = (opened.metadata() or {}).get(STRUCTURE)
-        tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    try:
+        with safetensors.safe_open(path, "pt") as opened:
+            structure = (opened.metadata() or {}).get(STRUCTURE)
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    except (OSError, RuntimeError, safetensors.SafetensorError) as error:
+        raise _Failed(f"{source}: {to} cannot be made of it: {_reason(error)}") from None
     content = tensors
     if structure is not None:
         try:

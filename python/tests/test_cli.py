@@ -8,7 +8,9 @@ import io
 import json
 import os
 import pathlib
+import pty
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -266,6 +268,108 @@ def test_pipes_and_standard_output_are_written_in_place(torch, start):
     assert sorted(os.listdir()) == ["a.pt", "out.pt", "packed", "pipe.pt"]
 
 
+def test_messages_name_the_file_and_not_its_copy(torch, pith_command, capfd):
+    torch.save({"w": torch.zeros(30, 10)}, "a.pt")
+    torch.save({"w": torch.ones(30, 10)}, "b\x1b.pt")
+    for words, status, text in (
+        (["compress", "a.pt"], 0, "pith: a.pt: 13"),
+        (["compress", "-q", "-C", "wdiff", "--base", "a.pt", "-o", "c", "b\x1b.pt"], 0, ""),
+        (["compress", "--base", "c", "-o", "d", "a.pt"], 1, "pith: c: "),
+        (["inspect", "b\x1b.pt"], 1, "pith: b\\x1b.pt: "),
+        (["compare", "--max-abs", "0.5", "a.pt", "b\x1b.pt"], 1, "pith: b\\x1b.pt: the largest"),
+        (["decompress", "-o", "d.pt", "a.pt.pith.safetensors"], 0, "pith: a.pt.pith.safe"),
+        (["decompress", "-q", "-o", "e.pt", "a.pt.pith.safetensors"], 0, ""),
+    ):
+        assert pith_command(*words) == status
+        said = capfd.readouterr().err
+        assert said.startswith(text) and bool(said) == bool(text) and "pith-" not in said, said
+        if "d.pt" in words:
+            size = pathlib.Path("d.pt").stat().st_size
+            assert said == f"pith: a.pt.pith.safetensors: restored {size} bytes to d.pt\n"
+
+
+COPY = """
+import sys
+from pith import cli
+
+with cli._Temporary() as temporary:
+    names = [temporary.copy_of("m.pt"), temporary.copy_of("base.pt")]
+    code = (
+        "import os, sys, time\\n"
+        "for word in sys.argv[1:]:\\n"
+        "    os.write(2, word.encode()); time.sleep(0.05)\\n"
+        "sys.exit(os.isatty(2))"
+    )
+    a, b = names
+    sys.exit(temporary.run([sys.executable, "-c", code, a[:9], a[9:], ": ", b, " " + a[:5], "\\n"]))
+"""
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_names_that_come_in_pieces_on_a_terminal_too(start, tmp_path, terminal):
+    source, sink = pty.openpty() if terminal else os.pipe()
+    process = start("-c", COPY, stderr=sink)
+    os.close(sink)
+    said = b""
+    with contextlib.suppress(OSError):
+        while more := os.read(source, 100):
+            said += more
+    os.close(source)
+    assert process.wait(60) == terminal
+    end = b"\r\n" if terminal else b"\n"
+    assert said == b"m.pt: base.pt " + os.fsencode(tmp_path)[:5] + end
+
+
+@contextlib.contextmanager
+def files_end_at(size):
+    """A disk that is full, as far as a program can tell."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_is_said_and_nothing_is_left(torch, pith_command, tmp_path, monkeypatch, capfd):
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    torch.save({"w": torch.zeros(300000)}, "a.pt")
+    assert pith_command("compress", "-q", "-o", "packed", "a.pt") == 0
+    there = sorted(os.listdir())
+
+    def check():
+        assert sorted(os.listdir()) == there and not os.listdir(folder)
+
+    with files_end_at(100000):
+        kept = rf"^a\.pt: cannot be kept in a temporary file in {folder}: File too large"
+        with pytest.raises(cli._Failed, match=kept):
+            pith_command("compress", "-o", "new", "a.pt")
+        check()
+        assert pith_command("decompress", "-o", "back.pt", "packed") == 1
+        copy = f"pith: a copy of back.pt in {folder}: cannot write: File too large\n"
+        assert capfd.readouterr().err == copy
+        check()
+    save = torch.save
+
+    def full(content, file):
+        with files_end_at(100000):
+            save(content, file)
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(cli._Failed, match=r"^back\.pt: cannot write: File too large$"):
+        pith_command("decompress", "-o", "back.pt", "packed")
+    check()
+
+
+def test_a_frame_that_is_no_checkpoint_becomes_none(torch, pith_command):
+    pathlib.Path("x.pith").write_bytes(pith.compress(noise(30)))
+    with pytest.raises(cli._Failed, match=r"^x\.pith: back\.pt cannot be made of it: "):
+        pith_command("decompress", "-o", "back.pt", "x.pith")
+    assert os.listdir() == ["x.pith"]
+
+
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
 def test_the_output_is_for_those_who_may_read_the_input(torch, pith_command, mode):
     torch.save({"w": torch.zeros(3)}, "a.pt")
@@ -445,9 +549,21 @@ def test_what_cannot_be_kept_is_said(torch, pith_command):
         deep = [deep]
     torch.save(deep, "deep.pt")
     pathlib.Path("broken.pt").write_bytes(b"no file of PyTorch")
-    for name in ("set.pt", "key.pt", "module.pt", "broken.pt", "deep.pt"):
-        with pytest.raises(cli._Failed, match=name):
+    pathlib.Path("empty.pt").write_bytes(b"")
+    pathlib.Path("half.pt").write_bytes(pathlib.Path("set.pt").read_bytes()[:500])
+    for name, why in (
+        ("set.pt", "s is a set, which cannot"),
+        ("key.pt", "a key of type tuple"),
+        ("module.pt", "is no file.*GLOBAL torch.nn.modules.linear.Linear"),
+        ("broken.pt", "is no file of torch.save.*: Unsupported operand"),
+        ("empty.pt", "PyTorch cannot read it: it ends early"),
+        ("half.pt", "PyTorch cannot read it: "),
+        ("deep.pt", "more than"),
+    ):
+        with pytest.raises(cli._Failed, match=f"^{name}: {why}") as failed:
             pith_command("compress", name)
+        # PyTorch would run what the file holds, and says how.
+        assert "weights_only" not in str(failed.value) and "\n" not in str(failed.value)
         assert not pathlib.Path(f"{name}.pith.safetensors").exists()
 
 
