@@ -13,6 +13,7 @@ the same keys and values, in plain dicts.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import getopt
 import json
@@ -101,6 +102,7 @@ def _run(arguments: list[str]) -> int:
     elif restores:
         _refuse_sources(to, operands, [])  # a base may give way to what was coded against it
         output = _find_output(to, bool({"-f", "--force"} & {flag for flag, _ in flags}))
+    _occupy()
     with _Temporary() as temporary:
 
         def converted(name: str) -> str:
@@ -127,6 +129,15 @@ def _run(arguments: list[str]) -> int:
                 source = "standard input" if operands[0] == "-" else operands[0]
                 _say(f"pith: {_printable(f'{source}: restored {size} bytes to {to}')}\n".encode())
     return status if status >= 0 else 128 - status
+
+
+def _occupy() -> None:
+    """Keep files from taking the numbers of standard streams that are closed."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 def _printable(text: str) -> str:
@@ -401,20 +412,22 @@ class _Temporary:
                 return file, name
             file.close()  # removed before it was locked
             self.forget(name)
-        raise FileExistsError(17, os.strerror(17), folder)
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), folder)
 
     def publish(self, name: str, to: str, replaces: bool) -> None:
         """Give a file its name, in place of another that has it only where it replaces that."""
         with self._hold():
-            if not replaces:
+            if replaces:
+                os.replace(name, to)
+            else:
                 try:
                     os.link(name, to)
-                    return  # and the temporary name is removed with the others
                 except FileExistsError:
                     raise
                 except OSError:  # a file system without links
-                    pass
-            os.replace(name, to)
+                    os.replace(name, to)
+                else:
+                    os.unlink(name)
             self._paths.remove(name)
 
     def forget(self, name: str) -> None:

@@ -252,14 +252,17 @@ def test_a_file_that_appears_meanwhile_is_kept(torch, pith_command, monkeypatch)
     assert sorted(os.listdir()) == ["a.pt", "back.pt", "packed"]
 
 
-def test_pipes_and_standard_output_are_written_in_place(torch, start):
+def test_pipes_and_standard_output_are_written_in_place(torch, pith_command):
     state = {"w": torch.arange(300)}
     torch.save(state, "a.pt")
-    assert run("compress", "-q", "-o", "packed", "a.pt", cwd=".").returncode == 0
+    assert pith_command("compress", "-q", "-o", "packed", "a.pt") == 0
     os.mkfifo("pipe.pt")
-    process = start("-m", "pith", "decompress", "-q", "-o", "pipe.pt", "packed")
-    content = io.BytesIO(pathlib.Path("pipe.pt").read_bytes())
-    assert process.wait(60) == 0
+    with subprocess.Popen(["cat", "pipe.pt"], stdout=subprocess.PIPE) as reader:
+        try:
+            assert pith_command("decompress", "-q", "-o", "pipe.pt", "packed") == 0
+            content = io.BytesIO(reader.communicate(timeout=10)[0])
+        finally:
+            reader.kill()
     assert equal(state, torch.load(content, weights_only=True), torch)
     with open("out.pt", "wb") as out:
         done = run("decompress", "-q", "-o", "out.pt", "packed", cwd=".", stdout=out)
@@ -500,6 +503,33 @@ def test_what_a_signal_finds_half_written_goes_or_is_found_later(torch, start, t
             os.unlink("x")
         assert sorted(os.listdir()) == there
         assert pathlib.Path("back.pt").read_bytes() == b"before"
+
+
+WARNS = """
+import os, sys, torch
+from pith import cli
+
+real = torch.save
+
+def save(content, file):
+    real(content, file)
+    try:
+        os.write(2, b"C++ warns")
+    except OSError:
+        pass
+
+torch.save = save
+sys.argv[1:] = ["decompress", "-o", "back.pt", "packed"]
+cli.main()
+"""
+
+
+def test_no_file_takes_the_place_of_a_closed_stderr(torch, start):
+    torch.save({"w": torch.zeros(300)}, "a.pt")
+    assert run("compress", "-q", "-o", "packed", "a.pt", cwd=".").returncode == 0
+    process = start("-c", WARNS, preexec_fn=lambda: os.close(2))
+    assert process.wait(60) == 0
+    assert b"C++ warns" not in pathlib.Path("back.pt").read_bytes()
 
 
 def test_flags_that_are_wrong_are_the_programs_to_refuse(torch, needs_safetensors, tmp_path):
