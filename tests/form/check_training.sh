@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE=1
 
 # ---- How it is called ----------------------------------------------------------------------------
 python3 "$tools/train_torch.py" --help >out
-grep -q '^    ./dev train --torch --results\[=losses\]$' out ||
+grep -q '^    ./dev train --torch --results\[=losses|=sgd\]$' out ||
     { echo '--help says nothing'; exit 1; }
 for words in '' --losses '--steps=3 folder'; do
     rc=0
