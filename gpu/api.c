@@ -100,7 +100,8 @@ pith_status pith_cuda_encode(const pith_cuda_plan *c, pith_cuda_stream *stream,
     pith_cuda_items items;
     pith_status status = check_call(c, stream, from, &items, error);
     if (status == PITH_OK)
-        status = check_flags(flags, PITH_KEY_FRAME | PITH_SAME_SET | PITH_HELD_SET, error);
+        status = check_flags(
+            flags, PITH_KEY_FRAME | PITH_SAME_SET | PITH_HELD_SET | PITH_SAME_BLOCKS, error);
     if (status == PITH_OK)
         status = pithi_cuda_items_once(pithi_encode_depends(&c->plan), &items, error);
     if (status == PITH_OK) status = pithi_cuda_items_tensor(c, &items, error);
@@ -110,18 +111,21 @@ pith_status pith_cuda_encode(const pith_cuda_plan *c, pith_cuda_stream *stream,
     const bool key = flags & PITH_KEY_FRAME;
     if (key && !pithi_cuda_has_base(&c->plan))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "key frames need a base");
-    const bool bare = flags & PITH_SAME_SET, sends = flags & (PITH_SAME_SET | PITH_HELD_SET);
-    if (bare && flags & PITH_HELD_SET)
-        return pithi_fail(error, PITH_ERR_ARG, "a set goes with its indices or without");
-    if (sends && !pithi_cuda_is_sparse(c))
+    const uint32_t about = flags & (PITH_SAME_SET | PITH_HELD_SET | PITH_SAME_BLOCKS);
+    const bool bare = flags & PITH_SAME_SET, same_blocks = flags & PITH_SAME_BLOCKS;
+    if (about & (about - 1))
+        return pithi_fail(error, PITH_ERR_ARG,
+                          "a set goes with its indices, without, or with those of some blocks");
+    if (about && !pithi_cuda_is_sparse(c))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "the codec sends no sets");
-    struct pithi_gpu_call a = {.to = pithi_cuda_side(c, stream, &items),
-                               .count = UINT64_MAX,
-                               .per_item = 1,
-                               .scale = 1,
-                               .key = key,
-                               .update = true,
-                               .sparse = {.sends = sends, .bare = bare}};
+    struct pithi_gpu_call a = {
+        .to = pithi_cuda_side(c, stream, &items),
+        .count = UINT64_MAX,
+        .per_item = 1,
+        .scale = 1,
+        .key = key,
+        .update = true,
+        .sparse = {.sends = about && !same_blocks, .bare = bare, .same_blocks = same_blocks}};
     if (pithi_cuda_is_bounded(c))
         return pithi_cuda_bounded_encode(c, &a, &items, cuda_stream, error);
     if (pithi_cuda_is_sparse(c)) return pithi_cuda_sparse_encode(c, &a, &items, cuda_stream, error);

@@ -106,6 +106,8 @@ pith_status pithi_cuda_sparse_encode(const pith_cuda_plan *c, struct pithi_gpu_c
                                      pith_error *error) {
     struct pithi_cuda_launches l = pithi_cuda_blocks_open(c, a, items, cuda_stream, error);
     if (a->sparse.sends) a->sparse.scratch = behind(&l, items, pithi_workspace_whole(&c->plan));
+    if (a->sparse.same_blocks)
+        a->sparse.scratch = behind(&l, items, pithi_cuda_set_bytes(&c->plan));
     pithi_launch_teams(&l, PITHI_GPU_sparse_begin, 1);
     if (transforms(c) && !a->sparse.entered) {
         place_coefficients(&l);

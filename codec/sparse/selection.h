@@ -14,6 +14,9 @@ struct pithi_selection {
     uint64_t row, row_k; /* row above 0: in place of all that, the row_k largest of every row */
 };
 
+/* The revision of frames of which some blocks have no indices. */
+enum { PITHI_CHOSEN_REVISION = 3 };
+
 /* What the section CHOSEN of a frame says (FORMAT.md, 3.2). */
 struct pithi_chosen {
     uint64_t count;     /* elements that have values, of all blocks */

@@ -53,7 +53,6 @@ uint64_t pithi_set_hash(const uint64_t *map, uint64_t n);
 
 /* The most elements of a row from which elements are chosen by row. */
 enum { PITHI_SPARSE_ROW = 65536 };
-/* And the revision of frames of which some blocks have no indices. */
-enum { PITHI_CHOSEN_SECTION = 4, PITHI_CHOSEN_BYTES = 24, PITHI_CHOSEN_REVISION = 3 };
+enum { PITHI_CHOSEN_SECTION = 4, PITHI_CHOSEN_BYTES = 24 };
 
 #endif

@@ -93,6 +93,7 @@ struct pithi_gpu_set {
     uint64_t total;                 /* what the team adds up */
     uint32_t found, ties, runs;     /* the same */
     uint32_t exceptions;            /* the same, of PATCHED */
+    uint32_t differs;               /* encode: it is not what the slot held in the block before */
     uint8_t *out;                   /* decode: the slot's first element */
     uint32_t dtype;                 /* of these */
     bool add;                       /* to what is there */

@@ -32,8 +32,9 @@ struct pithi_gpu_sparse_call {
     bool names; /* frames are read for their sets: those with values of a held set name none */
     bool sends; /* an encode does not choose, but sends the set that the slot holds */
     bool bare;  /* it sends that without indices */
+    bool same_blocks; /* it chooses, and blocks whose set the slot held before have no indices */
     /* Memory of each item: of an intersection for the map of a frame, of an encode that sends a
-     * held set for the list of its elements. */
+     * held set for the list of its elements, with same_blocks for the map that was held before. */
     uint8_t *scratch;
 
     /* Calls on what slots remember of their choice: one of these, a word or a struct for each

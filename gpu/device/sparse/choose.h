@@ -30,6 +30,11 @@ PITHI_DEVICE uint8_t *pithi_chosen_map(const struct pithi_gpu_call *a,
                                        const struct pithi_gpu_item *it) {
     return pithi_slot_map(&a->to, it, pithi_item_slot(&a->to.items, it->index));
 }
+/* The same of the set that the slot held before an encode with same_blocks. */
+PITHI_DEVICE uint8_t *pithi_chosen_before(const struct pithi_gpu_call *a,
+                                          const struct pithi_gpu_item *it) {
+    return a->sparse.scratch + it->index * pithi_workspace_map(&a->to.plan);
+}
 
 /* ---- Values ----------------------------------------------------------------------------------*/
 
@@ -437,7 +442,8 @@ PITHI_PHASE(pithi_reach_open, uint64_t number) {
 }
 
 /* The map of a tile, whose last word is whole, unless that is what the slot holds; and the residual
- * where nothing is sent. */
+ * where nothing is sent. With same_blocks what was held is kept, which after a second round nobody
+ * looks at. */
 PITHI_LOCAL(pithi_reach_take, uint64_t tile) {
     const struct pithi_gpu_item *const it = &s->to;
     const uint32_t least = s->strip.low;
@@ -455,6 +461,8 @@ PITHI_LOCAL(pithi_reach_take, uint64_t tile) {
         }
         reached &= within;
         equal &= within;
+        if (a->sparse.same_blocks)
+            pithi_chosen_before(a, it)[e / 8] = pithi_chosen_map(a, it)[e / 8];
         if (!a->sparse.sends) pithi_chosen_map(a, it)[e / 8] = (uint8_t)reached;
         t->predict.total += pithi_ones32(reached);
         t->predict.own += pithi_ones32(equal);

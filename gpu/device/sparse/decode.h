@@ -34,7 +34,7 @@ PITHI_DEVICE bool pithi_topk_legal(const uint8_t *head) {
     const uint32_t density = pithi_get32(head + PITHI_TOPK_DENSITY);
     const uint32_t k = pithi_get32(head + PITHI_TOPK_K);
     if (head[PITHI_TOPK_CONTROL] >= PITHI_CONTROL_KINDS || head[PITHI_TOPK_INDEX] > 1) return false;
-    if (head[PITHI_AT_REVISION] > 1 && !head[PITHI_TOPK_INDEX]) return false;
+    if (head[PITHI_AT_REVISION] == 2 && !head[PITHI_TOPK_INDEX]) return false;
     if (!head[PITHI_TOPK_CAP] || head[PITHI_TOPK_SHARES] > 1) return false;
     return head[PITHI_TOPK_SHARES] ? !k && pithi_share_legal(density) : k && !density;
 }
@@ -47,17 +47,21 @@ PITHI_DEVICE int32_t pithi_topk_header(const struct pithi_device_plan *p,
     if (judged != PITH_OK) return judged;
     const uint8_t *const section = pithi_bound_section(it);
     const uint32_t flags = pithi_get32(section + PITHI_CHOSEN_AT_FLAGS);
-    const bool held = flags & PITHI_CHOSEN_HELD;
-    if (!pithi_topk_legal(it->frame) || flags > (held ? PITHI_CHOSEN_HELD : PITHI_CHOSEN_BOUNDED) ||
-        pithi_get64(section + PITHI_CHOSEN_AT_COUNT) > it->slot->count ||
-        (held ? pithi_get32(section + PITHI_CHOSEN_AT_THRESHOLD) != 0
-              : pithi_get64(section + PITHI_CHOSEN_AT_HASH) != 0))
+    const bool held = flags & PITHI_CHOSEN_HELD, same = flags & PITHI_CHOSEN_SAME_BLOCKS;
+    const bool newer = it->frame[PITHI_AT_REVISION] == PITHI_CHOSEN_REVISION;
+    const uint32_t most = PITHI_CHOSEN_BOUNDED | PITHI_CHOSEN_SAME_BLOCKS;
+    if (!pithi_topk_legal(it->frame) || flags > (held ? (uint32_t)PITHI_CHOSEN_HELD : most) ||
+        newer != same || pithi_get64(section + PITHI_CHOSEN_AT_COUNT) > it->slot->count ||
+        (held && pithi_get32(section + PITHI_CHOSEN_AT_THRESHOLD)) ||
+        (!held && !same && pithi_get64(section + PITHI_CHOSEN_AT_HASH)))
         return PITH_ERR_CORRUPT;
     return pithi_payload_check(p, length, it, it->slot->sets.read_most);
 }
-/* Whether a frame, whose header was checked, has the values of a set that is held. */
-PITHI_DEVICE bool pithi_is_bare(const struct pithi_gpu_item *it) {
-    return pithi_get32(pithi_bound_section(it) + PITHI_CHOSEN_AT_FLAGS) & PITHI_CHOSEN_HELD;
+/* Returns PITHI_CHOSEN_HELD where a frame, whose header was checked, has the values of a set that
+ * is held, PITHI_CHOSEN_SAME_BLOCKS where some of its blocks have, else 0. */
+PITHI_DEVICE uint32_t pithi_frame_follows(const struct pithi_gpu_item *it) {
+    return pithi_get32(pithi_bound_section(it) + PITHI_CHOSEN_AT_FLAGS) &
+           (PITHI_CHOSEN_HELD | PITHI_CHOSEN_SAME_BLOCKS);
 }
 
 /* Locates an item as pithi_item_locate does, where teams are those of a frame and not of an
@@ -116,19 +120,24 @@ PITHI_PHASE(pithi_topk_index, uint64_t first) {
     pithi_entry(s->strip.block.workspace, i)->length = entry;
 }
 
-/* touched: the frame has the values of a set, and the slot holds one. */
+/* touched: the frame has blocks without indices, and the slot holds a set. Calls that read frames
+ * for their sets take those that lack indices of some blocks where an item has no other frame: with
+ * the first of several the slot no longer holds what the others leave out. */
 PITHI_PHASE(pithi_held_open, uint64_t number) {
     struct pithi_gpu_item *const it = &s->from;
     (void)number;
     if (t->tid) return;
-    s->strip.touched = it->status == PITH_OK && pithi_is_bare(it);
-    if (!s->strip.touched) return;
+    const uint32_t follows = it->status == PITH_OK ? pithi_frame_follows(it) : 0;
+    const bool named =
+        !a->sparse.names || (follows == PITHI_CHOSEN_SAME_BLOCKS && a->per_item == 1);
+    s->strip.touched = false;
+    if (!follows) return;
     struct pithi_gpu_mark *const m = pithi_mark(a, it->index);
     const struct pithi_gpu_chosen *const chosen =
         pithi_stream_chosen(&a->from.plan, a->from.stream) + pithi_frame_slot(a, it);
-    if (a->sparse.names) m->status = PITH_ERR_UNSUPPORTED;
+    if (!named) m->status = PITH_ERR_UNSUPPORTED;
     if (!chosen->holds) m->stream = PITH_ERR_STATE;
-    s->strip.touched = !a->sparse.names && chosen->holds;
+    s->strip.touched = named && chosen->holds;
 }
 PITHI_PHASE(pithi_held_compare, const uint8_t *map) {
     const struct pithi_gpu_item *const it = &s->from;
@@ -169,17 +178,18 @@ PITHI_DEVICE bool pithi_index_fits(const struct pithi_gpu_set *c) {
     }
 }
 
-/* Finds the parts of a block of a frame of some revision; false where it is damaged. */
+/* Finds the parts of a block of a frame; false where it is damaged. */
 PITHI_DEVICE bool pithi_set_parse(const struct pithi_device_plan *p,
-                                  const struct pithi_gpu_block *b, uint32_t revision,
+                                  const struct pithi_gpu_block *b, const uint8_t *head,
                                   struct pithi_gpu_set *c) {
+    const bool patched = head[PITHI_AT_REVISION] >= 2 && head[PITHI_TOPK_INDEX];
     if (b->plain || !b->length) return false;
     c->form = b->bytes[0] & PITHI_SET_FORM;
     c->low_bits = b->bytes[0] >> PITHI_SET_LOW_BITS;
     if (c->form == PITHI_INDEX_EMPTY) return !b->bytes[0] && b->length == PITHI_SET_EMPTY;
     if (b->length < PITHI_SET_HEAD || (c->low_bits && c->form != PITHI_INDEX_ELIAS_FANO))
         return false;
-    if (c->form == PITHI_INDEX_PATCHED && revision < 2) return false;
+    if (c->form == PITHI_INDEX_PATCHED && !patched) return false;
     const uint32_t count =
         (b->bytes[1] | (uint32_t)b->bytes[2] << 8 | (uint32_t)b->bytes[3] << 16) + 1;
     const uint64_t values = pithi_values_bytes(p, count);
@@ -191,9 +201,13 @@ PITHI_DEVICE bool pithi_set_parse(const struct pithi_device_plan *p,
     return pithi_index_fits(c);
 }
 
-/* A block of the values of a held set, which lies in a map: read as if it had come with them. */
-PITHI_DEVICE bool pithi_set_join(uint8_t *map, struct pithi_gpu_set *c) {
+/* Gives a block of the values of a held set, which lies in a map, its indices: it is read as if
+ * they had come with them. Returns whether the block's form is one that its frame may have, which
+ * says what it `follows`: all blocks of the frames of a held set have its indices. */
+PITHI_DEVICE bool pithi_set_join(uint8_t *map, uint32_t follows, struct pithi_gpu_set *c) {
     const bool known = c->form == PITHI_INDEX_HELD || c->form == PITHI_INDEX_EMPTY;
+    if (!follows || (follows == PITHI_CHOSEN_SAME_BLOCKS && c->form != PITHI_INDEX_HELD))
+        return c->form != PITHI_INDEX_HELD;
     c->form = PITHI_INDEX_BITMAP;
     c->index = map + c->first / 8;
     return known;
@@ -227,11 +241,8 @@ PITHI_DEVICE void pithi_topk_block(const struct pithi_gpu_call *a, struct pithi_
     b->bytes = it->payload + entry->at;
     b->length = entry->length & ~PITHI_INDEX_PLAIN;
     b->plain = entry->length & PITHI_INDEX_PLAIN;
-    b->legible = pithi_set_parse(&a->from.plan, b, it->frame[PITHI_AT_REVISION], c);
-    if (pithi_is_bare(it))
-        b->legible = b->legible && pithi_set_join(pithi_frame_map(a, it), c);
-    else
-        b->legible = b->legible && c->form != PITHI_INDEX_HELD;
+    b->legible = pithi_set_parse(&a->from.plan, b, it->frame, c);
+    b->legible = b->legible && pithi_set_join(pithi_frame_map(a, it), pithi_frame_follows(it), c);
     c->out = it->tensor; /* none where sets are held */
     if (c->out && a->from.items.tensors)
         c->out -= a->first * pithi_dtype_bytes(a->from.items.dtype);

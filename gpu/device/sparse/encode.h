@@ -67,12 +67,21 @@ PITHI_DEVICE void pithi_set_find(const struct pithi_gpu_call *a, struct pithi_gp
     c->list = (uint32_t *)(uintptr_t)list + entry->set.first;
 }
 
+/* Whether blocks may have the set that the slot held before. Where the hard limit is passed the CPU
+ * has written over it when it chooses once more. */
+PITHI_DEVICE bool pithi_code_repeats(const struct pithi_gpu_call *a,
+                                     const struct pithi_gpu_item *it) {
+    return a->sparse.same_blocks && pithi_chosen_of(a, it)->holds &&
+           !pithi_choose_overflows(pithi_search_of(a, it->index));
+}
+
 PITHI_PHASE(pithi_code_find, uint64_t number) {
     t->predict.total = 0;
     if (t->tid) return;
     pithi_set_find(a, s, number);
     s->strip.touched = s->strip.block.live && !a->sparse.bare && s->strip.set.count &&
                        s->strip.set.count < s->strip.set.n;
+    s->strip.set.differs = !s->strip.touched || !pithi_code_repeats(a, &s->to);
 }
 
 /* A word of the map; 0 behind the block. */
@@ -95,6 +104,14 @@ PITHI_PHASE(pithi_listing_put, uint32_t strip) {
     for (uint32_t half = 0; half < 2; half++, word >>= 32)
         for (uint32_t bits = (uint32_t)word; bits; bits &= bits - 1)
             *to++ = 64 * at + 32 * half + pithi_ones32((bits & (0 - bits)) - 1);
+}
+
+/* differs: also where a word of the block's set is not what the slot held there. */
+PITHI_PHASE(pithi_code_compare, uint32_t words) {
+    const uint8_t *const before = pithi_chosen_before(a, &s->to) + s->strip.set.first / 8;
+    for (uint32_t i = t->tid; i < words; i += PITHI_TEAM)
+        if (pithi_map_word(a, s, i) != pithi_get_aligned64(before + 8 * (uint64_t)i))
+            pithi_atomic_max32(&s->strip.set.differs, 1);
 }
 
 /* ---- Which form is shortest ------------------------------------------------------------------*/
@@ -278,8 +295,10 @@ PITHI_PHASE(pithi_code_end, uint32_t strips, bool measured) {
     }
     const uint64_t values = pithi_values_bytes(p, c->count), all = pithi_values_bytes(p, c->n);
     const struct pithi_gpu_search *const f = pithi_search_of(a, s->to.index);
-    if (c->count == 0 || c->count == c->n || a->sparse.bare) {
-        const uint32_t known = a->sparse.bare ? PITHI_INDEX_HELD : PITHI_INDEX_ALL;
+    const bool held = a->sparse.bare || !c->differs;
+    if (!c->differs) pithi_atomic_max32(&pithi_mark(a, s->to.index)->set.same, 1);
+    if (c->count == 0 || c->count == c->n || held) {
+        const uint32_t known = held ? PITHI_INDEX_HELD : PITHI_INDEX_ALL;
         c->form = c->count ? known : PITHI_INDEX_EMPTY;
         c->shortest = 0;
     } else if (!a->sparse.sends && p->device.sets.values != PITH_NONE && c->first >= f->first &&
@@ -304,15 +323,16 @@ PITHI_BODY(pithi_sparse_code) {
     bool measured = false;
     PITHI_RUN(pithi_code_find, number);
     if (!s->strip.block.live) return;
+    const uint32_t words = (c->n + 63) / 64;
     if (s->strip.set.count) {
-        const uint32_t words = (c->n + 63) / 64;
         for (uint32_t strip = 0; strip < (words + PITHI_TEAM - 1) / PITHI_TEAM; strip++) {
             PITHI_STEP(pithi_listing_count, strip);
             PITHI_SCAN(0);
             PITHI_RUN(pithi_listing_put, strip);
         }
     }
-    if (s->strip.touched) {
+    if (s->strip.touched && a->sparse.same_blocks) PITHI_RUN(pithi_code_compare, words);
+    if (s->strip.touched && c->differs) {
         const bool listed = c->count <= c->n / 4 + 1;
         PITHI_STEP(pithi_runs_count, 0);
         PITHI_WARP_ADD(predict.total);
@@ -336,7 +356,7 @@ enum {
     PITHI_CHOSEN_AT_THRESHOLD = 16,
     PITHI_CHOSEN_AT_FLAGS = 20
 };
-enum { PITHI_CHOSEN_HELD = 1, PITHI_CHOSEN_BOUNDED = 2 };
+enum { PITHI_CHOSEN_HELD = 1, PITHI_CHOSEN_BOUNDED = 2, PITHI_CHOSEN_SAME_BLOCKS = 4 };
 
 /* What a frame says of its threshold: rows have none in common. */
 PITHI_DEVICE uint32_t pithi_chosen_threshold(const struct pithi_device_plan_slot *slot,
@@ -344,16 +364,21 @@ PITHI_DEVICE uint32_t pithi_chosen_threshold(const struct pithi_device_plan_slot
     return pithi_choose_by_row(slot) ? 0 : pithi_choose_reached(f, pithi_choose_overflows(f));
 }
 
-/* Writes the section of a frame of the set that the slot held before, which goes by its hash where
- * it has no indices. */
-PITHI_DEVICE void pithi_held_section(const struct pithi_gpu_call *a,
-                                     const struct pithi_gpu_shared *s, uint8_t *section) {
-    const struct pithi_gpu_item *const it = &s->to;
-    pithi_put32(section + PITHI_CHOSEN_AT_THRESHOLD, 0);
-    pithi_put32(section + PITHI_CHOSEN_AT_FLAGS, a->sparse.bare ? PITHI_CHOSEN_HELD : 0);
-    if (a->sparse.bare)
-        pithi_put64(section + PITHI_CHOSEN_AT_HASH,
-                    pithi_map_hash(s, pithi_chosen_map(a, it), it->slot->count));
+/* The map of the set by whose hash the frame goes; NULL where it has all indices. */
+PITHI_DEVICE const uint8_t *pithi_map_hashed(const struct pithi_gpu_call *a,
+                                             const struct pithi_gpu_item *it) {
+    if (a->sparse.bare) return pithi_chosen_map(a, it);
+    return pithi_mark(a, it->index)->set.same ? pithi_chosen_before(a, it) : NULL;
+}
+
+/* Returns the flags of a frame's section. */
+PITHI_DEVICE uint32_t pithi_chosen_flags(const struct pithi_gpu_call *a,
+                                         const struct pithi_gpu_item *it) {
+    const struct pithi_gpu_search *const f = pithi_search_of(a, it->index);
+    const bool whole = f->first == 0 && f->end == it->slot->count;
+    if (a->sparse.sends) return a->sparse.bare ? PITHI_CHOSEN_HELD : 0;
+    return (whole && !pithi_choose_by_row(it->slot) ? PITHI_CHOSEN_BOUNDED : 0) |
+           (pithi_mark(a, it->index)->set.same ? PITHI_CHOSEN_SAME_BLOCKS : 0);
 }
 
 /* What the plan's header does not know; and the answer. The older copy of the residual is written
@@ -365,15 +390,17 @@ PITHI_PHASE(pithi_chosen_header, uint64_t number) {
     if (t->tid) return;
     if (it->status == PITH_OK) {
         const struct pithi_gpu_search *const f = pithi_search_of(a, it->index);
+        const uint8_t *const map = pithi_map_hashed(a, it);
         const uint64_t fixed = it->slot->fixed_bytes;
         uint8_t *const section = pithi_bound_section(it);
         pithi_put64(it->frame + PITHI_AT_PAYLOAD, m->bytes - it->form->header_bytes);
         pithi_put64(section + PITHI_CHOSEN_AT_COUNT, m->set.counted);
-        const bool whole = f->first == 0 && f->end == it->slot->count;
-        pithi_put32(section + PITHI_CHOSEN_AT_THRESHOLD, pithi_chosen_threshold(it->slot, f));
-        pithi_put32(section + PITHI_CHOSEN_AT_FLAGS,
-                    whole && !pithi_choose_by_row(it->slot) ? PITHI_CHOSEN_BOUNDED : 0);
-        if (a->sparse.sends) pithi_held_section(a, s, section);
+        pithi_put32(section + PITHI_CHOSEN_AT_THRESHOLD,
+                    a->sparse.sends ? 0 : pithi_chosen_threshold(it->slot, f));
+        pithi_put32(section + PITHI_CHOSEN_AT_FLAGS, pithi_chosen_flags(a, it));
+        if (m->set.same) it->frame[PITHI_AT_REVISION] = PITHI_CHOSEN_REVISION;
+        if (map)
+            pithi_put64(section + PITHI_CHOSEN_AT_HASH, pithi_map_hash(s, map, it->slot->count));
         pithi_put64(it->frame + fixed - 8,
                     pithi_header_hash(it->frame, fixed, it->form->header_bytes));
     }
@@ -385,8 +412,8 @@ PITHI_PHASE(pithi_chosen_header, uint64_t number) {
 
 PITHI_BODY(pithi_sparse_place) {
     pithi_place_blocks(a, s, t, team, number);
-    if (s->to.status == PITH_OK && a->sparse.bare)
-        pithi_map_lanes(a, s, t, team, pithi_chosen_map(a, &s->to), s->to.slot->count);
+    if (s->to.status == PITH_OK && pithi_map_hashed(a, &s->to))
+        pithi_map_lanes(a, s, t, team, pithi_map_hashed(a, &s->to), s->to.slot->count);
     PITHI_RUN(pithi_chosen_header, number);
 }
 

@@ -34,9 +34,11 @@ PITHI_DEVICE uint32_t pithi_hold_words(const struct pithi_gpu_set *c) {
     return 2 * ((c->n + 63) / 64);
 }
 
+/* A block without indices has those of the map already. */
 PITHI_PHASE(pithi_hold_begin, uint32_t k) {
     const struct pithi_gpu_set *const c = &s->strip.set;
-    if (k && !a->sparse.scratch) return;
+    const bool there = c->form == PITHI_INDEX_BITMAP && c->index == (const uint8_t *)c->marks;
+    if (there || (k && !a->sparse.scratch)) return;
     for (uint32_t i = t->tid; i < pithi_hold_words(c); i += PITHI_TEAM) c->marks[i] = 0;
 }
 

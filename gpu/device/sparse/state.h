@@ -9,9 +9,10 @@
 #include "sparse/control_step.h"
 
 /* A frame: values of all blocks; and, of a sum that is encoded, in the mark of its first frame,
- * what the frames have. */
+ * what the frames have. same, encode: whether a block has the set that the slot held before. */
 struct pithi_set_mark {
     uint64_t counted, saturated, poisoned;
+    uint32_t same;
 };
 /* A block: elements of its set, where they stand in the frame's list, and how the set is coded. */
 struct pithi_set_entry {
