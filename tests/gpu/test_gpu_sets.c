@@ -678,21 +678,200 @@ static void test_held_union(void **state) {
         }
 }
 
-/* A receiver without a set, with another one, and with the sender's, of frames that it held. */
-static void test_held_elsewhere(void **state) {
+/* ---- Blocks whose set is the last one's ------------------------------------------------------*/
+
+/* The last step up to `step` at which a block gets another set. */
+static uint64_t changed_at(uint64_t block, uint64_t step, uint64_t seed) {
+    for (; step; step--) {
+        uint64_t own = seed ^ (block << 20) ^ (step << 40);
+        if (gen_next(&own) % 3 == 0) break;
+    }
+    return step;
+}
+
+/* Values of which every block of each slot has as many large ones as `share` of it, in other places
+ * at some steps; the large ones are other values at each step. */
+static void fill_repeated(const struct rig *r, struct job *j, uint64_t block, double share,
+                          uint64_t seed, uint64_t step) {
+    uint64_t values = seed * 1000 + step + 1;
+    for (uint64_t s = 0; s < r->slots; s++) {
+        uint64_t first, n;
+        CHECK_OK(pith_plan_slot(r->cpu.plan, s, &first, &n));
+        for (uint64_t at = 0; at < n; at += block) {
+            const uint64_t count = n - at < block ? n - at : block;
+            uint64_t places = seed + 7 * (first + at) + 99 * changed_at(at / block, step, seed);
+            for (uint64_t i = 0; i < count; i++) {
+                const uint64_t small = gen_next(&places) % 8 ? 0 : gen_next(&places) % 1000;
+                store_float(j->tensor.host, r->layout.dtype, (size_t)(first + at + i),
+                            bits_of((float)small * 1e-6f));
+            }
+            for (uint64_t large = (uint64_t)((double)count * share); large; large--) {
+                const uint64_t i = first + at + gen_next(&places) % count;
+                const float x = 1.0f + (float)(gen_next(&values) % 256) / 256;
+                store_float(j->tensor.host, r->layout.dtype, (size_t)i,
+                            bits_of(gen_next(&values) & 1 ? x : -x));
+            }
+        }
+    }
+}
+
+/* Where the blocks begin in a payload. */
+static size_t data_at(const pith_layout *layout, uint64_t block, uint64_t n) {
+    const uint64_t blocks = n / block + (n % block != 0), index = (4 * blocks + 15) / 16 * 16;
+    const bool checksums = layout->flags & PITH_LAYOUT_CHECKSUMS;
+    return (size_t)(index + (checksums ? (8 * blocks + 15) / 16 * 16 : 0));
+}
+
+/* Adds the blocks of a frame to counts: of form HELD, and all. */
+static void count_held(const struct frame *f, const pith_layout *layout, uint64_t block, uint64_t n,
+                       uint64_t counts[2]) {
+    const uint64_t blocks = n / block + (n % block != 0);
+    const uint8_t *const payload = f->bytes + header_of(f);
+    const uint8_t *at = payload + data_at(layout, block, n);
+    for (uint64_t i = 0; i < blocks; i++) {
+        uint32_t length;
+        memcpy(&length, payload + 4 * i, 4);
+        counts[0] += (*at & 7) == 6;
+        counts[1]++;
+        at += length & 0x7FFFFFFF;
+    }
+}
+
+/* What the receiver holds becomes the set of the frames: the CPU decodes them, the device holds
+ * them. */
+static void follow_both(struct rig *r, const struct job *j, bool turned) {
+    struct job in = *j;
+    receive_both(r, j, r->layout.dtype, 0);
+    in.items.tensor = NULL;
+    JOB_RUN(&in, hold(r, &in, 1, PITH_SET_UNION));
+    for (uint64_t s = 0; s < r->slots; s++) CHECK_OK(job_status(&in, s));
+    if (!turned) check_held(r);
+}
+
+struct repeated {
+    const char *spec;
+    uint64_t block;
+    double share;   /* of the elements that are large */
+    bool overflows; /* more reach the threshold than the hard limit has, where all values grow */
+};
+
+/* A sender and a receiver, whose steps have the indices of blocks alone that changed. */
+static void one_repeated(const struct repeated *p, const pith_layout *layout, uint64_t number) {
+    uint64_t held[2] = {0, 0}, overflowed = 0;
+    const bool turned = strstr(p->spec, "transform"); /* the sets are of coefficients */
+    struct rig from, to;
+    struct job j;
+    context("%s of %llu elements sends what changed, number %llu", p->spec,
+            (unsigned long long)layout->shape[0], (unsigned long long)number);
+    device_order((int)(number % (uint64_t)device_orders()));
+    CHECK(rig_open(&from, p->spec, layout) && rig_open(&to, p->spec, layout));
+    open_sender(&j, &from);
+    for (uint64_t step = 0; step < 7; step++) {
+        fill_repeated(&from, &j, p->block, p->share, number, step);
+        for (uint64_t i = 0; p->overflows && step == 3 && i < from.count; i++) {
+            const uint32_t bits = load_float(j.tensor.host, layout->dtype, (size_t)i);
+            float x;
+            memcpy(&x, &bits, sizeof x);
+            store_float(j.tensor.host, layout->dtype, (size_t)i, bits_of(x * 8192));
+        }
+        send_filled(&from, &j, PITH_SAME_BLOCKS); /* the first has none */
+        for (uint64_t s = 0; s < from.slots; s++) {
+            const struct frame f = {job_frame(&j, s), (size_t)*job_length(&j, s)};
+            pith_sparse_state state = {.size = sizeof state};
+            uint64_t first, n, own[2] = {0, 0};
+            CHECK_OK(job_status(&j, s));
+            CHECK_OK(pith_plan_slot(from.cpu.plan, s, &first, &n));
+            CHECK_OK(pith_sparse_get_state(from.cpu.stream, s, &state));
+            count_held(&f, layout, p->block, n, own);
+            if (!step || state.overflowed) CHECK(!own[0]);
+            held[0] += own[0], held[1] += own[1];
+            overflowed += state.overflowed;
+        }
+        if (!turned) check_held(&from);
+        if (step) {
+            receive_both(&to, &j, trip_reals[(number + step) % 3], PITH_ADD);
+            look_at(&to, &j, to.count / 3 + number % 5, to.count / 2 + 1);
+            sum_both(&to, &j, trip_reals[(number + step) % 3]);
+        }
+        follow_both(&to, &j, turned);
+        if (!strstr(p->spec, "clear=call")) continue;
+        struct moves m;
+        moves_open(&m, &from, PITH_F32, PITH_F32, 0);
+        check_clear(&from, &m);
+        moves_close(&m);
+    }
+    if (from.count >= 20 * p->block && !turned) CHECK(held[0] && held[0] < held[1]);
+    if (from.count >= 20 * p->block) CHECK(p->overflows == (overflowed != 0));
+    /* A slot whose frame has no room, or whose step is taken back, holds no set. */
+    const size_t data = header_of(&(struct frame){job_frame(&j, 0), (size_t)*job_length(&j, 0)}) +
+                        data_at(layout, p->block, from.count);
+    for (int back = from.slots == 1 && from.count ? 0 : 1; back < 2; back++) {
+        if (back) {
+            const uint64_t last = pith_stream_step(from.cpu.stream, 0) - 1;
+            CHECK_OK(pith_stream_rollback(from.cpu.work, from.cpu.stream, last));
+            CHECK_OK(
+                pith_cuda_stream_rollback(from.plan, from.stream, last, device_stream(), NULL));
+        } else {
+            j.items.capacity = data;
+            send_filled(&from, &j, PITH_SAME_BLOCKS);
+            CHECK_STATUS(PITH_ERR_SPACE, job_status(&j, 0));
+            j.items.capacity = j.stride;
+        }
+        send_filled(&from, &j, PITH_SAME_BLOCKS);
+        for (uint64_t s = 0; s < from.slots; s++) CHECK_OK(job_status(&j, s));
+    }
+    job_close(&j);
+    rig_close(&to);
+    rig_close(&from);
+}
+
+static void test_repeated(void **state) {
     (void)state;
+    static const struct repeated cases[] = {
+        {"topk:density=0.1,control=exact,block=64", 64, 0.1, false},
+        {"topk:density=0.02,control=exact,values=f16,block=512,ef=full", 512, 0.02, false},
+        {"topk:density=0.02,control=exact,values=none,block=256,ef=full,clear=call", 256, 0.02,
+         false},
+        {"topk:density=0.1,control=exact,values=int8,index=fast,block=256", 256, 0.1, false},
+        {"topk:density=0.04,control=micro,cap=1,block=512,index=fast", 512, 0.03, true},
+        {"topk:density=0.3,control=every,every=2,cap=2,values=bf16,block=128", 128, 0.3, false},
+        {"topk:density=0.5,control=nonzero,block=64,ef=full", 64, 0.5, false},
+        {"topk:density=0.05,control=exact,block=64,transform=hadamard", 64, 0.05, false},
+        {"topk:density=0.05,control=exact,block=1024,index=small,ef=ema:0.9", 1024, 0.05, false},
+        {"topk:density=0.05,control=exact,block=256,ef=full,momentum=0.5", 256, 0.05, false},
+        {"topk:density=0.1,control=nonzero,unit=8,block=256", 256, 0.1, false},
+        {"topk:density=0.1,scope=row,block=64,ef=full", 64, 0.1, false},
+    };
+    static const uint64_t counts[] = {0, 1, 63, 65, 200, 1001, 5003, 40009};
+    uint64_t number = 0;
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++)
+        for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++, number++) {
+            pith_layout layout = flat_layout(trip_reals[number % 3], PITH_NONE, counts[i]);
+            layout.slots = counts[i] >= 1000 ? 1 + number % 3 : 1;
+            if (strstr(cases[k].spec, "scope=row")) {
+                layout.ndim = 2;
+                layout.shape[0] = counts[i] / 64;
+                layout.shape[1] = 64;
+            }
+            if (number % 4 == 1) layout.flags |= PITH_LAYOUT_CHECKSUMS;
+            one_repeated(&cases[k], &layout, number);
+        }
+}
+
+/* A receiver without a set, with another one, and with the sender's, of frames that it held. */
+static void one_elsewhere(uint32_t sends) {
     pith_layout layout = flat_layout(PITH_BF16, PITH_NONE, 3001);
     const size_t bytes = 2 * 3001;
     struct rig from, to;
     struct job sent, values, got;
-    context("sets that others hold");
+    context("sets that others hold, flag %u", (unsigned)sends);
     layout.slots = 2;
-    CHECK(rig_open(&from, "topk:density=0.1,block=256", &layout));
-    CHECK(rig_open(&to, "topk:density=0.1,block=256", &layout));
+    CHECK(rig_open(&from, "topk:density=0.1,control=exact,block=256", &layout));
+    CHECK(rig_open(&to, "topk:density=0.1,control=exact,block=256", &layout));
     open_sender(&sent, &from);
     open_sender(&values, &from);
     send_both(&from, &sent, GEN_NOISE, 1, 0);
-    send_both(&from, &values, GEN_NOISE, 2, PITH_SAME_SET);
+    send_both(&from, &values, GEN_NOISE, sends == PITH_SAME_BLOCKS ? 1 : 2, sends);
     got = values;
     mirror_open(&got.tensor, bytes, 0);
     got.items.tensor = got.tensor.device;
@@ -714,6 +893,11 @@ static void test_held_elsewhere(void **state) {
         }
         JOB_RUN(&got, pith_cuda_verify(to.plan, to.stream, &got.items, device_stream(), NULL));
         CHECK_STATUS(wanted[holds], job_status(&got, 1));
+        struct job alone = values;
+        alone.items.tensor = NULL;
+        JOB_RUN(&alone, hold(&to, &alone, 1, PITH_SET_UNION));
+        CHECK_STATUS(sends == PITH_SAME_SET ? PITH_ERR_UNSUPPORTED : wanted[holds],
+                     job_status(&alone, 0));
         uint8_t *const after = rig_stream_image(&to);
         if (holds < 2) CHECK(memcmp(before, after, (size_t)to.sizes.stream_bytes) == 0);
         free(after);
@@ -724,6 +908,12 @@ static void test_held_elsewhere(void **state) {
     job_close(&sent);
     rig_close(&to);
     rig_close(&from);
+}
+
+static void test_held_elsewhere(void **state) {
+    (void)state;
+    one_elsewhere(PITH_SAME_SET);
+    one_elsewhere(PITH_SAME_BLOCKS);
 }
 
 /* Frames of a held set cut and flipped in many places, some of them of other sets and none. */
@@ -742,22 +932,31 @@ static void test_held_hostile(void **state) {
         {"topk:k=1", 1, 0},
         {"topk:k=1", 0, 0},
     };
+    static const uint32_t sends[] = {PITH_HELD_SET, PITH_SAME_SET, PITH_SAME_BLOCKS};
     for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++)
-        for (uint64_t bare = 0; bare < 2; bare++) {
+        for (size_t k = 0; k < sizeof sends / sizeof sends[0]; k++) {
             const uint64_t shape[5] = {1, targets[i].n};
             const pith_layout layout = shape_layout(shape, trip_reals[i % 3], targets[i].flags);
             struct trip t;
-            struct job j;
-            context("%s of a held set attacked, %llu", targets[i].spec, (unsigned long long)bare);
+            struct job j, first;
+            context("%s of a held set attacked, flag %u", targets[i].spec, (unsigned)sends[k]);
             device_order((int)(i % (size_t)device_orders()));
             trip_open(&t, targets[i].spec, &layout, i);
-            encode_both(&t.r, GEN_NOISE, i);
+            open_sender(&first, &t.r);
             open_sender(&j, &t.r);
-            send_both(&t.r, &j, GEN_NOISE, i + 9, bare ? PITH_SAME_SET : PITH_HELD_SET);
+            fill_repeated(&t.r, &first, 64, 0.1, i, 0);
+            fill_repeated(&t.r, &j, 64, 0.1, i, 1);
+            send_filled(&t.r, &first, 0);
+            send_filled(&t.r, &j, sends[k]);
+            /* A block without indices has those that were held before. */
+            first.items.tensor = NULL;
+            JOB_RUN(&first, hold(&t.r, &first, 1, PITH_SET_UNION));
+            hold_on_cpu(&t.r, &first, 1, PITH_SET_UNION);
             t.frame.length = (size_t)*job_length(&j, 0);
             t.frame.bytes = copy_of(job_frame(&j, 0), t.frame.length);
             trip_attack(&t, i);
             job_close(&j);
+            job_close(&first);
             trip_close(&t);
         }
 }
@@ -780,7 +979,7 @@ static void test_bad_frames(void **state) {
     JOB_RUN(&j, hold(&r, &j, EACH, PITH_SET_UNION));
     hold_on_cpu(&r, &j, EACH, PITH_SET_UNION);
     open_frames(&bad, &r, EACH);
-    for (int which = 0; which < 3; which++) {
+    for (int which = 0; which < 4; which++) {
         make_frames(&r, &bad, EACH, GEN_SPARSE);
         for (uint64_t i = EACH; i < 2 * EACH; i++) { /* slot 1 goes on holding what it does */
             memcpy(job_frame(&bad, i), job_frame(&j, i), j.stride);
@@ -801,7 +1000,8 @@ static void test_bad_frames(void **state) {
             const pith_view view = pith_view_flat(value, PITH_F32, N);
             stream_open_end(&rank, &r.cpu, NULL);
             free(stream_encode(&rank, &view, 0, false).bytes);
-            CHECK_OK(encode_one(rank.work, rank.stream, &view, 0, PITH_SAME_SET, last, bad.stride,
+            CHECK_OK(encode_one(rank.work, rank.stream, &view, 0,
+                                which == 2 ? PITH_SAME_SET : PITH_SAME_BLOCKS, last, bad.stride,
                                 &length));
             *job_length(&bad, 1) = length;
             wanted = PITH_ERR_UNSUPPORTED;
@@ -968,12 +1168,19 @@ static void test_held_arguments(void **state) {
     open_sender(&other, &raw);
     CHECK_STATUS(PITH_ERR_UNSUPPORTED, send(&raw, &other, PITH_SAME_SET));
     CHECK_STATUS(PITH_ERR_UNSUPPORTED, send(&raw, &other, PITH_HELD_SET));
+    CHECK_STATUS(PITH_ERR_UNSUPPORTED, send(&raw, &other, PITH_SAME_BLOCKS));
     CHECK_STATUS(PITH_ERR_ARG, send(&r, &j, PITH_SAME_SET | PITH_HELD_SET));
+    CHECK_STATUS(PITH_ERR_ARG, send(&r, &j, PITH_SAME_SET | PITH_SAME_BLOCKS));
+    CHECK_STATUS(PITH_ERR_ARG, send(&r, &j, PITH_HELD_SET | PITH_SAME_BLOCKS));
     CHECK_STATUS(PITH_ERR_ARG, send(&r, &j, PITH_ADD | PITH_HELD_SET));
-    j.items.workspace_bytes--;
+    j.items.workspace_bytes = r.sizes.workspace_bytes + r.sizes.sum_bytes - 1;
     CHECK_STATUS(PITH_ERR_SPACE, send(&r, &j, PITH_SAME_SET));
     CHECK_STATUS(PITH_ERR_SPACE, send(&r, &j, PITH_HELD_SET));
     CHECK_OK(send(&r, &j, 0));
+    j.items.workspace_bytes = r.sizes.workspace_bytes + r.sizes.set_bytes - 1;
+    CHECK_STATUS(PITH_ERR_SPACE, send(&r, &j, PITH_SAME_BLOCKS));
+    j.items.workspace_bytes++;
+    CHECK_OK(send(&r, &j, PITH_SAME_BLOCKS));
     job_close(&other);
     job_close(&j);
     rig_close(&raw);
@@ -982,14 +1189,14 @@ static void test_held_arguments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chosen),         cmocka_unit_test(test_sent_whole),
-        cmocka_unit_test(test_hold),           cmocka_unit_test(test_two_phases),
-        cmocka_unit_test(test_held),           cmocka_unit_test(test_held_union),
-        cmocka_unit_test(test_held_elsewhere), cmocka_unit_test(test_held_hostile),
-        cmocka_unit_test(test_bad_frames),     cmocka_unit_test(test_no_set),
-        cmocka_unit_test(test_counts),         cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_held_arguments), cmocka_unit_test(test_listed),
-        cmocka_unit_test(test_listed_outside),
+        cmocka_unit_test(test_chosen),       cmocka_unit_test(test_sent_whole),
+        cmocka_unit_test(test_hold),         cmocka_unit_test(test_two_phases),
+        cmocka_unit_test(test_held),         cmocka_unit_test(test_held_union),
+        cmocka_unit_test(test_repeated),     cmocka_unit_test(test_held_elsewhere),
+        cmocka_unit_test(test_held_hostile), cmocka_unit_test(test_bad_frames),
+        cmocka_unit_test(test_no_set),       cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_arguments),    cmocka_unit_test(test_held_arguments),
+        cmocka_unit_test(test_listed),       cmocka_unit_test(test_listed_outside),
     };
     return cmocka_run_group_tests_name("gpu_sets", tests, NULL, NULL);
 }

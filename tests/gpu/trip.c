@@ -346,16 +346,16 @@ void open_sender(struct job *j, const struct rig *r) {
     mirror_close(&j->frame);
     mirror_open(&j->frame, j->stride * (size_t)r->slots, 5);
     device_free(j->work);
-    j->items.workspace_bytes = r->slots * (r->sizes.workspace_bytes + r->sizes.sum_bytes);
+    j->items.workspace_bytes =
+        r->slots * (r->sizes.workspace_bytes + r->sizes.sum_bytes + r->sizes.set_bytes);
     j->items.workspace = j->work = device_alloc((size_t)j->items.workspace_bytes);
     j->items.frame = j->frame.device;
     j->items.frame_stride = j->items.capacity = j->stride;
 }
 
-void send_both(struct rig *r, struct job *j, int kind, uint64_t seed, uint32_t flags) {
+void send_filled(struct rig *r, struct job *j, uint32_t flags) {
     const size_t capacity = (size_t)j->items.capacity;
     uint8_t *const wanted = allocate(capacity);
-    gen_fill((enum gen)kind, seed, r->layout.dtype, j->tensor.host, r->count);
     memset(j->frame.host, UNTOUCHED, j->frame.bytes);
     const pith_view view = pith_view_flat(j->tensor.host, r->layout.dtype, r->count);
     JOB_RUN(j, pith_cuda_encode(r->plan, r->stream, &j->items, flags, device_stream(), NULL));
@@ -370,6 +370,11 @@ void send_both(struct rig *r, struct job *j, int kind, uint64_t seed, uint32_t f
     }
     free(wanted);
     rig_check_stream(r);
+}
+
+void send_both(struct rig *r, struct job *j, int kind, uint64_t seed, uint32_t flags) {
+    gen_fill((enum gen)kind, seed, r->layout.dtype, j->tensor.host, r->count);
+    send_filled(r, j, flags);
 }
 
 void encode_both(struct rig *r, int kind, uint64_t seed) {

@@ -76,8 +76,10 @@ void trip_check_three_slots(const char *spec, uint32_t dtype);
 
 /* A call on all slots with room for frames of any set. */
 void open_sender(struct job *j, const struct rig *r);
-/* Encodes values of a kind (gen.h), every slot on both sides: statuses, frames and streams are the
- * same. */
+/* Encodes the values of the job's tensor, every slot on both sides: statuses, frames and streams
+ * are the same. */
+void send_filled(struct rig *r, struct job *j, uint32_t flags);
+/* The same of values of a kind (gen.h). */
 void send_both(struct rig *r, struct job *j, int kind, uint64_t seed, uint32_t flags);
 /* Encodes as send_both does, in a call of its own, which succeeds for all slots. */
 void encode_both(struct rig *r, int kind, uint64_t seed);
