@@ -83,8 +83,9 @@ typedef struct pith_cuda_sizes {
                                * that pith_cuda_reduce needs where it writes bf16 or f16,
                                * pith_cuda_reduce_encode, and pith_cuda_encode where it sends a
                                * held set; else 0 */
-    uint64_t set_bytes; /* topk: device memory per item that pith_cuda_sparse_hold needs behind
-                               * the workspace of its frames, for an intersection; else 0 */
+    uint64_t set_bytes;       /* topk: device memory per item, behind the workspace of its frames,
+                               * that pith_cuda_sparse_hold needs for an intersection, and
+                               * pith_cuda_encode with PITH_SAME_BLOCKS; else 0 */
 } pith_cuda_sizes;
 
 /* Of the device side of a plan; a pure host function. */
@@ -207,20 +208,20 @@ typedef struct pith_cuda_items {
      * frames, and of encode with eb, embed, act, topk and entropy=rans; NULL when that is 0. Behind
      * it sizes.sum_bytes for every item of pith_cuda_reduce to bf16 or f16, of what is read by
      * pith_cuda_reduce_encode of topk, and of pith_cuda_encode with PITH_SAME_SET or
-     * PITH_HELD_SET. */
+     * PITH_HELD_SET; with PITH_SAME_BLOCKS sizes.set_bytes for every item. */
     void *workspace;
     uint64_t workspace_bytes;
 } pith_cuda_items;
 
 /* ---- Encode and decode ----------------------------------------------------------------------*/
 
-/* As pith_encode: flags are PITH_KEY_FRAME, PITH_SAME_SET, PITH_HELD_SET or 0. A slot that holds no
- * set to send has the status PITH_ERR_STATE. pith_sizes.slot_bytes need not have room for the frame
- * of a set that the spec did not choose: where capacity has none, the slot goes on holding it.
- * Whether others have changed the base is not looked at, whatever the layout's flags say
- * (PITH_LAYOUT_CHECK_BASE): that is of the CPU only. Where it may be, call pith_cuda_stream_verify
- * before, on the same CUDA stream, and send nothing of a slot whose status is PITH_ERR_BASE; it
- * reads the base once more. */
+/* As pith_encode: flags are PITH_KEY_FRAME, PITH_SAME_SET, PITH_HELD_SET, PITH_SAME_BLOCKS or 0. A
+ * slot that holds no set to send has the status PITH_ERR_STATE. pith_sizes.slot_bytes need not have
+ * room for the frame of a set that the spec did not choose: where capacity has none, the slot goes
+ * on holding it. Whether others have changed the base is not looked at, whatever the layout's flags
+ * say (PITH_LAYOUT_CHECK_BASE): that is of the CPU only. Where it may be, call
+ * pith_cuda_stream_verify before, on the same CUDA stream, and send nothing of a slot whose status
+ * is PITH_ERR_BASE; it reads the base once more. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_encode(const pith_cuda_plan *cuda,
                                                      pith_cuda_stream *stream,
                                                      const pith_cuda_items *items, uint32_t flags,
@@ -233,9 +234,9 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_decode(const pith_cuda_plan *cuda,
                                                      void *cuda_stream, pith_error *error);
 /* Elements [first, first + count) of every item's slot, cut to the slot, written to the beginning
  * of the item's piece (tensors), or at their place in `tensor`. Unlike pith_decode_range it knows
- * the set that the slot holds, and so reads frames of PITH_SAME_SET. With a base: of the new base;
- * the stream is compared as pith_decode does and stays as it is; what a key frame says of its whole
- * content is not compared. */
+ * the set that the slot holds, and so reads frames of PITH_SAME_SET and PITH_SAME_BLOCKS. With a
+ * base: of the new base; the stream is compared as pith_decode does and stays as it is; what a key
+ * frame says of its whole content is not compared. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_decode_range(const pith_cuda_plan *cuda,
                                                            const pith_cuda_stream *stream,
                                                            const pith_cuda_items *items,
@@ -271,9 +272,9 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_verify(const pith_cuda_plan *cuda,
  * Of codec topk (sparse.h; PITH_ERR_UNSUPPORTED for others): the sets that slots of a stream hold,
  * and values at their elements. A slot holds the set that its last encode chose, or what
  * pith_cuda_sparse_hold or _hold_elements made; unlike the CPU's, a decode leaves what it holds as
- * it is: hold the frame's set before frames that follow it with PITH_SAME_SET are decoded. Of these
- * the status is PITH_ERR_STATE where the slot holds no set, PITH_ERR_BASE where it holds another.
- * After pith_cuda_stream_init, _rollback and _pack it holds none.
+ * it is: hold the frame's set before frames that follow it with PITH_SAME_SET or PITH_SAME_BLOCKS
+ * are decoded. Of these the status is PITH_ERR_STATE where the slot holds no set, PITH_ERR_BASE
+ * where it holds another. After pith_cuda_stream_init, _rollback and _pack it holds none.
  *
  * Gather and scatter take compact values in place of frames: those of item i, of dtype `values`
  * (f32, bf16 or f16), in ascending order of their elements, are at frames[i], or at frame + i *
@@ -283,7 +284,9 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_verify(const pith_cuda_plan *cuda,
 /* As pith_sparse_hold, item by item: item i's slot holds the union or the intersection (PITH_SET_*)
  * of the sets of frames i * per_item .. (i + 1) * per_item - 1, which have as many lengths and
  * status words. Frames have the plan's own kind of header; with the values of a set that is held
- * they are PITH_ERR_UNSUPPORTED. Where a status is not PITH_OK the slot holds what it held. Needs
+ * they are PITH_ERR_UNSUPPORTED. Unlike the CPU, with per_item 1 it takes frames of
+ * PITH_SAME_BLOCKS, whose blocks without indices have the set that the slot holds there: decode
+ * such a frame, then hold it. Where a status is not PITH_OK the slot holds what it held. Needs
  * sizes.workspace_bytes for every frame, and for the intersection of several sizes.set_bytes for
  * every item behind them. Takes each slot once; tensors are not looked at. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_sparse_hold(const pith_cuda_plan *cuda,
