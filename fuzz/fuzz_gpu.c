@@ -501,24 +501,29 @@ static void read_elsewhere(struct subject *x, struct fuzz_tensor *value, uint64_
 }
 
 /* The frame's set is held, alone or with one of their own, or what is listed; then what both hold
- * is moved, and sent, and what was sent is read, whole or damaged. */
+ * is moved, and sent, or followed by what both choose; and what was sent is read, whole or damaged,
+ * where they hold what it follows or what it has. */
 static void hold_and_send(struct subject *x, struct fuzz_tensor *value, uint64_t count,
                           struct fuzz_source *s) {
     static const uint32_t reals[] = {PITH_F32, PITH_BF16, PITH_F16};
     const uint8_t how = fuzz_u8(s);
+    const int merge = how & 4 ? PITH_SET_UNION : PITH_SET_INTERSECTION;
     const struct made given = {(uint8_t *)(uintptr_t)x->frame, (size_t)x->length};
     struct made own;
     pith_cuda_stream *const stream = choose_both(x, value, &own);
     const struct made frames[FRAMES] = {how & 1 ? own : given, how & 2 ? own : given};
-    hold_both(x, stream, frames, &own, how & 4 ? PITH_SET_UNION : PITH_SET_INTERSECTION);
-    if (fuzz_u8(s) & 1) list_both(x, stream, count, s);
+    hold_both(x, stream, frames, &own, merge);
+    const uint8_t more = fuzz_u8(s);
+    const bool same_blocks = more & 2;
+    if (more & 1) list_both(x, stream, count, s);
     move_both(x, stream, value, reals[(how >> 3) % 3], count);
     move_both(x, stream, NULL, reals[(how >> 4) % 3], count);
     clear_both(x, stream);
-    fuzz_fill(value, s);
-    const struct made sent =
-        encode_both(x, stream, value, how & 64 ? PITH_HELD_SET : PITH_SAME_SET);
+    if (!(more & 4)) fuzz_fill(value, s);
+    const uint32_t held = how & 64 ? PITH_HELD_SET : PITH_SAME_SET;
+    const struct made sent = encode_both(x, stream, value, same_blocks ? PITH_SAME_BLOCKS : held);
     FUZZ_CHECK(sent.bytes);
+    if (same_blocks && more & 8) hold_both(x, stream, frames, &own, merge);
     uint8_t *const damaged = guard_copy(sent.bytes, sent.length);
     struct subject again = *x;
     fuzz_patch(damaged, sent.length, s);
