@@ -100,7 +100,8 @@ static void make_held(struct stream *s, struct golden_made *m) {
 
 /* The frame whose last two elements stand at other places. */
 static void make_blocks(const struct golden *g, struct stream *s, struct golden_made *m) {
-    float *const x = m->value, last[2] = {x[m->count - 2], x[m->count - 1]};
+    float *const x = copy_of(m->value, m->count * sizeof *x);
+    const float last[2] = {x[m->count - 2], x[m->count - 1]};
     pith_view view = pith_view_flat(x, g->dtype, m->count);
     m->blocks.bytes = allocate((size_t)s->sizes.slot_bytes);
     m->after = allocate(m->count * sizeof *m->after);
@@ -115,6 +116,7 @@ static void make_blocks(const struct golden *g, struct stream *s, struct golden_
     view = pith_view_flat(m->after, PITH_F32, m->count);
     CHECK_OK(pith_decompress(f.bytes, f.length, NULL, NULL, &view, NULL));
     free(f.bytes);
+    free(x);
     stream_close(&plain);
 }
 
