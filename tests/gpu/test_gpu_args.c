@@ -322,7 +322,7 @@ static void test_flags(void **state) {
     for (uint32_t bit = 0; bit < 32; bit++) {
         const uint32_t flags = UINT32_C(1) << bit;
         /* The codec sends no sets. */
-        const bool sets = flags == PITH_SAME_SET || flags == PITH_HELD_SET;
+        const bool sets = flags & (PITH_SAME_SET | PITH_HELD_SET | PITH_SAME_BLOCKS);
         context("flag %u", flags);
         if (flags != PITH_KEY_FRAME)
             CHECK_STATUS(sets ? PITH_ERR_UNSUPPORTED : PITH_ERR_ARG,

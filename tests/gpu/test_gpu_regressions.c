@@ -115,7 +115,7 @@ static void test_revisions(void **state) {
         {"wdiff", 2},
         {"grad", 2},
         {"kv", 2},
-        {"topk:k=10", 1},
+        {"topk:k=10", 3},
         {"eb:abs=0.001", 3},
         {"embed:mode=fast,abs=0.001", 2},
         {"act:abs=0.001", 3},
