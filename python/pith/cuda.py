@@ -384,6 +384,7 @@ class DeviceStream:
         out = self._room(len(listed), max(plan.sizes.slot_bytes, key)) if out is None else out
         room = self._plan._workspace_bytes
         room += self._plan._sum_bytes if same_set or held_set else 0
+        room += self._plan._set_bytes if same_blocks else 0
         keep += self._put(items, out, len(listed), room)
         if listed:
             flags = encode_flags(key_frame, same_set, held_set, same_blocks)
@@ -523,7 +524,9 @@ class DeviceStream:
         """Make slots hold the union or the intersection of the sets of frames.
 
         Args:
-            frames: those of the first slot, then those of the second, as many for each
+            frames: those of the first slot, then those of the second, as many for each. One made
+                with ``same_blocks`` is the only one of its slot, and decoded before: its blocks
+                without indices have the set that the slot holds
             how: ``"union"`` or ``"intersection"``
             slots: which, none twice; None: all
 
