@@ -21,7 +21,7 @@ exits 0 pith test -q gradients.npy.pith
 exits 0 pith inspect --json gradients.npy.pith
 json out "[list(t) for t in d['tensors']] == [['name', 'codec', 'spec', 'dtype', 'shape',
     'raw_bytes', 'bytes', 'bits_per_value', 'error_bound', 'sent', 'density', 'threshold',
-    'index_bits', 'value_bits', 'same_set']]"
+    'index_bits', 'value_bits', 'same_set', 'same_blocks']]"
 json out "d['tensors'][0]['codec'] == 'topk' and d['tensors'][0]['sent'] == 200 and
     d['tensors'][0]['density'] == 0.01 and d['tensors'][0]['value_bits'] == 32 and
     d['tensors'][0]['same_set'] is False"
