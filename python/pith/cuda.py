@@ -329,9 +329,9 @@ class DeviceStream:
         torch, bytes_ = _torch(), self._plan._stream_bytes
         copy = torch.empty(bytes_, dtype=torch.uint8, device="cpu")
         error = _error()
-        with host._alone, host._borrow() as work:
-            status = _lib.pith_cuda_stream_pack(
-                self._plan._cuda, work, host._stream, _pointer(copy), bytes_, error
+        with host._borrow() as work:
+            status = _lib.pithpy_cuda_pack(
+                self._plan._cuda, work, host._stream, host._mark, _pointer(copy), bytes_, error
             )
         _raise(status, error)
         self._memory.copy_(copy)
@@ -340,9 +340,9 @@ class DeviceStream:
         """Give a stream on the CPU what this one remembers; it waits."""
         copy = self._memory.cpu()
         error = _error()
-        with host._alone, host._borrow() as work:
-            status = _lib.pith_cuda_stream_unpack(
-                self._plan._cuda, work, host._stream, _pointer(copy), len(copy), error
+        with host._borrow() as work:
+            status = _lib.pithpy_cuda_unpack(
+                self._plan._cuda, work, host._stream, host._mark, _pointer(copy), len(copy), error
             )
         _raise(status, error)
 

@@ -20,7 +20,7 @@ from . import dtypes, frames, views
 from ._core import ffi, lib
 from .errors import ArgumentError, DtypeError, OutOfMemoryError, ShapeError, from_status
 from .plan import Plan, Work, check_status
-from .stream import Alone, Stats, borrow
+from .stream import Stats, borrow, marks_of
 from .views import Buffer, Tensor
 
 
@@ -74,15 +74,9 @@ class Cache:
         self._memory = views.memory(self._bytes)
         self._parent: Cache | None = None
         self._mark = ffi.new("intptr_t *")
-        self._alone = Alone([self._mark])
 
     def _do(self, call: Callable[..., int], *arguments: Any) -> None:
-        """Make a call of the library that takes a work and changes this cache."""
-        with self._alone, borrow(self._work, (self._plan,)) as work:
-            check_status(call(work, self._cache, *arguments), work)
-
-    def _read(self, call: Callable[..., int], *arguments: Any) -> None:
-        """Make a call of helpers.h that takes a work and only reads this cache."""
+        """Make a call of helpers.h that takes a work and this cache."""
         with borrow(self._work, (self._plan,)) as work:
             check_status(call(work, self._cache, self._mark, *arguments), work)
 
@@ -172,7 +166,7 @@ class Cache:
             number = self._plan._number if dtype is None else dtypes.number_of(dtype)
             out = views.empty((count, heads, dim), dtype, number)
         view, keep = views.new(out, write=True)
-        self._read(lib.pithpy_kv_read, first, count, head, heads, view)
+        self._do(lib.pithpy_kv_read, first, count, head, heads, view)
         del keep
         return out
 
@@ -183,7 +177,7 @@ class Cache:
             ArgumentError: more than there are
 
         """
-        self._do(lib.pith_kv_truncate, tokens)
+        self._do(lib.pithpy_kv_truncate, tokens)
 
     def fork(self, tokens: int | None = None, *, reserve: int = 0, copy: bool = False) -> Cache:
         """Return a second cache that begins with this one's first tokens.
@@ -207,7 +201,7 @@ class Cache:
         child._start(self._plan, lib.pith_kv_bytes(self._plan._plan, need), self._work)
         made = ffi.new("pith_kv **")
         flags = lib.PITH_KV_COPY if copy else 0
-        self._read(lib.pithpy_kv_fork, tokens, flags, child._memory, child._bytes, made)
+        self._do(lib.pithpy_kv_fork, tokens, flags, child._memory, child._bytes, made)
         child._cache = made[0]
         child._parent = None if copy else self
         return child
@@ -218,7 +212,7 @@ class Cache:
         while bytes_[0] > capacity:  # first, and when the cache has grown since
             capacity = bytes_[0]
             memory = views.memory(capacity)
-            self._read(lib.pithpy_kv_save, memory, capacity, bytes_)
+            self._do(lib.pithpy_kv_save, memory, capacity, bytes_)
         return bytes(ffi.buffer(memory, bytes_[0]))
 
     def load(self, saved: Buffer) -> None:
@@ -231,7 +225,7 @@ class Cache:
 
         """
         data, length, keep = views.bytes_of(saved, "saved")
-        self._do(lib.pith_kv_load, data, length)
+        self._do(lib.pithpy_kv_load, data, length)
         del keep
 
     def append_delta(self, x: Tensor, base: Tensor) -> None:
@@ -247,7 +241,7 @@ class Cache:
         """
         view, keep = views.new(x)
         base_view, keep_base = views.new(base, write=True)
-        self._do(lib.pith_kv_append_delta, view, base_view)
+        self._do(lib.pithpy_kv_append_delta, view, base_view)
         del keep, keep_base
 
     def read_add(self, base: Tensor, first: int = 0, count: int | None = None) -> Tensor:
@@ -259,7 +253,7 @@ class Cache:
         """
         count = max(len(self) - first, 0) if count is None else count
         view, keep = views.new(base, write=True)
-        self._read(lib.pithpy_kv_read_add, first, count, view)
+        self._do(lib.pithpy_kv_read_add, first, count, view)
         del keep
         return base
 
@@ -300,9 +294,9 @@ def append(caches: Sequence[Cache], tensors: Iterable[Tensor], *, work: Work | N
     array = ffi.new("pith_view[]", len(caches))
     keep = [views.fill(array + i, x) for i, x in enumerate(tensors)]
     handles = ffi.new("pith_kv *[]", [cache._cache for cache in caches])
-    alone = Alone(cache._mark for cache in caches)
-    with alone, borrow(work, [cache._plan for cache in caches]) as w:
-        check_status(lib.pith_kv_append(w, handles, array, len(caches)), w)
+    marks = marks_of(cache._mark for cache in caches)
+    with borrow(work, [cache._plan for cache in caches]) as w:
+        check_status(lib.pithpy_kv_append_list(w, *marks, handles, array, len(caches)), w)
     del keep
 
 
@@ -328,9 +322,9 @@ def append_batch(caches: Sequence[Cache], x: Tensor, *, work: Work | None = None
     data = ffi.cast("char *", view.data)
     for i, cache in enumerate(caches):
         to[i].cache, to[i].values = cache._cache, data + i * step
-    alone = Alone(cache._mark for cache in caches)
-    with alone, borrow(work, [cache._plan for cache in caches]) as w:
-        check_status(lib.pith_kv_append_batch(w, like, to, len(caches)), w)
+    marks = marks_of(cache._mark for cache in caches)
+    with borrow(work, [cache._plan for cache in caches]) as w:
+        check_status(lib.pithpy_kv_append_batch_list(w, *marks, like, to, len(caches)), w)
     del keep
 
 

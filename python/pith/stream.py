@@ -149,27 +149,10 @@ def borrow(work: Work | None, plans: Iterable[Plan], threads: int = 1) -> _Borro
     return _Borrowed(work, 0 if work is not None else bytes_for(plans, threads), threads)
 
 
-class Alone:
-    """Streams or caches for the duration of a ``with``, in which no other call uses them.
-
-    The library's calls that only read mark nothing, and rely on nobody writing meanwhile: the mark
-    that the package itself has for each object (helpers.h) keeps the promise of BusyError.
-    """
-
-    __slots__ = ("_count", "_marks")
-
-    def __init__(self, marks: Iterable[Any]) -> None:
-        """Take marks, one of them several times maybe."""
-        unique = list(dict.fromkeys(marks))
-        self._count = len(unique)
-        self._marks = ffi.new("intptr_t *[]", unique)
-
-    def __enter__(self) -> None:
-        if lib.pithpy_enter(self._marks, self._count):
-            raise from_status(lib.PITH_ERR_BUSY)
-
-    def __exit__(self, *_: object) -> None:
-        lib.pithpy_leave(self._marks, self._count)
+def marks_of(marks: Iterable[Any]) -> tuple[Any, int]:
+    """Return marks, one of them several times maybe, as functions of helpers.h take them."""
+    unique = list(dict.fromkeys(marks))
+    return ffi.new("intptr_t *[]", unique), len(unique)
 
 
 # ---- Streams ------------------------------------------------------------------------------------
@@ -215,7 +198,6 @@ class Stream:
         self._threads = threads
         self._base: views.Bound | None = None
         self._mark = ffi.new("intptr_t *")
-        self._alone = Alone([self._mark])
         self._given = {
             "seed": seed,
             "rng_stream": rng_stream,
@@ -247,7 +229,7 @@ class Stream:
         if not flags & (_SAME_SET | _HELD_SET):
             return self._capacity
         state = ffi.new("pith_sparse_state *", {"size": ffi.sizeof("pith_sparse_state")})
-        if self._ask(lib.pith_sparse_get_state, slot, state):
+        if lib.pithpy_sparse_get_state(self._stream, self._mark, slot, state):
             return self._capacity  # encoding says what is wrong
         return self._capacity + 12 * max(int(state.held) - int(state.most), 0) + 4
 
@@ -255,16 +237,17 @@ class Stream:
         return _Borrowed(self._work, self._work_bytes, self._threads)
 
     def _do(self, call: Callable[..., int], *arguments: Any) -> None:
-        """Make a call of the library that takes a work and this stream."""
+        """Make a call of helpers.h that takes a work and this stream."""
         if self._base is not None:
             self._base.check()
-        with self._alone, self._borrow() as work:
-            check_status(call(work, self._stream, *arguments), work)
+        with self._borrow() as work:
+            check_status(call(work, self._stream, self._mark, *arguments), work)
 
-    def _ask(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what a call of the library answers that takes this stream alone."""
-        with self._alone:
-            return call(self._stream, *arguments)
+    def _ask(self, call: Callable[..., int], *arguments: Any) -> None:
+        """Make a call of helpers.h that takes this stream alone."""
+        status = call(self._stream, self._mark, *arguments)
+        if status:
+            raise from_status(status)
 
     def _failed(self, result: int, work: Any, x: Tensor) -> Error:
         """Return the exception for the result of a call in helpers.h."""
@@ -556,7 +539,7 @@ class Stream:
 
         """
         view, keep = views.new(x)
-        self._do(lib.pith_stream_set_base, view, step)
+        self._do(lib.pithpy_stream_set_base, view, step)
         del keep
 
     def bind_base(self, x: Tensor, step: int = 0) -> None:
@@ -585,10 +568,12 @@ class Stream:
             raise ShapeError(f"base: found {count} elements, expected {self._plan.count}")
         if not views.is_dense(view):
             raise ShapeError("base: expected a dense tensor, found strides")
-        with self._alone, self._borrow() as work:
-            status = lib.pith_stream_bind_base(work, self._stream, view.data, step)
+        bound = views.Bound(x, keep)
+        with self._borrow() as work:
+            status = lib.pithpy_stream_bind_base(
+                work, self._stream, self._mark, view.data, step, id(self), id(bound)
+            )
             check_status(status, work)
-            self._base = views.Bound(x, keep)
 
     def get_base(
         self, out: Tensor | None = None, *, slot: int | None = None, dtype: Any = None
@@ -616,14 +601,16 @@ class Stream:
         if lib.pith_view_count(view) != expected:
             found = lib.pith_view_count(view)
             raise ShapeError(f"out: found {found} elements, expected {expected}")
-        self._do(lib.pith_stream_get_base, slot or 0, view)
+        self._do(lib.pithpy_stream_get_base, slot or 0, view)
         del keep
         return out
 
     def base_hash(self, slot: int = 0) -> int:
         """Return the hash of a slot's base: equal on every replica."""
         self._plan.slot(slot)
-        return int(self._ask(lib.pith_stream_base_hash, slot))
+        answer = ffi.new("uint64_t *")
+        self._ask(lib.pithpy_stream_base_hash, slot, answer)
+        return int(answer[0])
 
     def verify(self) -> None:
         """Read the base and compare its hash.
@@ -634,28 +621,30 @@ class Stream:
             UnsupportedError: ``base_hash=off``
 
         """
-        self._do(lib.pith_stream_verify)
+        self._do(lib.pithpy_stream_verify)
 
     # ---- Steps and random bits ----
 
     def step(self, slot: int = 0) -> int:
         """Return the step of a slot's next frame."""
         self._plan.slot(slot)
-        return int(self._ask(lib.pith_stream_step, slot))
+        answer = ffi.new("uint64_t *")
+        self._ask(lib.pithpy_stream_step, slot, answer)
+        return int(answer[0])
 
     def set_step(self, step: int, slot: int = 0) -> None:
         """Set the step of a slot's next frame."""
-        self._do(lib.pith_stream_set_step, slot, step)
+        self._do(lib.pithpy_stream_set_step, slot, step)
 
     def set_random(
         self, *, seed: int = 0, rng_stream: int = 0, rank: int = 0, ranks: int = 0
     ) -> None:
         """Set seed, rng_stream, rank and ranks from now on."""
-        self._do(lib.pith_stream_set_random, _options(seed, rng_stream, rank, ranks, 0))
+        self._do(lib.pithpy_stream_set_random, _options(seed, rng_stream, rank, ranks, 0))
 
     def reset(self) -> None:
         """Make the stream as it was when it was made; an external base is set to 0."""
-        self._do(lib.pith_stream_reset)
+        self._do(lib.pithpy_stream_reset)
 
     def rollback(self, step: int) -> None:
         """Take back what encoding a step did, in every slot whose last encode was of that step.
@@ -664,7 +653,7 @@ class Stream:
             StateError: the stream has a base
 
         """
-        self._do(lib.pith_stream_rollback, step)
+        self._do(lib.pithpy_stream_rollback, step)
 
     # ---- The residual ----
 
@@ -686,7 +675,7 @@ class Stream:
         if out is None:
             out = views.empty((self._range(first, count),), None, lib.PITH_F32)
         view, keep = views.new(out, write=True)
-        self._do(lib.pith_stream_get_residual, first, view)
+        self._do(lib.pithpy_stream_get_residual, first, view)
         del keep
         return out
 
@@ -699,7 +688,7 @@ class Stream:
 
         """
         view, keep = views.new(x)
-        self._do(lib.pith_stream_set_residual, first, view)
+        self._do(lib.pithpy_stream_set_residual, first, view)
         del keep
 
     def _range(self, first: int, count: int | None) -> int:
@@ -734,7 +723,7 @@ class Stream:
         parts = [views.bytes_of(frame, "frame") for frame in frames]
         data = ffi.new("const void *[]", [part[0] for part in parts])
         lengths = ffi.new("size_t[]", [part[1] for part in parts])
-        self._do(lib.pith_sparse_hold, slot, data, lengths, len(parts), SETS[how])
+        self._do(lib.pithpy_sparse_hold, slot, data, lengths, len(parts), SETS[how])
 
     def hold_elements(self, elements: Any, run: int = 1, *, slot: int = 0) -> None:
         """Make the slot hold a set that you chose; ``encode(x, held_set=True)`` sends it.
@@ -758,7 +747,7 @@ class Stream:
             raise ArgumentError(f"elements: found {array.min()}, expected no negative number")
         numbers = np.ascontiguousarray(array, np.uint64).ravel()
         data = ffi.from_buffer("uint64_t[]", numbers)
-        self._do(lib.pith_sparse_hold_elements, slot, data, len(numbers), run)
+        self._do(lib.pithpy_sparse_hold_elements, slot, data, len(numbers), run)
 
     def gather(
         self,
@@ -792,7 +781,7 @@ class Stream:
             out = views.empty((held,), dtype, dtypes.number_of(dtype))
         source, keep = (ffi.NULL, None) if x is None else views.new(x)
         values, keep_out = views.new(out, write=True)
-        self._do(lib.pith_sparse_gather, slot, source, values)
+        self._do(lib.pithpy_sparse_gather, slot, source, values)
         del keep, keep_out
         return out
 
@@ -817,7 +806,7 @@ class Stream:
         """
         source, keep = views.new(values)
         view, keep_out = views.new(out, write=True)
-        self._do(lib.pith_sparse_scatter, slot, source, scale, view)
+        self._do(lib.pithpy_sparse_scatter, slot, source, scale, view)
         del keep, keep_out
         return out
 
@@ -829,7 +818,7 @@ class Stream:
             UnsupportedError: another codec
 
         """
-        self._do(lib.pith_sparse_clear, slot)
+        self._do(lib.pithpy_sparse_clear, slot)
 
     def request(
         self,
@@ -863,7 +852,7 @@ class Stream:
         request = {"first": first, "count": count or 0, "k": k, "threshold": threshold}
         size = ffi.sizeof("pith_sparse_request")
         made = ffi.new("pith_sparse_request *", {"size": size, **request})
-        self._do(lib.pith_sparse_set_request, slot, made)
+        self._do(lib.pithpy_sparse_set_request, slot, made)
 
     def report(self, chosen: int, *, slot: int = 0) -> None:
         """Say how many elements all ranks chose together in the slot's last step.
@@ -875,7 +864,7 @@ class Stream:
             UnsupportedError: another codec
 
         """
-        self._do(lib.pith_sparse_report, slot, chosen)
+        self._do(lib.pithpy_sparse_report, slot, chosen)
 
     def sparse_state(self, slot: int = 0) -> SparseState:
         """Return what a slot's last encode or decode did, and the set that it holds.
@@ -886,9 +875,7 @@ class Stream:
 
         """
         out = ffi.new("pith_sparse_state *", {"size": ffi.sizeof("pith_sparse_state")})
-        status = self._ask(lib.pith_sparse_get_state, slot, out)
-        if status:
-            raise from_status(status)
+        self._ask(lib.pithpy_sparse_get_state, slot, out)
         return SparseState(
             k=int(out.k),
             most=int(out.most),
@@ -908,7 +895,7 @@ class Stream:
             UnsupportedError: the codec promises no bound
 
         """
-        self._do(lib.pith_stream_set_bound, slot, bound)
+        self._do(lib.pithpy_stream_set_bound, slot, bound)
 
     def scale_bound(self, factor: float, slot: int = 0) -> None:
         """Set the bound of a slot to the spec's times a factor above 0.
@@ -917,7 +904,7 @@ class Stream:
             UnsupportedError: the codec promises no bound
 
         """
-        self._do(lib.pith_stream_scale_bound, slot, factor)
+        self._do(lib.pithpy_stream_scale_bound, slot, factor)
 
     def adapt(
         self,
@@ -964,26 +951,28 @@ class Stream:
             },
         )
         bound = ffi.new("double *")
-        self._do(lib.pith_stream_adapt, slot, budget, bound)
+        self._do(lib.pithpy_stream_adapt, slot, budget, bound)
         return float(bound[0])
 
     def bound(self, slot: int = 0) -> float:
         """Return the slot's bound as it was set; 0: as the spec says."""
         self._plan.slot(slot)
-        return float(self._ask(lib.pith_stream_bound, slot))
+        answer = ffi.new("double *")
+        self._ask(lib.pithpy_stream_bound, slot, answer)
+        return float(answer[0])
 
     def nonzero(self, slot: int = 0) -> float:
         """Return the share of a slot's values that were not 0 in its last encode."""
         self._plan.slot(slot)
-        return float(self._ask(lib.pith_stream_nonzero, slot))
+        answer = ffi.new("double *")
+        self._ask(lib.pithpy_stream_nonzero, slot, answer)
+        return float(answer[0])
 
     @property
     def stats(self) -> Stats:
         """What the stream has counted."""
         out = ffi.new("pith_stats *", {"size": ffi.sizeof("pith_stats")})
-        status = self._ask(lib.pith_stream_stats, out)
-        if status:
-            raise from_status(status)
+        self._ask(lib.pithpy_stream_stats, out)
         return Stats(*(int(getattr(out, name)) for name in Stats._fields))
 
     # ---- Keeping it ----
@@ -998,7 +987,7 @@ class Stream:
         bytes_ = self._plan.sizes.save_bytes
         memory = views.memory(bytes_)
         written = ffi.new("size_t *")
-        self._do(lib.pith_stream_save, memory, bytes_, written)
+        self._do(lib.pithpy_stream_save, memory, bytes_, written)
         return bytes(ffi.buffer(memory, written[0]))
 
     def load(self, saved: Buffer) -> None:
@@ -1010,7 +999,7 @@ class Stream:
 
         """
         data, length, keep = views.bytes_of(saved, "saved")
-        self._do(lib.pith_stream_load, data, length)
+        self._do(lib.pithpy_stream_load, data, length)
         del keep
 
     def state_dict(self) -> dict[str, Any]:
@@ -1120,7 +1109,7 @@ class Bucket:
         self._ends = pairs
         self._threads, self._work = threads, work
         self._streams = list({id(stream): stream for stream, _ in pairs}.values())
-        self._alone = Alone(stream._mark for stream in self._streams)
+        self._marks = marks_of(stream._mark for stream in self._streams)
         self._work_bytes = bytes_for((stream._plan for stream, _ in pairs), threads)
         self._offsets, self._bytes = _offsets_of(stream._capacity for stream, _ in pairs)
         self._offsets_c = ffi.new("uint64_t[]", [*self._offsets, self._bytes])
@@ -1246,8 +1235,10 @@ class Bucket:
                 raise SpaceError(f"out: found {capacity} bytes, expected {self._bytes}")
             offsets, lengths = self._offsets_c, ffi.new("uint64_t[]", max(n, 1))
         keep = self._fill(items, tensors, False)
-        with self._alone, self._borrow() as work:
-            status = lib.pithpy_encode_list(work, items, n, memory, offsets, flags, frames, lengths)
+        with self._borrow() as work:
+            status = lib.pithpy_encode_list(
+                work, *self._marks, items, n, memory, offsets, flags, frames, lengths
+            )
             if out is not None:
                 results = ffi.unpack(lengths, n) if n else []
             self._finish(status, work, held, results)
@@ -1298,8 +1289,9 @@ class Bucket:
             for item, frame in zip(each, frames, strict=True):
                 item.frame, item.length, kept = views.bytes_of(frame, "frame")
                 keep.append(kept)
-        with self._alone, self._borrow() as work:
-            self._finish(lib.pith_decode(work, items, len(each), flags), work, held, outs)
+        with self._borrow() as work:
+            status = lib.pithpy_decode_list(work, *self._marks, items, len(each), flags)
+            self._finish(status, work, held, outs)
         del keep
         return outs
 
@@ -1332,8 +1324,8 @@ class Bucket:
         sums, keep = self._sums(frames, scale)
         for i, out in enumerate(outs):
             keep.append(views.fill(ffi.addressof(sums[i], "view"), out, True))
-        with self._alone, self._borrow() as work:
-            status = lib.pith_reduce(work, sums, len(outs))
+        with self._borrow() as work:
+            status = lib.pithpy_reduce_list(work, *self._marks, sums, len(outs))
             if status:
                 raise _list_error(status, work, [sums[i].status for i in range(len(outs))], outs)
         del keep
@@ -1369,9 +1361,9 @@ class Bucket:
         for item, (stream, _), at in zip(each, to._ends, to._offsets, strict=True):
             item.frame, item.capacity, item.length = memory + at, stream._capacity, 0
         plans = [stream._plan for stream, _ in self._ends + to._ends]
-        alone = Alone(stream._mark for stream in self._streams + to._streams)
-        with alone, borrow(self._work, plans, self._threads) as work:
-            status = lib.pith_reduce_encode(work, sums, items, len(each))
+        marks = marks_of(stream._mark for stream in self._streams + to._streams)
+        with borrow(self._work, plans, self._threads) as work:
+            status = lib.pithpy_reduce_encode_list(work, *marks, sums, items, len(each))
             whole = ffi.buffer(memory, to._bytes)
             ends = zip(to._offsets, each, strict=True)
             results = [whole[at : at + item.length] for at, item in ends]
@@ -1431,6 +1423,8 @@ def _list_error(status: int, work: Any, statuses: list[int], results: list[Any])
     error = error_of(status, work)
     # A call that no item has failed in was refused as a whole.
     made = any(statuses)
+    if status == lib.PITH_ERR_BUSY and not made:  # nothing was looked at
+        return error
     error.results = [
         result if made and not failed else None
         for failed, result in zip(statuses, results, strict=True)

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "helpers.h"
+#include "marks.h"
 
 static int64_t refusal(int why, int64_t found) { return why | found * 256; }
 
@@ -206,65 +207,68 @@ int pithpy_alike(pith_item *items, size_t count, size_t list, int kind, size_t m
 
 /* ---- Marks -----------------------------------------------------------------------------------*/
 
-/* The mark of a call of this thread that is alone: no other living thread has this address. */
-static intptr_t own_mark(void) {
-    static _Thread_local char here;
-    return -(intptr_t)&here;
+#define PITHPY_CHANGE(name, parameters, arguments)        \
+    int pithpy_##name parameters {                        \
+        if (!enter(mark, false)) return PITH_ERR_BUSY;    \
+        const pith_status status = pith_##name arguments; \
+        leave(mark, false);                               \
+        return status;                                    \
+    }
+#define PITHPY_READ(name, parameters, arguments)          \
+    int pithpy_##name parameters {                        \
+        if (!enter(mark, true)) return PITH_ERR_BUSY;     \
+        const pith_status status = pith_##name arguments; \
+        leave(mark, true);                                \
+        return status;                                    \
+    }
+#define PITHPY_ANSWER(name, parameters, arguments)     \
+    int pithpy_##name parameters {                     \
+        if (!enter(mark, false)) return PITH_ERR_BUSY; \
+        *answer = pith_##name arguments;               \
+        leave(mark, false);                            \
+        return PITH_OK;                                \
+    }
+#define PITHPY_LIST(name, parameters, arguments)             \
+    int pithpy_##name##_list parameters {                    \
+        if (!enter_all(marks, marked)) return PITH_ERR_BUSY; \
+        const pith_status status = pith_##name arguments;    \
+        leave_all(marks, marked);                            \
+        return status;                                       \
+    }
+#include "calls.def"
+
+/* Sets an attribute as the object's class had no say in it, and returns what was there before, for
+ * which the caller drops a reference: finalizers run then. The caller holds the interpreter's
+ * lock. NULL where it failed. */
+static PyObject *exchange_attribute(PyObject *owner, const char *name, PyObject *value) {
+    PyObject *const key = PyUnicode_InternFromString(name);
+    PyObject *before = key ? PyObject_GenericGetAttr(owner, key) : NULL;
+    if (before && PyObject_GenericSetAttr(owner, key, value)) {
+        Py_DECREF(before);
+        before = NULL;
+    }
+    Py_XDECREF(key);
+    PyErr_Clear();
+    return before;
 }
 
-static bool enter(intptr_t *mark, bool shared) {
-    const intptr_t own = own_mark();
-    intptr_t found = 0, made;
-    do {
-        if (found < 0 ? found != own : found > 0 && !shared) return false;
-        made = !shared ? own : found > 0 ? found + 1 : 1;
-    } while (!__atomic_compare_exchange_n(mark, &found, made, false, __ATOMIC_ACQUIRE,
-                                          __ATOMIC_RELAXED));
-    return true;
-}
-
-static void leave(intptr_t *mark, bool shared) {
-    intptr_t own = own_mark();
-    if (shared)
-        __atomic_fetch_add(mark, -1, __ATOMIC_RELEASE);
-    else
-        __atomic_compare_exchange_n(mark, &own, 0, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
-}
-
-int pithpy_enter(intptr_t *const *marks, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (!enter(marks[i], false)) {
-            pithpy_leave(marks, i);
-            return PITH_ERR_BUSY;
-        }
-    return PITH_OK;
-}
-
-void pithpy_leave(intptr_t *const *marks, size_t count) {
-    for (size_t i = 0; i < count; i++) leave(marks[i], false);
-}
-
-int pithpy_kv_read(pith_work *work, const pith_kv *cache, intptr_t *mark, uint64_t first,
-                   uint64_t count, uint32_t head, uint32_t heads, const pith_view *view) {
-    if (!enter(mark, true)) return PITH_ERR_BUSY;
-    const pith_status status = pith_kv_read(work, cache, first, count, head, heads, view);
-    leave(mark, true);
-    return status;
-}
-
-int pithpy_kv_read_add(pith_work *work, const pith_kv *cache, intptr_t *mark, uint64_t first,
-                       uint64_t count, const pith_view *base) {
-    if (!enter(mark, true)) return PITH_ERR_BUSY;
-    const pith_status status = pith_kv_read_add(work, cache, first, count, base);
-    leave(mark, true);
-    return status;
-}
-
-int pithpy_kv_fork(pith_work *work, const pith_kv *parent, intptr_t *mark, uint64_t tokens,
-                   uint32_t flags, void *memory, size_t bytes, pith_kv **child) {
-    if (!enter(mark, true)) return PITH_ERR_BUSY;
-    const pith_status status = pith_kv_fork(work, parent, tokens, flags, memory, bytes, child);
-    leave(mark, true);
+int pithpy_stream_bind_base(pith_work *work, pith_stream *stream, intptr_t *mark, void *base,
+                            uint64_t step, size_t owner, size_t keeper) {
+    PyObject *const object = (PyObject *)owner; /* NOLINT: addresses from id() */
+    PyObject *const kept = (PyObject *)keeper;  /* NOLINT */
+    if (!enter(mark, false)) return PITH_ERR_BUSY;
+    PyGILState_STATE lock = PyGILState_Ensure();
+    PyObject *before = exchange_attribute(object, "_base", kept);
+    PyGILState_Release(lock);
+    pith_status status = PITH_ERR_MEMORY;
+    if (before) status = pith_stream_bind_base(work, stream, base, step);
+    lock = PyGILState_Ensure();
+    if (before && status != PITH_OK) {
+        Py_XDECREF(exchange_attribute(object, "_base", before));
+    }
+    leave(mark, false);
+    Py_XDECREF(before);
+    PyGILState_Release(lock);
     return status;
 }
 
@@ -274,13 +278,6 @@ int pithpy_kv_save(pith_work *work, const pith_kv *cache, intptr_t *mark, void *
     pith_status status = PITH_OK;
     *bytes = (size_t)pith_kv_save_bytes(cache);
     if (*bytes <= cap) status = pith_kv_save(work, cache, dst, cap, bytes);
-    leave(mark, true);
-    return status;
-}
-
-int pithpy_kv_stats(const pith_kv *cache, intptr_t *mark, pith_stats *out) {
-    if (!enter(mark, true)) return PITH_ERR_BUSY;
-    const pith_status status = pith_kv_stats(cache, out);
     leave(mark, true);
     return status;
 }
@@ -378,10 +375,12 @@ int64_t pithpy_decode(pith_work *work, pith_item *item, intptr_t *mark, pith_str
     return status;
 }
 
-int pithpy_encode_list(pith_work *work, pith_item *items, size_t count, char *memory,
-                       const uint64_t *offsets, uint32_t flags, size_t list, uint64_t *lengths) {
+int pithpy_encode_list(pith_work *work, intptr_t *const *marks, size_t marked, pith_item *items,
+                       size_t count, char *memory, const uint64_t *offsets, uint32_t flags,
+                       size_t list, uint64_t *lengths) {
     PyObject *const frames = (PyObject *)list; /* NOLINT: an address from id() */
     pith_status status = PITH_OK;
+    if (!enter_all(marks, marked)) return PITH_ERR_BUSY;
     for (size_t i = 0; i < count; i++) {
         items[i].frame = memory + offsets[i];
         items[i].capacity = (size_t)(offsets[i + 1] - offsets[i]);
@@ -394,6 +393,7 @@ int pithpy_encode_list(pith_work *work, pith_item *items, size_t count, char *me
         PyGILState_Release(lock);
     }
     if (status == PITH_OK) status = pith_encode(work, items, count, flags);
+    leave_all(marks, marked);
     if (frames && status != PITH_ERR_MEMORY) {
         const pith_status kept = keep_frames(frames, items, count, memory, offsets);
         if (status == PITH_OK) status = kept;

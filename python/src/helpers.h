@@ -41,29 +41,22 @@ int pithpy_alike(pith_item *items, size_t count, size_t list, int kind, size_t m
 size_t pithpy_exchange(size_t capsule);
 
 /* ---- Marks -----------------------------------------------------------------------------------
- * The library's calls that only read a stream or a cache mark nothing, and nothing may change it
- * until they return. The package promises more, an exception, and has a mark for each object: 0: no
- * call uses it; n: so many calls that only read it; negative: a call of one thread that may change
- * it. That thread may enter again: it is inside no call of the library then, but an exception of a
- * signal's handler came between enter and leave, or the handler itself makes the call. */
+ * Calls with the mark of each object that they use (marks.h), which they enter and leave: calls.def
+ * lists them. PITH_ERR_BUSY where another call uses one; then nothing was done. */
+#define PITHPY_CHANGE(name, parameters, arguments) int pithpy_##name parameters;
+#define PITHPY_READ(name, parameters, arguments) int pithpy_##name parameters;
+#define PITHPY_ANSWER(name, parameters, arguments) int pithpy_##name parameters;
+#define PITHPY_LIST(name, parameters, arguments) int pithpy_##name##_list parameters;
+#include "calls.def"
 
-/* Mark all for a call that may change them. 0, or PITH_ERR_BUSY where one is in use; then none was
- * marked. */
-int pithpy_enter(intptr_t *const *marks, size_t count);
-void pithpy_leave(intptr_t *const *marks, size_t count);
-
-/* The library's calls that only read a cache, with the mark of a reader for as long as they run: an
- * exception of a signal's handler comes before or after, and leaves no reader behind. */
-int pithpy_kv_read(pith_work *work, const pith_kv *cache, intptr_t *mark, uint64_t first,
-                   uint64_t count, uint32_t head, uint32_t heads, const pith_view *view);
-int pithpy_kv_read_add(pith_work *work, const pith_kv *cache, intptr_t *mark, uint64_t first,
-                       uint64_t count, const pith_view *base);
-int pithpy_kv_fork(pith_work *work, const pith_kv *parent, intptr_t *mark, uint64_t tokens,
-                   uint32_t flags, void *memory, size_t bytes, pith_kv **child);
-/* *bytes is set to what it takes; nothing is written where that is more than cap. */
+/* pith_stream_bind_base to memory that an object of Python, given by its address, keeps: it becomes
+ * attribute _base of `owner`, the stream's object, where the call succeeds. */
+int pithpy_stream_bind_base(pith_work *work, pith_stream *stream, intptr_t *mark, void *base,
+                            uint64_t step, size_t owner, size_t keeper);
+/* As pith_kv_save, for a reader. *bytes is set to what it takes; nothing is written where that is
+ * more than cap. */
 int pithpy_kv_save(pith_work *work, const pith_kv *cache, intptr_t *mark, void *dst, size_t cap,
                    size_t *bytes);
-int pithpy_kv_stats(const pith_kv *cache, intptr_t *mark, pith_stats *out);
 
 /* ---- Calls -----------------------------------------------------------------------------------
  * mark is that of the stream, which the call takes for itself; else PITH_ERR_BUSY. The result is
@@ -81,11 +74,13 @@ int64_t pithpy_encode(pith_work *work, pith_item *item, intptr_t *mark, pith_str
 int64_t pithpy_decode(pith_work *work, pith_item *item, intptr_t *mark, pith_stream *stream,
                       uint64_t slot, uint32_t flags, const void *frame, size_t length, int kind,
                       size_t object, size_t more);
-/* pith_encode of a list, item i to memory + offsets[i] with room up to offsets[i + 1]. list: 0 or a
- * list of as many elements, which become the frames as above; those whose lengths are known need no
- * room. lengths may be NULL; lengths[i] is set to the frame's bytes, 0 where it failed. */
-int pithpy_encode_list(pith_work *work, pith_item *items, size_t count, char *memory,
-                       const uint64_t *offsets, uint32_t flags, size_t list, uint64_t *lengths);
+/* pith_encode of a list, with the marks of its streams, item i to memory + offsets[i] with room up
+ * to offsets[i + 1]. list: 0 or a list of as many elements, which become the frames as above; those
+ * whose lengths are known need no room. lengths may be NULL; lengths[i] is set to the frame's bytes,
+ * 0 where it failed. */
+int pithpy_encode_list(pith_work *work, intptr_t *const *marks, size_t marked, pith_item *items,
+                       size_t count, char *memory, const uint64_t *offsets, uint32_t flags,
+                       size_t list, uint64_t *lengths);
 
 /* Frame i is that of the list, which must live as long as they are used. 0 where one is not of type
  * bytes. */

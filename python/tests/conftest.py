@@ -6,6 +6,8 @@ SPDX-License-Identifier: Apache-2.0
 import importlib.util
 import os
 import pathlib
+import sys
+import threading
 
 import numpy as np
 import pytest
@@ -33,6 +35,59 @@ def same(a, b):
         and a.shape == b.shape
         and np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes()
     )
+
+
+class Interrupted(Exception):
+    """What a handler of a signal raises."""
+
+
+def interruptions(call):
+    """Make a call until it ends, with an exception one instruction later each time, and yield.
+
+    It comes between any two instructions of the package, or of contextlib for it, that the call
+    executes, as that of a signal's handler may.
+    """
+    at, before = 0, sys.gettrace()
+
+    def trace(frame, event, _):
+        nonlocal left
+        if frame.f_globals["__name__"].partition(".")[0] not in ("pith", "contextlib"):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            left -= 1
+            if left < 0:
+                raise Interrupted
+        return trace
+
+    while True:
+        left = at
+        sys.settrace(trace)
+        try:
+            call()
+        except Interrupted:
+            at += 1
+        else:
+            return
+        finally:
+            sys.settrace(before)
+        yield at
+
+
+def elsewhere(call):
+    """Return what a call in another thread returns, or the exception that it raises."""
+    found = []
+
+    def other():
+        try:
+            found.append(call())
+        except Exception as error:
+            found.append(error)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    return found[0]
 
 
 class OnlyDlpack:

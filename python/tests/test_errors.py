@@ -8,13 +8,15 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 import types
 
 import numpy as np
 import pytest
-from conftest import GOLDEN, noise, same
+from conftest import GOLDEN, elsewhere, interruptions, noise, same
 
 import pith
+import pith.kv
 from pith import dtypes, errors
 
 EXPECTED = {
@@ -182,26 +184,90 @@ def test_a_second_thread_is_refused_and_changes_nothing():
 
 
 def test_an_exception_of_a_signal_leaves_no_stream_busy():
-    """As if one had come right behind the entering of a call, which then is never left."""
-    stream, found = pith.Stream(pith.Plan("grad:ef=full", shape=10, dtype="f32")), []
+    plan = pith.Plan("grad:ef=full", shape=10, dtype="f32")
+    end, twin = pith.Stream(plan), pith.Stream(plan)
+    bucket, sums = pith.Bucket([end]), pith.Bucket([twin])
+    x, frame = noise(10), pith.Stream(plan).encode(noise(10))
+    calls = [
+        lambda: end.stats,
+        end.step,
+        end.save,
+        lambda: end.encode(x),
+        lambda: end.decode(frame, x),
+        lambda: end.get_residual(x),
+        lambda: bucket.encode([x]),
+        lambda: bucket.decode([frame], [x]),
+        lambda: bucket.reduce([[frame]], [x]),
+        lambda: bucket.reduce_encode([[frame]], sums),
+    ]
+    for call in calls:
+        times = 0
+        for _ in interruptions(call):
+            times += 1
+            assert not isinstance(elsewhere(end.step), Exception)
+            assert not isinstance(elsewhere(twin.step), Exception)
+        assert times > 10
+
+
+def test_an_exception_of_a_signal_leaves_no_cache_busy():
+    plan = pith.Plan("kv:bits=4,group=32,page=32,window=32", shape=(32, 2, 32), dtype="f32")
+    cache, x = pith.kv.Cache(plan), noise(1, 2, 32)
+    cache.append(x)
+    saved = cache.save()
+    calls = [
+        lambda: cache.stats,
+        cache.save,
+        cache.read,
+        lambda: cache.append(x),
+        lambda: pith.kv.append_batch([cache], x[None]),
+        lambda: cache.truncate(1),
+    ]
+    for call in calls:
+        for _ in interruptions(call):
+            assert not isinstance(elsewhere(lambda: cache.load(saved)), Exception)
+
+
+def test_calls_of_handlers_and_finalizers_leave_the_mark_of_a_call():
+    """Where Python runs code of others inside a call, that code reads the stream."""
+    n = 1 << 20
+    end = pith.Stream(pith.Plan("topk:density=0.01,ef=full", shape=n, dtype="f32"))
+    x, few, many = (np.arange(0, n, step, dtype=np.uint64) for step in (1, 16, 2))
+    x, base = x.astype(np.float32), np.full(n, -1, np.float32)
+    ended, met = threading.Event(), []
 
     def other():
-        try:
-            found.append(stream.step())
-        except pith.BusyError as error:
-            found.append(error)
+        while not ended.is_set():
+            for elements in (few, many):
+                try:
+                    end.hold_elements(elements)
+                except pith.BusyError:
+                    met.append(1)
 
-    def from_another_thread():
-        t = threading.Thread(target=other)
-        t.start()
-        t.join()
-        return found.pop()
+    def read(frame, *_):
+        if frame.f_globals["__name__"].startswith("pith."):
+            with contextlib.suppress(pith.BusyError):
+                assert end.stats.frames == 0
 
-    for call in (stream.step, stream.save, lambda: stream.encode(noise(10))):
-        stream._alone.__enter__()
-        assert isinstance(from_another_thread(), pith.BusyError)
-        call()
-        assert from_another_thread() == stream.step()
+    thread = threading.Thread(target=other)
+    thread.start()
+    out, until = base[: len(few)], time.monotonic() + 20
+    try:
+        gathered = 0
+        while gathered < 200 and time.monotonic() < until:
+            sys.setprofile(read)
+            try:
+                end.gather(x, out)
+                gathered += 1
+            except (pith.BusyError, pith.ShapeError, pith.StateError):
+                continue
+            finally:
+                sys.setprofile(None)
+            assert (base[len(few) :] == -1).all(), "the set grew while it was read"
+            assert same(out, few.astype(np.float32)), "the set changed while it was read"
+    finally:
+        ended.set()
+        thread.join()
+    assert gathered and met
 
 
 def test_many_threads_with_streams_of_their_own():

@@ -15,7 +15,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from conftest import OnlyDlpack, noise, same
+from conftest import OnlyDlpack, interruptions, noise, same
 
 import pith
 
@@ -228,6 +228,33 @@ def test_external_base():
         plain.bind_base(v)
     with pytest.raises(pith.StateError):
         plain.verify()
+
+
+def test_a_base_is_kept_while_the_library_writes_to_it():
+    plan = pith.Plan("wdiff", shape=100, dtype="f32", base_dtype="f32", external_base=True)
+
+    class Trainer:
+        """Streams with a base of their own, one after the other."""
+
+        def bind(self):
+            """Bind a base, which nothing but the stream and this object keep."""
+            self.stream, self.x = pith.Stream(plan), np.zeros(100, np.float32)
+            self.stream.bind_base(self.x)
+
+        def check(self):
+            """A base that is written to is one that the stream keeps."""
+            with contextlib.suppress(pith.StateError):
+                self.stream.encode(noise(100), key_frame=True)
+            return not self.x.any() or sys.getrefcount(self.x) > 2
+
+    trainer = Trainer()
+    for _ in interruptions(lambda: trainer.bind()):
+        if hasattr(trainer, "x"):
+            assert trainer.check()
+    assert trainer.check() and trainer.x.any()
+    with pytest.raises(pith.DtypeError):
+        trainer.stream.bind_base(np.zeros(100, np.float16))
+    assert trainer.check()
 
 
 def test_set_base_and_reset():
