@@ -29,7 +29,7 @@ import struct
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from . import dtypes, sparse, views
@@ -361,19 +361,18 @@ class Communicator:
         nodes = ffi.new("uint32_t[]", self._node_of)
         transport.node_of = nodes
         lib.pithpy_heed_signals(transport)
-        made = ffi.new("pith_collective_channel **")
+        made = ffi.gc(ffi.new("pithpy_channel *"), lib.pithpy_collective_destroy)
         why = ffi.new("pith_error *", {"size": ffi.sizeof("pith_error")})
         raised: list[BaseException] = []
         status = lib.pithpy_collective_create(made, transport, options, why, _to(raised))
         del keep, nodes
         for cause in (*raised, error):
             if cause is not None:
-                if not status:
-                    lib.pith_collective_destroy(made[0])
+                lib.pithpy_collective_close(made)
                 raise cause
         if status:
-            raise _elsewhere(status, why if why.text[0] != b"\0" else None, "another rank says why")
-        return Channel(made[0], options, self, None if pieces is None else list(pieces))
+            raise _elsewhere(status, _said(why), "another rank says why")
+        return Channel(made, options, self, None if pieces is None else list(pieces))
 
     def _connect(self, number: int) -> list[socket.socket | None]:
         """Return a socket to every other rank, for channel ``number``."""
@@ -529,11 +528,10 @@ class Channel:
     def __init__(
         self, handle: Any, options: Any, communicator: Communicator, pieces: list[int] | None
     ) -> None:
-        self._channel = ffi.gc(handle, lib.pith_collective_destroy)
+        self._channel = handle
         self._ranks = communicator.ranks
         self._dtype, self._base_dtype = int(options.dtype), int(options.base_dtype)
-        self._lock = threading.Lock()  # the library is inside a channel once at a time
-        self._in_flight: Request | None = None
+        self._in_flight: Request | None = None  # set by waits.c
         self._pieces = [int(options.count)] if pieces is None else pieces
         self.count = int(options.count)
         """Elements of the whole tensor; 0 for all-to-all."""
@@ -609,18 +607,12 @@ class Channel:
             # The call is made all the same, and fails on every rank.
             request._local = wrong
             call.inputs, call.outputs = ffi.NULL, ffi.NULL
-        with self._alone() as channel:
-            if self._in_flight is not None:
-                raise request._local or BusyError("a call is in flight: wait for it first")
-            # Known before it can start, whatever a signal interrupts.
-            self._in_flight = request
-            try:
-                status = lib.pith_collective_start(channel, call, request._request)
-            finally:
-                if not request._request[0]:
-                    self._in_flight = None
-            if status:
-                raise request._local or _elsewhere(status, None, "wait for it first")
+        status = lib.pithpy_collective_start(self._channel, call, request._request)
+        _check_entered(status)
+        if status == lib.PITH_ERR_BUSY:
+            raise request._local or BusyError("a call is in flight: wait for it first")
+        if status:
+            raise request._local or _elsewhere(status, None, "wait for it first")
 
     def run(
         self,
@@ -641,30 +633,15 @@ class Channel:
             request._stop()
             raise
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[Any]:
-        """Give the C channel to a ``with`` statement in which no other thread is inside it."""
-        if not self._lock.acquire(blocking=False):
-            raise BusyError("another thread is using this channel")
-        try:
-            if self._channel is None:
-                raise StateError("the channel was closed")
-            yield self._channel
-        finally:
-            self._lock.release()
-
     def _do(self, call: Callable[..., int], *arguments: Any) -> None:
-        """Make a local call of the library that takes this channel."""
-        with self._alone() as channel:
-            status = call(channel, *arguments)
-            if status:
-                # A busy channel's text is of the call in flight.
-                busy = status == lib.PITH_ERR_BUSY
-                raise from_status(status, None if busy else self._why())
-
-    def _why(self) -> Any:
-        error = lib.pith_collective_last_error(self._channel)
-        return error if error.text[0] != b"\0" else None
+        """Make a local call of waits.h that takes this channel."""
+        why = _error()
+        status = call(self._channel, why, *arguments)
+        _check_entered(status)
+        if status:
+            # A busy channel's text is of the call in flight.
+            busy = status == lib.PITH_ERR_BUSY
+            raise from_status(status, None if busy else _said(why))
 
     # ---- What it is ----
 
@@ -677,7 +654,7 @@ class Channel:
     def place(self) -> Place:
         """Where this rank lies among nodes. Local, as all that follows."""
         place = ffi.new("pith_collective_place *", {"size": ffi.sizeof("pith_collective_place")})
-        self._do(lib.pith_collective_get_place, place)
+        self._do(lib.pithpy_collective_get_place, place)
         return Place(*(int(getattr(place, name)) for name in Place._fields))
 
     def shard(self, rank: int) -> tuple[int, int]:
@@ -690,7 +667,7 @@ class Channel:
         if not 0 <= rank < self._ranks:
             raise ArgumentError(f"rank: found {rank}, expected 0 to {self._ranks - 1}")
         out = ffi.new("uint64_t[2]")
-        self._do(lib.pith_collective_shard, rank, out, out + 1)
+        self._do(lib.pithpy_collective_shard, rank, out, out + 1)
         return int(out[0]), int(out[1])
 
     def stats(self, hop: int = 0) -> Stats:
@@ -698,7 +675,7 @@ class Channel:
         if not 0 <= hop <= 2:
             raise ArgumentError(f"hop: found {hop}, expected 0 to 2")
         out = ffi.new("pith_stats *", {"size": ffi.sizeof("pith_stats")})
-        self._do(lib.pith_collective_stats, hop, out)
+        self._do(lib.pithpy_collective_stats, hop, out)
         return Stats(*(int(getattr(out, name)) for name in Stats._fields))
 
     def chosen(self) -> list[int]:
@@ -709,7 +686,7 @@ class Channel:
 
         """
         counts = ffi.new("uint64_t[]", self._ranks)
-        self._do(lib.pith_collective_chosen, counts)
+        self._do(lib.pithpy_collective_chosen, counts)
         return [int(count) for count in counts]
 
     def sparse_state(self, piece: int = 0) -> Chosen:
@@ -722,7 +699,7 @@ class Channel:
         if not 0 <= piece < len(self._pieces):
             raise ArgumentError(f"piece: found {piece}, expected 0 to {len(self._pieces) - 1}")
         out = ffi.new("pith_sparse_state *", {"size": ffi.sizeof("pith_sparse_state")})
-        self._do(lib.pith_collective_sparse_state, piece, out)
+        self._do(lib.pithpy_collective_sparse_state, piece, out)
         return Chosen(*(getattr(out, name) for name in Chosen._fields))
 
     # ---- What it remembers ----
@@ -730,7 +707,7 @@ class Channel:
     def set_base(self, x: Tensor, step: int = 0) -> None:
         """Set the base of all shards from the whole tensor: the same one on every rank."""
         view, keep = views.new(x)
-        self._do(lib.pith_collective_set_base, view, step)
+        self._do(lib.pithpy_collective_set_base, view, step)
         del keep
 
     def get_base(self, out: Tensor | None = None, *, dtype: Any = None) -> Tensor:
@@ -747,14 +724,15 @@ class Channel:
             number = self._base_dtype if dtype is None else dtypes.number_of(dtype)
             out = views.empty((self.count,), dtype, number)
         view, keep = views.new(out, write=True)
-        self._do(lib.pith_collective_get_base, view)
+        self._do(lib.pithpy_collective_get_base, view)
         del keep
         return out
 
     def base_hash(self) -> int:
         """Return one number of all bases and steps, equal on ranks with equal bases."""
-        with self._alone() as channel:
-            return int(lib.pith_collective_base_hash(channel))
+        answer = ffi.new("uint64_t *")
+        self._do(lib.pithpy_collective_base_hash, answer)
+        return int(answer[0])
 
     def verify_base(self) -> None:
         """Read the base and compare its hash.
@@ -763,7 +741,7 @@ class Channel:
             BaseMismatchError: the memory was changed by others
 
         """
-        self._do(lib.pith_collective_verify_base)
+        self._do(lib.pithpy_collective_verify_base)
 
     def get_residual(
         self, first: int = 0, count: int | None = None, *, scale: float = 1.0, out: Tensor = None
@@ -788,7 +766,7 @@ class Channel:
         data, keep = _floats(out, count, "out", True)
         if first < 0:
             raise ArgumentError(f"first: found {first}, expected 0 to {self.count}")
-        self._do(lib.pith_collective_get_residual, first, count, check_scale(scale), data)
+        self._do(lib.pithpy_collective_get_residual, first, count, check_scale(scale), data)
         del keep
         return out
 
@@ -804,23 +782,23 @@ class Channel:
         if first < 0:
             raise ArgumentError(f"first: found {first}, expected 0 to {self.count}")
         count = lib.pith_view_count(keep[0])
-        self._do(lib.pith_collective_set_residual, first, count, data)
+        self._do(lib.pithpy_collective_set_residual, first, count, data)
         del keep
 
     def rollback(self, step: int) -> None:
         """Take back a step, in every hop: every rank does so, or none."""
-        self._do(lib.pith_collective_rollback, step)
+        self._do(lib.pithpy_collective_rollback, step)
 
     def reset(self) -> None:
         """Make the channel remember nothing."""
-        self._do(lib.pith_collective_reset)
+        self._do(lib.pithpy_collective_reset)
 
     def save(self) -> bytes:
         """Return everything this rank's channel remembers."""
-        with self._alone() as channel:
-            bytes_ = int(lib.pith_collective_save_bytes(channel))
-        memory, written = views.memory(bytes_), ffi.new("size_t *")
-        self._do(lib.pith_collective_save, memory, bytes_, written)
+        bytes_, written = ffi.new("uint64_t *"), ffi.new("size_t *")
+        self._do(lib.pithpy_collective_save_bytes, bytes_)
+        memory = views.memory(bytes_[0])
+        self._do(lib.pithpy_collective_save, memory, bytes_[0], written)
         return bytes(ffi.buffer(memory, written[0]))
 
     def load(self, saved: Buffer) -> None:
@@ -831,7 +809,7 @@ class Channel:
 
         """
         data, length, keep = views.bytes_of(saved, "saved")
-        self._do(lib.pith_collective_load, data, length)
+        self._do(lib.pithpy_collective_load, data, length)
         del keep
 
     def close(self) -> None:
@@ -841,16 +819,10 @@ class Channel:
             BusyError: a call is in flight
 
         """
-        if not self._lock.acquire(blocking=False):
-            raise BusyError("another thread is using this channel")
-        try:
-            if self._in_flight is not None:
-                raise BusyError("a call is in flight: wait for it first")
-            channel, self._channel = self._channel, None
-            if channel is not None:
-                ffi.release(channel)
-        finally:
-            self._lock.release()
+        status = lib.pithpy_collective_close(self._channel)
+        _check_entered(status)
+        if status:
+            raise BusyError("a call is in flight: wait for it first")
 
 
 def _requests(choices: Sequence[Choice], pieces: list[int]) -> Any:
@@ -1007,6 +979,24 @@ def _floats(x: Tensor, count: int | None, what: str, write: bool) -> tuple[Any, 
     return ffi.cast("float *", view.data), (view, keep)
 
 
+def _error() -> Any:
+    """Return a new ``pith_error *``."""
+    return ffi.new("pith_error *", {"size": ffi.sizeof("pith_error")})
+
+
+def _said(why: Any) -> Any:
+    """Return a ``pith_error *`` that has a text, or None."""
+    return why if why.text[0] != b"\0" else None
+
+
+def _check_entered(status: int) -> None:
+    """Raise where a call of waits.h found the channel in use, or closed."""
+    if status == lib.PITHPY_INSIDE:
+        raise BusyError("another thread, or a call that a handler interrupts, uses this channel")
+    if status == lib.PITHPY_CLOSED:
+        raise StateError("the channel was closed")
+
+
 def _elsewhere(status: int, why: Any, where: str) -> Error:
     """Return the exception for a status that this rank, if why is None, did not meet itself."""
     if status in (lib.PITH_ERR_TIMEOUT, lib.PITH_ERR_TRANSPORT, lib.PITH_ERR_BROKEN):
@@ -1022,36 +1012,35 @@ def _to(raised: list[BaseException]) -> int:
     return id(raised) if threading.current_thread() is threading.main_thread() else 0
 
 
-_IN_FLIGHT = 1  # in the place of a status, which is 0 or less
-
-
 class Request:
     """A call in flight. Its tensors stay as they are until it has ended."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel: Channel | None = channel
         self._call = ffi.new("pith_collective_call *", {"size": ffi.sizeof("pith_collective_call")})
-        self._request = ffi.new("pith_collective_request **")
         self._keep: list[Any] = []
         self._local: Exception | None = None
-        self._report = ffi.new(
-            "pith_collective_report *",
-            {"size": ffi.sizeof("pith_collective_report"), "status": _IN_FLIGHT},
+        size = ffi.sizeof("pith_collective_report")
+        self._report = ffi.new("pith_collective_report *", {"size": size})
+        self._error = _error()
+        self._request = ffi.new(
+            "pithpy_request *",
+            {
+                "report": self._report,
+                "error": self._error,
+                "object": id(self),
+                "owner": id(channel),
+            },
         )
         self._result: Report | Exception | None = None
 
     def test(self) -> bool:
         """Do what can be done without waiting; whether the call has ended, well or not."""
         channel = self._channel
-        # Another thread that is waiting does what can be done.
-        if channel is not None and channel._lock.acquire(blocking=False):
-            try:
-                if self._is_open():
-                    done = ffi.new("int *")
-                    lib.pith_collective_test(self._request[0], done, self._report)
-            finally:
-                self._settle()
-                channel._lock.release()
+        if channel is not None:
+            # Another thread that is inside does what can be done.
+            lib.pithpy_collective_test(channel._channel, self._request)
+            self._settle()
         return self._channel is None
 
     def wait(self) -> Report:
@@ -1071,7 +1060,7 @@ class Request:
 
     def _stop(self) -> None:
         """End a call that nobody will wait for, if it has started, without waiting for others."""
-        if self._request[0]:
+        if self._request.request:
             self._wait(True)
 
     def _wait(self, stop: bool) -> None:
@@ -1079,24 +1068,18 @@ class Request:
         if channel is None:
             return
         raised: list[BaseException] = []
-        with channel._lock:
-            try:
-                if self._is_open():  # another thread may have waited, too
-                    lib.pithpy_collective_wait(self._request[0], self._report, stop, _to(raised))
-            finally:
-                self._settle()
+        to = _to(raised)
+        status = lib.pithpy_collective_wait(channel._channel, self._request, stop, to)
+        self._settle()
         if raised:
             raise raised[0]
-
-    def _is_open(self) -> bool:
-        return self._channel is not None and self._report.status == _IN_FLIGHT
+        _check_entered(status)
 
     def _settle(self) -> None:
-        """Take the result of a call that has ended. A signal may have interrupted it before."""
-        channel, r = self._channel, self._report
-        if channel is None or r.status == _IN_FLIGHT:
+        """Take the result of a call that has ended; an exception of a handler may end this."""
+        r = self._report
+        if self._channel is None or not self._request.ended:
             return
-        why = channel._why()
         if r.status == 0:
             self._result = Report(
                 int(r.failed_rank),
@@ -1117,6 +1100,5 @@ class Request:
             self._result = self._local
         else:
             where = f"rank {r.failed_rank} met it" if r.failed_rank >= 0 else "another rank met it"
-            self._result = _elsewhere(r.status, why, where)
-        self._keep = []
-        channel._in_flight = self._channel = None
+            self._result = _elsewhere(r.status, _said(self._error), where)
+        self._keep, self._channel = [], None

@@ -5,6 +5,7 @@
 
 #include "helpers.h"
 #include "marks.h"
+#include "objects.h"
 
 static int64_t refusal(int why, int64_t found) { return why | found * 256; }
 
@@ -236,21 +237,6 @@ int pithpy_alike(pith_item *items, size_t count, size_t list, int kind, size_t m
         return status;                                       \
     }
 #include "calls.def"
-
-/* Sets an attribute as the object's class had no say in it, and returns what was there before, for
- * which the caller drops a reference: finalizers run then. The caller holds the interpreter's
- * lock. NULL where it failed. */
-static PyObject *exchange_attribute(PyObject *owner, const char *name, PyObject *value) {
-    PyObject *const key = PyUnicode_InternFromString(name);
-    PyObject *before = key ? PyObject_GenericGetAttr(owner, key) : NULL;
-    if (before && PyObject_GenericSetAttr(owner, key, value)) {
-        Py_DECREF(before);
-        before = NULL;
-    }
-    Py_XDECREF(key);
-    PyErr_Clear();
-    return before;
-}
 
 int pithpy_stream_bind_base(pith_work *work, pith_stream *stream, intptr_t *mark, void *base,
                             uint64_t step, size_t owner, size_t keeper) {

@@ -76,8 +76,8 @@ int64_t pithpy_decode(pith_work *work, pith_item *item, intptr_t *mark, pith_str
                       size_t object, size_t more);
 /* pith_encode of a list, with the marks of its streams, item i to memory + offsets[i] with room up
  * to offsets[i + 1]. list: 0 or a list of as many elements, which become the frames as above; those
- * whose lengths are known need no room. lengths may be NULL; lengths[i] is set to the frame's bytes,
- * 0 where it failed. */
+ * whose lengths are known need no room. lengths may be NULL; lengths[i] is set to the bytes
+ * of frame i, 0 where it failed. */
 int pithpy_encode_list(pith_work *work, intptr_t *const *marks, size_t marked, pith_item *items,
                        size_t count, char *memory, const uint64_t *offsets, uint32_t flags,
                        size_t list, uint64_t *lengths);

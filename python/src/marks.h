@@ -31,6 +31,11 @@ static inline bool enter(intptr_t *mark, bool shared) {
     return true;
 }
 
+/* Whether this thread is in a call that is alone: what it runs now is a handler in a wait. */
+static inline bool is_own(const intptr_t *mark) {
+    return __atomic_load_n(mark, __ATOMIC_RELAXED) == own_mark();
+}
+
 static inline void leave(intptr_t *mark, bool shared) {
     if (shared)
         __atomic_fetch_add(mark, -1, __ATOMIC_RELEASE);

@@ -1,19 +1,23 @@
-/* waits.c - waits of collectives, in which handlers of Python's signals run.
+/* waits.c - channels of collectives, and waits in which handlers of Python's signals run.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <Python.h>
 #include <stdbool.h>
 #include <time.h>
 
+#include "marks.h"
+#include "objects.h"
 #include "waits.h"
 
 static int (*wait_of_sockets)(void *user, double seconds);
 
-/* What the call that this thread is in knows of signals. */
-static _Thread_local struct {
+/* What the call that this thread is in knows of signals. A handler may make such a call, too, which
+ * leaves this as it was. */
+struct heeding {
     size_t raised;
     bool stop;
     double checked; /* seconds of the clock when handlers ran last */
-} heeding;
+};
+static _Thread_local struct heeding heeding;
 
 static double now(void) {
     struct timespec t;
@@ -38,12 +42,17 @@ static bool interrupted(size_t raised) {
     return found;
 }
 
+/* Runs handlers, unless they ran a moment ago. Whether one has raised an exception. */
+static bool heed(void) {
+    if (!heeding.raised || now() - heeding.checked < 0.1) return false;
+    heeding.checked = now();
+    return interrupted(heeding.raised);
+}
+
 static int wait_or_signal(void *user, double seconds) {
     if (heeding.stop) return -1;
     if (wait_of_sockets(user, seconds < 0.1 ? seconds : 0.1)) return -1;
-    if (!heeding.raised || now() - heeding.checked < 0.1) return 0;
-    heeding.checked = now();
-    return interrupted(heeding.raised) ? -1 : 0;
+    return heed() ? -1 : 0;
 }
 
 void pithpy_heed_signals(pith_transport *transport) {
@@ -51,21 +60,125 @@ void pithpy_heed_signals(pith_transport *transport) {
     transport->wait = wait_or_signal;
 }
 
-int pithpy_collective_create(pith_collective_channel **channel, const pith_transport *transport,
+/* ---- Channels --------------------------------------------------------------------------------*/
+
+/* 0, and the channel is this call's; else PITHPY_INSIDE or PITHPY_CLOSED. */
+static int enter_channel(pithpy_channel *c) {
+    if (!enter(&c->mark, false)) return PITHPY_INSIDE;
+    if (c->channel) return 0;
+    leave(&c->mark, false);
+    return PITHPY_CLOSED;
+}
+
+static void leave_channel(pithpy_channel *c, pith_error *error) {
+    *error = *pith_collective_last_error(c->channel);
+    leave(&c->mark, false);
+}
+
+#define PITHPY_LOCAL(name, parameters, arguments)                    \
+    int pithpy_collective_##name parameters {                        \
+        const int refused = enter_channel(c);                        \
+        if (refused) return refused;                                 \
+        const pith_status status = pith_collective_##name arguments; \
+        leave_channel(c, error);                                     \
+        return status;                                               \
+    }
+#define PITHPY_ANSWER(name, parameters, arguments)  \
+    int pithpy_collective_##name parameters {       \
+        const int refused = enter_channel(c);       \
+        if (refused) return refused;                \
+        *answer = pith_collective_##name arguments; \
+        leave_channel(c, error);                    \
+        return PITH_OK;                             \
+    }
+#include "channels.def"
+
+int pithpy_collective_create(pithpy_channel *channel, const pith_transport *transport,
                              const pith_collective_options *options, pith_error *error,
                              size_t raised) {
-    heeding.raised = raised;
-    const pith_status status = pith_collective_create(channel, transport, options, error);
-    heeding.raised = 0;
+    const struct heeding before = heeding;
+    heeding = (struct heeding){.raised = raised};
+    const pith_status status = pith_collective_create(&channel->channel, transport, options, error);
+    heeding = before;
     return status;
 }
 
-int pithpy_collective_wait(pith_collective_request *request, pith_collective_report *report,
-                           int stop, size_t raised) {
-    heeding.raised = raised;
-    heeding.stop = stop;
-    const pith_status status = pith_collective_wait(request, report);
-    heeding.raised = 0;
-    heeding.stop = false;
+void pithpy_collective_destroy(pithpy_channel *c) {
+    pith_collective_destroy(c->channel);
+    c->channel = NULL;
+}
+
+int pithpy_collective_close(pithpy_channel *c) {
+    const int refused = enter_channel(c);
+    if (refused) return refused == PITHPY_CLOSED ? PITH_OK : refused;
+    const bool busy = c->in_flight;
+    if (!busy) pithpy_collective_destroy(c);
+    leave(&c->mark, false);
+    return busy ? PITH_ERR_BUSY : PITH_OK;
+}
+
+/* ---- Calls -----------------------------------------------------------------------------------*/
+
+/* Makes an object, or None, attribute _in_flight of the channel's. */
+static void set_in_flight(pithpy_channel *c, const pithpy_request *r, bool in_flight) {
+    const PyGILState_STATE lock = PyGILState_Ensure();
+    PyObject *const object = in_flight ? (PyObject *)r->object : Py_None; /* NOLINT: from id() */
+    PyObject *const before =
+        exchange_attribute((PyObject *)r->owner, "_in_flight", object); /* NOLINT */
+    c->in_flight = in_flight;
+    leave(&c->mark, false);
+    Py_XDECREF(before);
+    PyGILState_Release(lock);
+}
+
+int pithpy_collective_start(pithpy_channel *c, const pith_collective_call *call,
+                            pithpy_request *r) {
+    const int refused = enter_channel(c);
+    if (refused) return refused;
+    const pith_status status = pith_collective_start(c->channel, call, &r->request);
+    if (r->request)
+        set_in_flight(c, r, true);
+    else
+        leave(&c->mark, false);
+    return status;
+}
+
+/* Leaves the channel, in which the call was carried on. */
+static void leave_call(pithpy_channel *c, pithpy_request *r, int ended) {
+    if (!ended) {
+        leave(&c->mark, false);
+        return;
+    }
+    r->ended = 1;
+    *r->error = *pith_collective_last_error(c->channel);
+    set_in_flight(c, r, false);
+}
+
+int pithpy_collective_test(pithpy_channel *c, pithpy_request *r) {
+    const int refused = enter_channel(c);
+    if (refused) return refused;
+    int done = 0;
+    pith_status status = PITH_OK;
+    if (r->request && !r->ended) status = pith_collective_test(r->request, &done, r->report);
+    leave_call(c, r, done);
+    return status;
+}
+
+int pithpy_collective_wait(pithpy_channel *c, pithpy_request *r, int stop, size_t raised) {
+    const struct heeding before = heeding;
+    pith_status status = PITH_OK;
+    heeding = (struct heeding){.raised = raised, .stop = stop};
+    while (!enter(&c->mark, false)) {
+        /* Another thread is inside: it waits for this call, or does what takes a moment. */
+        if (is_own(&c->mark) || heed()) {
+            heeding = before;
+            return PITHPY_INSIDE;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    const bool open = c->channel && r->request && !r->ended;
+    if (open) status = pith_collective_wait(r->request, r->report);
+    leave_call(c, r, open);
+    heeding = before;
     return status;
 }

@@ -37,7 +37,7 @@ def same(a, b):
     )
 
 
-class Interrupted(Exception):
+class Interrupted(BaseException):
     """What a handler of a signal raises."""
 
 

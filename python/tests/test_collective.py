@@ -13,7 +13,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import noise, same
+from conftest import Interrupted, elsewhere, interruptions, noise, same
 
 import pith
 from pith import collective
@@ -511,10 +511,6 @@ def test_strangers_that_say_nothing():
     assert max(run(3, stalled)) < 5
 
 
-class Interrupted(BaseException):
-    """What a signal's handler raises."""
-
-
 @contextlib.contextmanager
 def alarm(seconds):
     """Raise Interrupted in the main thread after so many seconds."""
@@ -665,21 +661,131 @@ def test_any_exception_of_one_rank_ends_the_call():
     run(3, odd)
 
 
-def busy(ranks):
-    """A thread that is inside keeps close and test from waiting."""
-    channel = ranks.channel("allreduce", "raw", **KEYS)
-    x = noise(1000)
-    request = channel.start(x, np.zeros_like(x))
-    with channel._lock:
-        assert not request.test()
-        with pytest.raises(pith.BusyError, match="another thread"):
-            channel.close()
-    request.wait()
-    assert request.test()
-
-
 def test_nobody_waits_for_a_thread_that_is_inside():
-    run(2, busy)
+    """A thread that is inside keeps close and test from waiting."""
+    inside, go = threading.Event(), threading.Event()
+
+    def other(ranks):
+        channel = ranks.channel("allreduce", "raw", **KEYS)
+        go.wait(TIMEOUT)
+        channel.run(noise(1000), np.zeros(1000, np.float32))
+
+    def wait():
+        inside.set()
+        request.wait()
+
+    ranks, thread = pair(other)
+    channel = ranks.channel("allreduce", "raw", **KEYS)
+    request = channel.start(noise(1000), np.zeros(1000, np.float32))
+    assert channel.in_flight is request
+    with pytest.raises(pith.BusyError, match="in flight"):
+        channel.close()
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    inside.wait(TIMEOUT)
+    while not isinstance(elsewhere(lambda: channel.place), pith.BusyError):
+        time.sleep(0.001)
+    assert not request.test()
+    with pytest.raises(pith.BusyError, match="another thread"):
+        channel.close()
+    go.set()
+    assert request.wait().failed_rank == -1
+    waiting.join()
+    thread.join(TIMEOUT)
+    assert request.test() and channel.in_flight is None
+    channel.close()
+    with pytest.raises(pith.StateError, match="closed"):
+        channel.save()
+    channel.close()
+
+
+def alone():
+    """Return a channel of one rank."""
+    return collective.Communicator(0, 1, lambda text: [text]).channel("allreduce", "raw", **KEYS)
+
+
+class Caller:
+    """Calls with a channel, one after the other."""
+
+    def __init__(self):
+        self.x, self.out, self.step = noise(1000), np.zeros(1000, np.float32), 0
+        self.channel = alone()
+
+    def _next(self):
+        self.step += 1
+        return {"step": self.step}
+
+    def place(self):
+        return self.channel.place
+
+    def save(self):
+        return self.channel.save()
+
+    def run(self):
+        self.channel.run(self.x, self.out, **self._next())
+
+    def wait(self):
+        self.channel.start(self.x, self.out, **self._next()).wait()
+
+    def test(self):
+        request = self.channel.start(self.x, self.out, **self._next())
+        while not request.test():
+            pass
+
+    def close(self):
+        self.channel.close()
+
+
+@pytest.mark.parametrize("call", ["place", "save", "run", "wait", "test", "close"])
+def test_an_exception_of_a_signal_leaves_no_channel_busy(call):
+    caller, times = Caller(), 0
+    for _ in interruptions(getattr(caller, call)):
+        times += 1
+        assert not isinstance(elsewhere(caller.place), pith.BusyError)
+        request = caller.channel.in_flight
+        if request is not None:
+            assert call in ("wait", "test")  # run ends what it started
+            with contextlib.suppress(pith.Error):
+                request.wait()
+        assert caller.channel.in_flight is None
+        caller.channel.close()
+        caller.channel = alone()
+    assert times
+
+
+def test_a_handler_has_calls_of_its_own():
+    """It runs in a wait, which then goes on and heeds signals as before."""
+    met, go = [], threading.Event()
+    single, x = alone(), noise(1000)
+
+    def handler(*_):
+        if met:
+            raise Interrupted
+        single.run(x, np.zeros_like(x))
+        for call in (channel.save, channel.in_flight.wait, lambda: channel.run(x, x)):
+            with pytest.raises(pith.BusyError):
+                call()
+        met.append(channel.in_flight.test())
+
+    def other(ranks):
+        silent = ranks.channel("allreduce", "raw", **KEYS)
+        go.wait(TIMEOUT)
+        silent.close()
+
+    ranks, thread = pair(other)
+    channel = ranks.channel("allreduce", "raw", **KEYS)
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.3, 0.3)
+    begin = time.monotonic()
+    try:
+        with pytest.raises(Interrupted):
+            channel.run(x, np.zeros_like(x))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        go.set()
+        thread.join(TIMEOUT)
+    assert time.monotonic() - begin < TIMEOUT / 2 and met == [False]
 
 
 @pytest.mark.parametrize("host", [None, "127.0.0.1", "localhost"])
