@@ -639,7 +639,8 @@ static pith_status run_decode(pith_work *w, struct list *l, size_t i) {
     const struct pithi_frame_hooks *const hooks = p->params.codec->frame_hooks;
     c.slot_words = pithi_stream_slot_words(s, item->slot);
     if (hooks && hooks->begin_decode) hooks->begin_decode(slot, &c);
-    c.busy = !pithi_stream_is_free(s, w);
+    /* Other calls have entered the stream, which is marked with the work of the list. */
+    c.busy = l->flags & PITH_ADD && !pithi_stream_is_free(s, w);
     if (l->flags & PITH_ADD)
         return pithi_has_base(p) ? add_difference(&c, &l->span) : pithi_add_values(&c, &l->span);
     c.view = has_view(item) ? &l->span : NULL;

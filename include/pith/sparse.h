@@ -28,10 +28,14 @@
  * set beyond it takes up to 12 bytes more than pith_plan_sizes says, and all of them together 4.
  *
  * With PITH_SAME_BLOCKS a set is chosen as without flags, and blocks whose set is what the slot
- * held of them before have no indices: of masks that change in few places (SpaFL's filters, a model
- * that is pruned now and then). A slot that holds no set sends all indices, as does one that passed
- * its hard limit in this call. Where a block goes without, the receiver must hold what the sender
- * held (PITH_ERR_BASE, PITH_ERR_STATE, as above), and holds the new set afterwards.
+ * held of them before have no indices: of masks that change in few places (SpaFL's filters, a
+ * model that is pruned now and then). A slot that holds no set sends all indices, as does one that
+ * passed its hard limit in this call. Where a block goes without, the receiver must hold what the
+ * sender held (PITH_ERR_BASE, PITH_ERR_STATE, as above), and holds the new set afterwards. A frame
+ * that was refused is lost; the sender's next encode with flags 0 brings the receiver up to date.
+ *
+ * At most one of the three flags may be given (PITH_ERR_ARG). PITH_ERR_SPACE in the middle of an
+ * encode that chooses leaves the slot without a set.
  *
  * With the key transform, elements are coefficients, in sets, residuals and requests alike: gather
  * without a view gives coefficients of the residual, and views, which have values, are neither

@@ -868,6 +868,46 @@ static void test_same_blocks(void **state) {
     }
 }
 
+/* Lists that threads share: slots of one stream, of frames without indices. */
+static void test_held_sets_in_lists(void **state) {
+    enum { SLOTS = 3 };
+    static const uint32_t flags[] = {0, PITH_SAME_SET, PITH_SAME_BLOCKS, PITH_SAME_BLOCKS};
+    static float x[COUNT], y[COUNT];
+    struct stream s, end;
+    void *memory;
+    (void)state;
+    pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
+    layout.slots = SLOTS;
+    pith_env env = test_env();
+    env.threads = 2;
+    stream_open(&s, "topk:density=0.05,control=exact,block=512", &layout, NULL);
+    stream_open_end(&end, &s, NULL);
+    pith_work *const work = work_for(&s.plan, 1, &env, &memory);
+    uint8_t *const bytes = allocate(SLOTS * s.sizes.slot_bytes);
+    values(x, COUNT);
+    for (size_t step = 0; step < sizeof flags / sizeof *flags; step++) {
+        pith_item out[SLOTS], in[SLOTS];
+        context("step %zu", step);
+        for (uint64_t i = 0; i < SLOTS; i++) {
+            out[i] = (pith_item){.size = sizeof *out,
+                                 .stream = s.stream,
+                                 .slot = i,
+                                 .view = flat(x, PITH_F32, COUNT),
+                                 .frame = bytes + i * s.sizes.slot_bytes,
+                                 .capacity = s.sizes.slot_bytes};
+            in[i] = out[i];
+            in[i].stream = end.stream;
+            in[i].view = flat(y, PITH_F32, COUNT);
+        }
+        CHECK_OK(pith_encode(work, out, SLOTS, flags[step]));
+        for (uint64_t i = 0; i < SLOTS; i++) in[i].length = out[i].length;
+        CHECK_OK(pith_decode(work, in, SLOTS, 0));
+        for (size_t i = 0; i < COUNT; i++) CHECK(y[i] == 0 || y[i] == x[i]);
+    }
+    free(bytes), free(memory);
+    stream_close(&end), stream_close(&s);
+}
+
 /* Past the hard limit blocks are made twice: the second time the set that was held is gone. */
 static void test_same_blocks_past_the_limit(void **state) {
     static float x[COUNT];
@@ -1792,6 +1832,7 @@ int main(void) {
         cmocka_unit_test(test_same_set),
         cmocka_unit_test(test_same_blocks),
         cmocka_unit_test(test_same_blocks_past_the_limit),
+        cmocka_unit_test(test_held_sets_in_lists),
         cmocka_unit_test(test_reduce),
         cmocka_unit_test(test_reduce_to_the_union),
         cmocka_unit_test(test_merged_in_pairs),
