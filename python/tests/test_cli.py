@@ -443,6 +443,7 @@ def test_a_signal_ends_the_program_and_leaves_no_copies(torch, start, tmp_path, 
     os.mkfifo("pipe")  # which the program waits for somebody to read
 
     def ignore_others():
+        signal.signal(number, signal.SIG_DFL)  # which who runs the tests may ignore
         for other in {signal.SIGTERM, signal.SIGHUP, signal.SIGINT} - {number}:
             signal.signal(other, signal.SIG_IGN)
 
