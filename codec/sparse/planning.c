@@ -385,7 +385,8 @@ enum {
     FRAME_HEAD = PITHI_HEADER_BYTES + PITHI_SECTION_HEAD + PITHI_CHOSEN_BYTES,
     BLOCK_HEAD = 4, /* form, low bits and the count of elements */
     GROUP = 128,    /* values in 8 bits that share a scale of 4 bytes */
-    LEAST_BLOCK = 4096,
+    SMALLEST_BLOCK = 64,
+    DEFAULT_BLOCK = 4096, /* the smallest of those that follow from a density */
     LOG2_N_MAX = 56
 };
 
@@ -397,7 +398,7 @@ struct frame_size {
 /* Returns the block that codec topk takes for a density: about 2048 of its elements are sent. */
 static uint64_t default_block(uint64_t n, uint64_t k) {
     const uint64_t apart = k > 0 ? n / k + (n % k != 0) : n;
-    uint64_t block = LEAST_BLOCK;
+    uint64_t block = DEFAULT_BLOCK;
     while (block < 1u << PITHI_BLOCK_LOG2_MAX && block / 2048 < apart) block *= 2;
     return block;
 }
@@ -408,6 +409,8 @@ static bool open_size(struct frame_size *f, uint64_t n, uint64_t k, uint32_t val
     if (block == 0) block = default_block(n, k);
     *f = (struct frame_size){n, block, n / block + (n % block != 0), value_bits, index};
     return n <= UINT64_C(1) << LOG2_N_MAX && k <= n && index <= PITH_SPARSE_FAST &&
+           block >= SMALLEST_BLOCK && block <= 1u << PITHI_BLOCK_LOG2_MAX &&
+           (block & (block - 1)) == 0 &&
            (value_bits == 32 || value_bits == 16 || value_bits == 8 || value_bits == 0);
 }
 

@@ -223,8 +223,8 @@ PITH_NODISCARD PITH_API pith_status pith_deft_pack(const pith_sparse_range *piec
 
 /* Bytes of a frame of codec topk of n elements with k values: in a stream or not, of up to four
  * dimensions below 2^32, without checksums and exempt ranges. value_bits: 32, 16, 8 (values=int8)
- * or 0 (values=none). block: elements of a block; 0 is what the spec takes for density k / n. Both
- * calls answer 0 for other arguments. */
+ * or 0 (values=none). block: elements of a block, a power of two from 64 to 2^24, or 0: what the
+ * spec takes for density k / n. Both calls answer 0 for other arguments. */
 enum { PITH_SPARSE_SMALL = 0, PITH_SPARSE_FAST = 1 }; /* the key index */
 /* About as many as k elements at random places take: their entropy and 0.55 bits an element
  * (SMALL) or 0.97 (FAST), no more than a bit for each of n. Clustered ones take less. */

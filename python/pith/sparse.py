@@ -256,7 +256,8 @@ def expected_bytes(
         k: elements that are sent, at random places
         value_bits: 32, 16, 8 (``values=int8``) or 0 (``values=none``)
         index: ``"small"`` or ``"fast"``, the key of the spec
-        block: elements of a block; 0: what the spec takes for density k / n
+        block: elements of a block, a power of two from 64 to 2**24; 0: what the spec takes for
+            density k / n
 
     """
     found = lib.pith_sparse_expected_bytes(n, k, value_bits, _index(index), block)

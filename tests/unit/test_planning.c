@@ -478,6 +478,12 @@ static void test_bytes_by_hand(void **state) {
     CHECK(pith_sparse_largest_bytes(100, 101, 32, 64) == 0);
     CHECK(pith_sparse_largest_bytes((UINT64_C(1) << 56) + 1, 3, 32, 64) == 0);
     CHECK(pith_sparse_expected_bytes(100, 3, 32, 2, 64) == 0);
+    static const uint64_t no_blocks[] = {1, 32, 63, 96, 65, 1 << 25, UINT64_C(1) << 32, UINT64_MAX};
+    for (size_t i = 0; i < sizeof no_blocks / sizeof *no_blocks; i++) {
+        CHECK(pith_sparse_largest_bytes(100, 3, 32, no_blocks[i]) == 0);
+        CHECK(pith_sparse_expected_bytes(100, 3, 32, 0, no_blocks[i]) == 0);
+    }
+    CHECK(pith_sparse_largest_bytes(100, 3, 32, 1 << 24) > 0);
     /* A quarter of the elements or more: a bit each. All of them: their values alone. */
     CHECK(pith_sparse_expected_bytes(8192, 4096, 16, 0, 8192) == 96 + 16 + 4 + 1024 + 8192);
     CHECK(pith_sparse_expected_bytes(8192, 8192, 16, 0, 8192) == 96 + 16 + 4 + 16384);
