@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # check_python.sh [ARG...]: the tests of the Python package pass with the wheel that is in folder
-# PITH_TEST_WHEEL, in an environment that has nothing but what it needs; ARGs go to pytest.
+# PITH_TEST_WHEEL, in an environment that has nothing but what it needs; ARGs go to pytest, files in
+# python/tests/ among them.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 if [ -z "${PITH_TEST_WHEEL:-}" ]; then
@@ -26,13 +27,13 @@ try() { # try ENVIRONMENT ARG...
     "$bin/pip" install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall \
         "$wheel"
     # Not in python/: the package that is tested is the installed one.
-    (cd tests && "$bin/pytest" -q -rs -p no:cacheprovider -c ../python/pyproject.toml "$@")
+    (cd python/tests && "$bin/pytest" -q -rs -p no:cacheprovider -c ../pyproject.toml "$@")
 }
 
-try "$PWD/build-python/clean" "${@:-../python/tests}"
+try "$PWD/build-python/clean" "$@"
 if [ -x build-torch/bin/pytest ]; then
     export PITH_TEST_CUDA_HOST=$PWD/build-python/build/_cuda_host.abi3.so
-    [ $# -gt 0 ] || set -- ../python/tests/test_{torch,cli,cuda}.py ../python/tests/with_torch
+    [ $# -gt 0 ] || set -- test_{torch,cli,cuda}.py with_torch
     try "$PWD/build-torch" "$@"
 else
     echo 'left out: tensors and files of PyTorch, pith.torch, pith.cuda over the host runner:'
