@@ -42,6 +42,7 @@ from .errors import (
     StateError,
     TimedOutError,
     TransportError,
+    check_new,
     from_status,
 )
 from .plan import c_spec, check_scale, environment, set_exempt
@@ -350,13 +351,16 @@ class Communicator:
         if error is None and rng_stream is None:
             options.rng_stream = number * 3 * self.ranks % 2**32
         sockets = self._connect(number)
-        handles = ffi.new("int[]", [-1 if s is None else s.detach() for s in sockets])
+        others = [s for s in sockets if s is not None]
+        handles = ffi.new("int[]", [-1 if s is None else s.fileno() for s in sockets])
         transport = ffi.new("pith_transport *")
         status = lib.pith_collective_sockets(transport, self.rank, self.ranks, handles)
+        for s in others:
+            if status:
+                s.close()
+            else:
+                s.detach()  # the channel closes them
         if status:
-            for handle in handles:
-                if handle >= 0:
-                    socket.close(handle)
             raise from_status(status)
         nodes = ffi.new("uint32_t[]", self._node_of)
         transport.node_of = nodes
@@ -528,6 +532,7 @@ class Channel:
     def __init__(
         self, handle: Any, options: Any, communicator: Communicator, pieces: list[int] | None
     ) -> None:
+        check_new(self, "_channel")
         self._channel = handle
         self._ranks = communicator.ranks
         self._dtype, self._base_dtype = int(options.dtype), int(options.base_dtype)
@@ -1016,6 +1021,7 @@ class Request:
     """A call in flight. Its tensors stay as they are until it has ended."""
 
     def __init__(self, channel: Channel) -> None:
+        check_new(self, "_request")
         self._channel: Channel | None = channel
         self._call = ffi.new("pith_collective_call *", {"size": ffi.sizeof("pith_collective_call")})
         self._keep: list[Any] = []

@@ -28,8 +28,10 @@ from .errors import (
     ArgumentError,
     DeviceError,
     DtypeError,
+    Error,
     ShapeError,
     UnsupportedError,
+    check_new,
     from_status,
 )
 from .plan import Plan, check_scale
@@ -138,6 +140,7 @@ class DevicePlan:
     """
 
     def __init__(self, plan: Plan, device: Any = None, *, max_output: int | None = None) -> None:
+        check_new(self, "_cuda")
         sizes = _ffi.new("pith_cuda_sizes *", {"size": _ffi.sizeof("pith_cuda_sizes")})
         error = _error()
         _raise(_lib.pith_cuda_plan_sizes(plan._plan, sizes, error), error)
@@ -239,6 +242,7 @@ class DeviceStream:
         ranks: int = 0,
         step: int = 0,
     ) -> None:
+        check_new(self, "_stream")
         self._plan = plan
         self._memory = plan._bytes(plan._stream_bytes)
         self._base: views.Bound | None = None
@@ -296,12 +300,15 @@ class DeviceStream:
         """
         address = self._plan._tensor(x, "base", self._plan._plan._base_number)
         self._whole(x, "base")
-        before, self._base = self._base, None
+        bound, before = views.Bound(x, None), self._base
+        self._bases = (before, bound)  # whatever happens now, the stream may use one of them
+        self._base = None
         try:
             self._do(_lib.pith_cuda_stream_bind_base, address, step)
-            before = views.Bound(x, None)
-        finally:
+        except Error:
             self._base = before
+            raise
+        self._base = bound
 
     def verify(self) -> Tensor:
         """Compare the base with its hash: a status for each slot, on the device."""

@@ -51,11 +51,7 @@ class Error(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Keep the attributes when an exception crosses to another process."""
-        return _restore, (type(self), self.text, self.status, self.offset, self.item)
-
-
-def _restore(cls: type[Error], text: str, status: int, offset: int, item: int) -> Error:
-    return cls(text, status=status, offset=offset, item=item)
+        return type(self), (self.text,), vars(self)
 
 
 class ArgumentError(Error, ValueError):
@@ -241,6 +237,20 @@ _CLASSES: dict[int, type[Error]] = {
 
 def _string(text: Any) -> str:
     return bytes(ffi.string(text)).decode("ascii", "replace")
+
+
+def check_new(owner: object, attribute: str) -> None:
+    """Raise where an object has the attribute, and so was made before.
+
+    Others keep the addresses of what it holds, which ``__init__`` would replace.
+
+    Raises:
+        StateError: it was
+
+    """
+    if attribute in vars(owner):
+        kind = type(owner).__name__
+        raise StateError(f"this {kind} is made already, and stays as it is: make another one")
 
 
 def from_status(status: int, error: Any = None) -> Error:

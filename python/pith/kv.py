@@ -18,7 +18,14 @@ import numpy as np
 
 from . import dtypes, frames, views
 from ._core import ffi, lib
-from .errors import ArgumentError, DtypeError, OutOfMemoryError, ShapeError, from_status
+from .errors import (
+    ArgumentError,
+    DtypeError,
+    OutOfMemoryError,
+    ShapeError,
+    check_new,
+    from_status,
+)
 from .plan import Plan, Work, check_status
 from .stream import Stats, borrow, marks_of
 from .views import Buffer, Tensor
@@ -58,6 +65,7 @@ class Cache:
     """
 
     def __init__(self, plan: Plan, tokens: int = 0, *, work: Work | None = None) -> None:
+        check_new(self, "_cache")
         check(plan)
         self._start(plan, lib.pith_kv_bytes(plan._plan, tokens), work)
         made = ffi.new("pith_kv **")

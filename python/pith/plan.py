@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 
 from . import dtypes, views
 from ._core import ffi, lib
-from .errors import ArgumentError, Error, OutOfMemoryError, ShapeError, _string, from_status
+from .errors import (
+    ArgumentError,
+    Error,
+    OutOfMemoryError,
+    ShapeError,
+    _string,
+    check_new,
+    from_status,
+)
 from .views import Buffer, Tensor
 
 EXEMPT = {"16": 1, "exact": 2}
@@ -111,6 +119,7 @@ class Plan:
         source: Buffer = b"",
         exempt: Iterable[tuple[int, int, str]] = (),
     ) -> None:
+        check_new(self, "_plan")
         if like is not None:
             shape = like_shape(like) if shape is None else shape
             dtype = like_dtype(like) if dtype is None else dtype
@@ -305,6 +314,7 @@ class Work:
         threads: int = 1,
         max_output: int | None = None,
     ) -> None:
+        check_new(self, "_work")
         self._plans = (plans,) if isinstance(plans, Plan) else tuple(plans)
         self._threads = threads
         bytes_ = bytes_for(self._plans, threads)

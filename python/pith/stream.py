@@ -20,6 +20,7 @@ from .errors import (
     ShapeError,
     SpaceError,
     StateError,
+    check_new,
     from_status,
 )
 from .plan import (
@@ -190,6 +191,7 @@ class Stream:
         threads: int = 1,
         work: Work | None = None,
     ) -> None:
+        check_new(self, "_stream")
         if not isinstance(plan, Plan):
             raise TypeError(f"a stream needs a pith.Plan, found {type(plan).__name__}")
         check_threads(threads)
@@ -1101,6 +1103,7 @@ class Bucket:
         threads: int = 1,
         work: Work | None = None,
     ) -> None:
+        check_new(self, "_ends")
         check_threads(threads)
         pairs = [end if isinstance(end, tuple) else (end, 0) for end in ends]
         for stream, _ in pairs:

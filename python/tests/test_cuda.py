@@ -156,6 +156,11 @@ def test_external_base(cuda, torch, put, zeros):
         sender.encode(zeros(6, 50))
     sender.bind_base(w)
     cuda.check(sender.encode(zeros(6, 50)).status)
+    with pytest.raises(pith.Error):
+        ends(cuda, "wdiff", base_dtype="f32")[1].bind_base(w)
+    with pytest.raises(pith.StateError, match="make another"):
+        sender.__init__(sender.plan)
+    cuda.check(sender.encode(zeros(6, 50)).status)
 
 
 def test_between_the_cpu_and_a_device(cuda, put):

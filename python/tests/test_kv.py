@@ -151,6 +151,14 @@ def test_append_batch_of_strided_tokens():
     kv.append_batch([], np.zeros((0, 1, 4, 64), np.float32))
 
 
+def test_a_cache_is_not_made_again():
+    cache = kv.Cache(plan())
+    cache.append(noise(3, 4, 64))
+    with pytest.raises(pith.StateError, match="make another"):
+        cache.__init__(plan(), tokens=1)
+    assert len(cache.read()) == 3
+
+
 def test_fork_truncate_save_load():
     p = plan()
     x = noise(400, 4, 64)

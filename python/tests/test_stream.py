@@ -360,6 +360,39 @@ def test_streams_are_kept(spec, base_dtype):
     assert e.save() == before
 
 
+def test_what_is_made_is_not_made_again():
+    plan = pith.Plan("grad", shape=100, dtype="f32")
+    stream = pith.Stream(plan)
+    bucket = pith.Bucket([stream])
+    work = pith.Work(plan)
+    x = noise(100)
+    expected = pith.Stream(plan).encode(x)
+    state = stream.__getstate__()
+    for again in (
+        lambda: stream.__setstate__(state),
+        lambda: stream.__init__(pith.Plan("grad", shape=9, dtype="f32")),
+        lambda: bucket.__init__([]),
+        lambda: plan.__init__("grad", shape=9, dtype="f32"),
+        lambda: work.__init__([]),
+    ):
+        with pytest.raises(pith.StateError, match="make another"):
+            again()
+    assert bucket.encode([x]) == [expected]
+
+
+class _Stream(pith.Stream):
+    """A stream with something of its own, which is there before the stream is."""
+
+    def __init__(self, plan, name):
+        self.name = name
+        super().__init__(plan)
+
+
+def test_classes_of_ones_own():
+    plan = pith.Plan("grad", shape=100, dtype="f32")
+    assert _Stream(plan, "own").encode(noise(100)) == pith.Stream(plan).encode(noise(100))
+
+
 def test_what_is_loaded_brings_its_random_bits():
     plan = pith.Plan("grad:bits=4,round=stochastic", shape=256, dtype="f32")
     a, x = pith.Stream(plan, seed=3, rng_stream=1), noise(256)
@@ -699,8 +732,9 @@ def test_list_errors_name_the_item_and_keep_the_others():
     with pytest.raises(pith.TruncatedError) as caught:
         b.decode(bad)
     assert caught.value.item == 1
-    results = caught.value.results
-    assert results[1] is None and same(results[0], results[2])
+    for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        assert error.item == 1 and error.results[1] is None
+        assert same(error.results[0], error.results[2])
     with pytest.raises(pith.DtypeError) as caught:
         a.encode([noise(50), noise(50), "x"])
     assert caught.value.item == 2
