@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# check_install.sh: pith can be installed, found with pkg-config, and used as a Meson subproject.
+# check_install.sh: pith can be installed, found with pkg-config and by CMake, and used as a Meson
+# subproject.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 source=$(cd "$(dirname "$0")/../.." && pwd)
@@ -24,7 +25,8 @@ run meson setup "$build" "$source" --prefix="$place/usr" --libdir=lib --buildtyp
 run meson install -C "$build"
 for file in include/pith/{bounds,kv,pith,pith_collective,pith_cuda,version}.h \
     include/pith/pith.hpp lib/lib{pith,pith_collective,pith_cuda}.{so,a} \
-    lib/pkgconfig/{pith,pith_collective,pith_cuda}.pc bin/pith share/man/man1/pith.1; do
+    lib/pkgconfig/{pith,pith_collective,pith_cuda}.pc bin/pith share/man/man1/pith.1 \
+    lib/cmake/pith/pith-config{,-version}.cmake; do
     [ -e "$place/usr/$file" ] || { echo "not installed: $file"; exit 1; }
 done
 export PKG_CONFIG_PATH=$place/usr/lib/pkgconfig
@@ -79,6 +81,19 @@ run env LD_LIBRARY_PATH="$place/usr/lib" "$place/shared"
 cat "$place/log"
 ldd_line=$(LD_LIBRARY_PATH=$place/usr/lib ldd "$place/shared" | grep libpith || true)
 [ -n "$ldd_line" ] || { echo 'the consumer does not use the shared library'; exit 1; }
+if command -v cmake >/dev/null; then
+    cp -r "$source/tests/cmake" "$place/cmake"
+    cp "$consumer" "$place/cmake"
+    # The tree is where it was moved to; a component that is missing and another version are not.
+    mv "$place/usr" "$place/moved"
+    run cmake -S "$place/cmake" -B "$place/cmake/build" -DCMAKE_PREFIX_PATH="$place/moved"
+    run cmake --build "$place/cmake/build"
+    for program in shared static collective; do
+        run "$place/cmake/build/$program"
+    done
+    mv "$place/moved" "$place/usr"
+    echo 'found by CMake'
+fi
 rm "$place"/usr/lib/libpith.so*
 run "$cc" -std=c11 "$consumer" -o "$place/static" $(pkg-config --static --cflags --libs pith)
 run "$place/static"
