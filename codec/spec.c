@@ -353,6 +353,8 @@ void pithi_spec_print(const struct pithi_params *params, char *text, size_t cap)
         const struct pithi_key *key = &codec->keys[i];
         if (params->value[i] == key->initial && value[i] == key->initial) continue;
         if (why_idle(params, i)) continue;
+        /* A frame may be of a newer revision than a spec asks for. */
+        if (key->wire == PITHI_WIRE_REVISION && params->value[i] > key->max) continue;
         put(&t, separator, 1);
         put(&t, key->name, strlen(key->name));
         put(&t, "=", 1);

@@ -827,6 +827,7 @@ static void test_same_blocks(void **state) {
                                 &whole));
             CHECK_OK(pith_inspect(bytes, length, &info, NULL));
             CHECK(info.same_set == (step ? 2 : 0));
+            CHECK_OK(pith_spec_check(info.spec, NULL, 0, NULL)); /* also of revision 3 */
             CHECK(step ? length < whole : length == whole && memcmp(bytes, with, whole) == 0);
             CHECK_OK(pith_verify(bytes, length, NULL, NULL));
             if (step ==
