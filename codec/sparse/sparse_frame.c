@@ -631,6 +631,7 @@ static void open_block(const struct pithi_coding *c, struct pithi_worker *w,
 
 static pith_status admit(struct pithi_coding *c) {
     if (!c->frame.own.chosen.held && !c->frame.own.chosen.same_blocks) return PITH_OK;
+    if (c->own.sparse.admitted) return PITH_OK;
     if (c->busy) return pithi_stream_busy(&c->work->error);
     if (!c->own.sparse.held)
         return pithi_fail(&c->work->error, PITH_ERR_STATE,
@@ -711,10 +712,12 @@ static void begin_decode(const struct pithi_slot_state *slot, struct pithi_codin
 static void follow(struct pithi_slot_state *slot, struct pithi_coding *c) {
     const struct pithi_chosen *const s = &c->frame.own.chosen;
     if (s->held) return;
-    /* A frame that will not be admitted changes nothing. */
-    if (s->same_blocks &&
-        (!slot->own.sparse.holds || pithi_set_hash(c->slot_words, c->frame.count) != s->set_hash))
-        return;
+    if (s->same_blocks) {
+        c->own.sparse.admitted =
+            slot->own.sparse.holds && pithi_set_hash(c->slot_words, c->frame.count) == s->set_hash;
+        /* A frame that will not be admitted changes nothing. */
+        if (!c->own.sparse.admitted) return;
+    }
     c->own.sparse.held = c->slot_words;
     c->own.sparse.keep = true;
     slot->own.sparse.holds = false; /* until all of the map is written */

@@ -11,6 +11,7 @@
 struct pithi_sparse_coding {
     uint64_t *held;       /* the map of the set that the slot holds; NULL: none to read or write */
     bool keep;            /* decode: the frame's set becomes the one that is held */
+    bool admitted;        /* decode: the set that is held was found to be the encoder's */
     bool given;           /* encode: the set that is held, with its indices */
     bool same;            /* encode: the values of the set that is held */
     bool same_blocks;     /* encode: without indices of blocks whose set is the one that is held */
