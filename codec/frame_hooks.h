@@ -72,6 +72,8 @@ struct pithi_frame_hooks {
     void (*follow)(struct pithi_slot_state *slot, struct pithi_coding *c);
     void (*end_decode)(const struct pithi_coding *c, struct pithi_slot_state *slot);
     void (*rollback)(struct pithi_slot_state *slot); /* takes back what `end` did; NULL: nothing */
+    /* A call that was working on the slot never came back. NULL: nothing becomes of that. */
+    void (*abandon)(struct pithi_slot_state *slot);
     uint32_t saved_bytes;
     uint64_t (*save)(const struct pithi_slot_state *slot, uint8_t *bytes);
     void (*load)(struct pithi_slot_state *slot, uint64_t word, const uint8_t *bytes);

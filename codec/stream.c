@@ -152,10 +152,14 @@ static pith_status leave_reading(pith_work *w, pith_status status) {
 }
 
 void pith_stream_unlock(pith_stream *s) {
+    const struct pithi_frame_hooks *const hooks = hooks_of(s->plan);
     for (uint64_t i = 0; i < s->plan->slots; i++) {
-        if (s->slot[i].taken && pithi_has_base(s->plan)) s->slot[i].invalid = true;
-        if (s->slot[i].taken) s->slot[i].undone = true;
-        s->slot[i].taken = false;
+        struct pithi_slot_state *const slot = &s->slot[i];
+        if (!slot->taken) continue;
+        if (pithi_has_base(s->plan)) slot->invalid = true;
+        if (hooks && hooks->abandon) hooks->abandon(slot);
+        slot->undone = true;
+        slot->taken = false;
     }
     __atomic_store_n(&s->busy, NULL, __ATOMIC_RELEASE);
 }

@@ -189,6 +189,7 @@ static pith_status hold_elements(pith_stream *s, uint64_t slot, const uint64_t *
             return pithi_fail_with(error, PITH_ERR_ARG, i,
                                    "run # of # elements begins outside the slot of #",
                                    &(struct pithi_words){.number = {elements[i], run, n}});
+    s->slot[slot].own.sparse.holds = false; /* until the map is that of all elements */
     memset(map, 0, (size_t)((n + 63) / 64) * sizeof *map);
     for (size_t i = 0; i < count; i++) {
         const uint64_t first = elements[i] * run, left = n - first;

@@ -728,6 +728,9 @@ static void end_decode(const struct pithi_coding *c, struct pithi_slot_state *sl
     slot->own.sparse.sent = c->frame.own.chosen.count;
 }
 
+/* The map may be half written. */
+static void abandon(struct pithi_slot_state *slot) { slot->own.sparse.holds = false; }
+
 static void rollback(struct pithi_slot_state *slot) {
     slot->own.sparse.control = slot->own.sparse.before;
     slot->own.sparse.reported = slot->own.sparse.reported_before;
@@ -796,6 +799,7 @@ const struct pithi_frame_hooks pithi_sparse_frame_hooks = {
     .follow = follow,
     .end_decode = end_decode,
     .rollback = rollback,
+    .abandon = abandon,
     .saved_bytes = PITHI_CONTROL_BYTES,
     .save = save,
     .load = load,

@@ -474,7 +474,8 @@ PITH_NODISCARD PITH_API pith_status pith_stream_init(const pith_plan *plan, void
 PITH_API const pith_plan *pith_stream_plan(const pith_stream *stream);
 /* Take away the mark of a call that never returned, since its thread was killed. Only where no call
  * is using the stream any more. Slots that the call was working on answer PITH_ERR_STATE, where
- * they have a base, until a key frame, pith_stream_load, _set_base, _bind_base or _reset. */
+ * they have a base, until a key frame, pith_stream_load, _set_base, _bind_base or _reset; of codec
+ * topk they hold no set (sparse.h). */
 PITH_API void pith_stream_unlock(pith_stream *stream);
 /* As after pith_stream_init with the stream's options. An external base is set to +0. */
 PITH_NODISCARD PITH_API pith_status pith_stream_reset(pith_work *work, pith_stream *stream);

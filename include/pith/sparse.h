@@ -19,7 +19,8 @@
  *
  * The set that a slot holds is that of the last frame that was encoded or decoded with the stream
  * (PITH_ADD aside), or what pith_sparse_hold made. It is a bit for each element, in the stream's
- * memory; it is not saved, and after pith_stream_load, _reset and _rollback the slot holds none.
+ * memory; it is not saved, and after pith_stream_load, _reset and _rollback, and pith_stream_unlock
+ * where a call was working on it, the slot holds none.
  * With PITH_SAME_SET a frame has the values of the held set and no indices: of forward activations
  * whose gradients come back at the same places, of a leader's choice (CLT-k). A decoder that holds
  * another set answers PITH_ERR_BASE, and one that holds none PITH_ERR_STATE; before anything is

@@ -1349,6 +1349,34 @@ static void test_unlock(void **state) {
     }
 }
 
+/* The set of a slot lies where an encode writes the next one. */
+static void test_unlock_of_a_set(void **state) {
+    static float value[WIDE];
+    struct stream s;
+    size_t n;
+    (void)state;
+    const pith_view v = pith_view_flat(value, PITH_F32, WIDE);
+    pith_layout layout = flat_layout(PITH_F32, PITH_NONE, WIDE);
+    layout.slots = 2;
+    gen_fill(GEN_NOISE, 1, PITH_F32, value, WIDE);
+    stream_open(&s, "topk:density=0.1,control=nonzero,block=1024", &layout, NULL);
+    const size_t cap = (size_t)s.sizes.slot_bytes;
+    uint8_t *const frame = allocate(cap);
+    for (uint64_t slot = 0; slot < 2; slot++)
+        CHECK_OK(encode_one(s.work, s.stream, &v, slot, 0, frame, cap, &n));
+    abandon(&s, &v, 1);
+    pith_stream_unlock(s.stream);
+    for (uint64_t slot = 0; slot < 2; slot++) {
+        pith_sparse_state held = {.size = sizeof held};
+        CHECK_OK(pith_sparse_get_state(s.stream, slot, &held));
+        CHECK(held.holds == !slot);
+        CHECK_STATUS(slot ? PITH_ERR_STATE : PITH_OK,
+                     encode_one(s.work, s.stream, &v, slot, PITH_SAME_SET, frame, cap, &n));
+    }
+    free(frame);
+    stream_close(&s);
+}
+
 /* ---- What errors tell ------------------------------------------------------------------------*/
 
 /* Whether the text has the number, and not only as a part of a longer one. */
@@ -1508,6 +1536,7 @@ int main(void) {
         cmocka_unit_test(test_changed_base_of_one_item),
         cmocka_unit_test(test_busy),
         cmocka_unit_test(test_unlock),
+        cmocka_unit_test(test_unlock_of_a_set),
         cmocka_unit_test(test_texts_of_arguments),
         cmocka_unit_test(test_texts_of_frames),
         cmocka_unit_test(test_texts_go_away),
