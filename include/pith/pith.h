@@ -110,15 +110,16 @@ typedef enum pith_status {
     PITH_ERR_SPACE = -5,       /* the memory given is too small; nothing usable was written */
     PITH_ERR_LIMIT = -6,       /* the frame declares more output than pith_env.max_output_bytes */
     PITH_ERR_UNSUPPORTED = -7, /* valid, but this codec or build cannot do it */
-    PITH_ERR_STATE = -8,       /* the stream cannot do this now: no base is bound, or a failed call
-                                  left it half written */
+    PITH_ERR_STATE = -8,       /* the stream cannot do this now: no base is bound, a failed call
+                                  left it half written, or a slot holds no set (sparse.h) */
     PITH_ERR_TRUNCATED = -20,  /* the bytes end before the frame does */
     PITH_ERR_MAGIC = -21,      /* not a pith frame */
     PITH_ERR_NEWER = -22,      /* format version, codec, revision or section of a newer pith */
     PITH_ERR_CORRUPT = -23,    /* breaks a rule of doc/FORMAT.md */
     PITH_ERR_CHECKSUM = -24,   /* header or block checksum differs */
-    PITH_ERR_BASE = -25,       /* the base is not the encoder's; nothing was written. From encode:
-                                  others have changed the base; see pith_encode */
+    PITH_ERR_BASE = -25,       /* the base, or the set that is held, is not the encoder's; nothing
+                                  was written. From encode: others have changed the base; see
+                                  pith_encode */
     PITH_ERR_STEP = -26,       /* the frame is of another step than the stream's next one;
                                   nothing was written */
     PITH_ERR_MISMATCH = -27,   /* a valid frame of another plan (codec, setting, dtype or count);
@@ -613,11 +614,16 @@ enum {
 };
 
 /* Encode one slot for each item and advance its stream: step + 1 and, with a base, base := what
- * receivers will hold. flags: PITH_KEY_FRAME or 0, for all of the list: items that want key frames
- * are a list of their own. The view's dtype is the layout's.
+ * receivers will hold. flags, for all of the list: 0, PITH_KEY_FRAME, or of codec topk one of
+ * PITH_SAME_SET, PITH_HELD_SET and PITH_SAME_BLOCKS (sparse.h); items that want another are a list
+ * of their own. PITH_ERR_UNSUPPORTED: flags that the codec, or a stream without a base, does not
+ * take. The view's dtype is the layout's.
  * An item that fails has length 0 and an unspecified frame; its stream is unchanged when the status
- * is one of the caller's arguments (-1..-19) or PITH_ERR_BUSY. After others, but as PITH_ERR_BASE
- * has it below, a slot's base is invalid: see pith_decode.
+ * is one of the caller's arguments (-1..-19) or PITH_ERR_BUSY, but for one thing: where blocks of
+ * topk find too little room (PITH_ERR_SPACE; pith_sizes.slot_bytes is enough for all but held
+ * sets), pith_stream_rollback takes no earlier step of the slot back any more, and the slot may be
+ * without its set (sparse.h). After others, but as PITH_ERR_BASE has it below, a slot's base is
+ * invalid: see pith_decode.
  * With a base, capacity must be at least pith_plan_frame_bytes (of a key frame, for steps that
  * key_every=N makes one), also for a frame that turns out shorter; psnr and nmse make several
  * frames, of which the last may fit where an earlier one did not. Never writes past capacity. A
@@ -641,7 +647,9 @@ PITH_NODISCARD PITH_API pith_status pith_encode(pith_work *work, pith_item *item
  * base (a key frame is always accepted); the stream's base is updated and the new base is written
  * to view, which may have dtype PITH_NONE: only the stream moves on. The view's dtype is the
  * layout's dtype or, for a float dtype of at most 32 bits and every codec but raw and lossless, any
- * of f32, bf16, f16; the view must not overlap the base.
+ * of f32, bf16, f16; the view must not overlap the base. A frame of topk without indices needs the
+ * set that its encoder held: PITH_ERR_STATE where the slot holds none, PITH_ERR_BASE where it holds
+ * another, before anything is written (sparse.h).
  * Before PITH_ERR_MISMATCH, _STEP, _BASE, _LIMIT and block checksum errors nothing is written. A
  * failure while the base is being written (damage in blocks without checksums, a key frame whose
  * content is not what it declares, a failing runner) leaves it invalid: the slot then answers
@@ -680,9 +688,10 @@ typedef struct pith_sum {
  * compared as far as frames say it (see Whose frame it is). A NaN or infinity in any frame reaches
  * the sum, which may itself become infinite; NaN is canonical. Headers, checksums and the places of
  * blocks are checked in every frame before anything is written to the view; damage inside a block
- * of topk is found while it is summed. PITH_ERR_CORRUPT and PITH_ERR_MISMATCH: as of pith_decode;
- * PITH_ERR_UNSUPPORTED: frames of the plan have no sum; PITH_ERR_DTYPE, PITH_ERR_SHAPE: the view;
- * PITH_ERR_ARG: no frames, or one that is NULL; PITH_ERR_BUSY: another call uses the stream. */
+ * of topk is found while it is summed. PITH_ERR_CORRUPT and PITH_ERR_MISMATCH, and of frames of
+ * topk without indices PITH_ERR_STATE and PITH_ERR_BASE: as of pith_decode; PITH_ERR_UNSUPPORTED:
+ * frames of the plan have no sum; PITH_ERR_DTYPE, PITH_ERR_SHAPE: the view; PITH_ERR_ARG: no
+ * frames, or one that is NULL; PITH_ERR_BUSY: another call uses the stream. */
 PITH_NODISCARD PITH_API pith_status pith_reduce(pith_work *work, pith_sum *sums, size_t count);
 /* The same sums, in f32, sum i encoded as item i (layout dtype f32, no base, the same element count
  * and exempt ranges in the slot; its view is not used) without writing the tensor in between. When
@@ -772,7 +781,8 @@ PITH_NODISCARD PITH_API pith_status pith_compress(const char *spec, const pith_v
                                                   size_t *written, pith_error *error);
 /* Decode a frame, in full, to a view of as many elements, whose shape may differ. PITH_ERR_SHAPE:
  * it has others; PITH_ERR_DTYPE: the frame does not decode to its dtype; PITH_ERR_BASE: the frame
- * needs a base, or another one; else as pith_verify. */
+ * needs a base, or another one; PITH_ERR_STATE: a frame of topk without indices, of which only a
+ * stream knows the set (pith_info.same_set); else as pith_verify. */
 PITH_NODISCARD PITH_API pith_status pith_decompress(const void *frame, size_t length,
                                                     const pith_view *base, const pith_env *env,
                                                     const pith_view *view, pith_error *error);

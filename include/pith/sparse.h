@@ -21,22 +21,28 @@
  * (PITH_ADD aside), or what pith_sparse_hold made. It is a bit for each element, in the stream's
  * memory; it is not saved, and after pith_stream_load, _reset and _rollback, and pith_stream_unlock
  * where a call was working on it, the slot holds none.
+ *
  * With PITH_SAME_SET a frame has the values of the held set and no indices: of forward activations
  * whose gradients come back at the same places, of a leader's choice (CLT-k). A decoder that holds
  * another set answers PITH_ERR_BASE, and one that holds none PITH_ERR_STATE; before anything is
- * written. With PITH_HELD_SET the frame has the indices too: of a set that the caller chose by its
- * own rule (pith_sparse_hold_elements). The hard limit is not asked of either: each element of the
- * set beyond it takes up to 12 bytes more than pith_plan_sizes says, and all of them together 4.
+ * written. Calls without a stream (pith_decompress, pith_decode_range) answer PITH_ERR_STATE;
+ * pith_verify looks at lengths alone. With PITH_HELD_SET the frame has the indices too: of a set
+ * that the caller chose by its own rule (pith_sparse_hold_elements). The hard limit is not asked of
+ * either: each element of the set beyond it takes up to 12 bytes more than pith_plan_sizes says,
+ * and all of them together 4. Neither chooses: the rule of the threshold goes on from the last
+ * choice, and every=L counts choices alone.
  *
  * With PITH_SAME_BLOCKS a set is chosen as without flags, and blocks whose set is what the slot
- * held of them before have no indices: of masks that change in few places (SpaFL's filters, a
- * model that is pruned now and then). A slot that holds no set sends all indices, as does one that
- * passed its hard limit in this call. Where a block goes without, the receiver must hold what the
- * sender held (PITH_ERR_BASE, PITH_ERR_STATE, as above), and holds the new set afterwards. A frame
- * that was refused is lost; the sender's next encode with flags 0 brings the receiver up to date.
+ * held of them before have no indices: of masks that change in few places (SpaFL's filters, a model
+ * that is pruned now and then). A slot that holds no set sends all indices, as does one that passed
+ * its hard limit in this call. Where a block goes without, the receiver must hold what the sender
+ * held (PITH_ERR_BASE, PITH_ERR_STATE, as above), and holds the new set afterwards. A frame that
+ * was refused is lost; the sender's next encode with flags 0 brings the receiver up to date.
  *
- * At most one of the three flags may be given (PITH_ERR_ARG). PITH_ERR_SPACE in the middle of an
- * encode that chooses leaves the slot without a set.
+ * At most one of the three flags may be given (PITH_ERR_ARG). A slot is left without a set by an
+ * encode that chooses and finds too little room for its blocks (PITH_ERR_SPACE, see pith_encode) or
+ * fails in the runner, and by a frame to decode whose blocks or their counts are damaged; other
+ * failures leave what it held.
  *
  * With the key transform, elements are coefficients, in sets, residuals and requests alike: gather
  * without a view gives coefficients of the residual, and views, which have values, are neither
@@ -68,20 +74,21 @@ typedef struct pith_sparse_request {
     uint64_t first, count;
     /* Elements to choose, in place of the spec's density or k; with scope=row of every row. 0: as
      * the spec says, of a range the share that it has of the slot's elements. More than the hard
-     * limit is that limit. */
+     * limit is that limit. Not looked at with control=nonzero. */
     uint64_t k;
     float threshold; /* in place of the controller's: elements with |x| >= threshold, no more than
                         the hard limit; 0: none. Not looked at with scope=row */
 } pith_sparse_request;
 
 /* Set it for one slot. request NULL: as after pith_stream_init. PITH_ERR_ARG: a range that is not
- * inside the slot, a threshold that is negative or not finite. The request is not saved. */
+ * inside the slot, a threshold that is negative or not finite. The request is not saved, and after
+ * pith_stream_load and _reset there is none. */
 PITH_NODISCARD PITH_API pith_status pith_sparse_set_request(pith_work *work, pith_stream *stream,
                                                             uint64_t slot,
                                                             const pith_sparse_request *request);
 /* How many elements all ranks chose together in the slot's last step: controllers that steer the
  * number of a whole group (micro, prop) go on from this instead of the slot's own number,
- * which is then compared with the spec's k. PITH_ERR_STATE: the slot has encoded nothing yet;
+ * which is then compared with the spec's k. PITH_ERR_STATE: the slot has chosen nothing yet;
  * PITH_ERR_ARG: there is no such slot. */
 PITH_NODISCARD PITH_API pith_status pith_sparse_report(pith_work *work, pith_stream *stream,
                                                        uint64_t slot, uint64_t chosen);

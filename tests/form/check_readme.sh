@@ -9,8 +9,9 @@ place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 
 awk -v place="$place" '/^```(c|cpp)$/ { on = substr($0, 4); n++; next } /^```/ { on = "" }
-    on { print > (place "/example" n "." on) }' README.md doc/{STREAMS,BOUNDS,CACHES,COLLECTIVES}.md
-[ "$(ls "$place" | wc -l)" -gt 6 ] || { echo 'there are fewer than seven examples'; exit 1; }
+    on { print > (place "/example" n "." on) }' \
+    README.md doc/{STREAMS,SPARSE,BOUNDS,CACHES,COLLECTIVES}.md
+[ "$(ls "$place" | wc -l)" -gt 7 ] || { echo 'there are fewer than eight examples'; exit 1; }
 strict=(-Wall -Wextra -Wconversion -Werror -Iinclude -Iadapters/collective/include)
 nm -D "$library" | grep __asan_ >/dev/null && strict+=(-fsanitize=address,undefined)
 # Of the compiler that the library was made with, whose sanitizers it may have.
