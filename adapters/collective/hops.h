@@ -58,6 +58,12 @@ bool pithi_collective_note_encoded(pith_collective_channel *ch, struct pithi_col
  * all targets share the bytes, and of what this rank gets from itself, which does not travel. */
 void pithi_collective_hand_over(pith_collective_channel *ch, struct pithi_collective_hop *h,
                                 uint64_t slice, uint32_t number, uint64_t payload);
+/* Finds the view from which a slot of the first hop is encoded, and which elements of the input it
+ * is: *count of them, from *first on. True where it lies as it is: in a tensor of which pith takes
+ * the slot, or in a part of one. Otherwise `view` is the scratch memory, to which the caller copies
+ * them. */
+bool pithi_collective_input_of(const pith_collective_channel *ch, uint64_t slot, uint64_t slice,
+                               uint64_t *first, uint64_t *count, pith_view *view);
 /* Finds the view to which a slot is decoded. True where that is its final place; otherwise `view`
  * is the scratch memory, from which pithi_collective_copy_out copies it afterwards. */
 bool pithi_collective_output_of(const pith_collective_channel *ch,

@@ -6,7 +6,7 @@
  * choose; hold the union, and send its values to those who sum them; sum; put the sums in place. */
 #include <string.h>
 
-#include "channel.h"
+#include "hops.h"
 
 struct head {
     uint64_t check;  /* of the number and of what of the body is no frame */
@@ -82,18 +82,6 @@ static uint64_t piece_count(const pith_collective_channel *ch, uint64_t piece, u
     return pith_plan_slot(ch->hop[0].encoder, piece, first, &count) == PITH_OK ? count : 0;
 }
 
-/* Finds the view of a piece of the input; where it is scattered, the scratch memory to which it was
- * copied, and false. */
-static bool input_of(const pith_collective_channel *ch, uint64_t first, uint64_t count,
-                     pith_view *view) {
-    const struct pithi_collective_list *const in = &ch->call.in;
-    *view = in->views[0];
-    if (in->count == 1 || pithi_collective_cut(in, first, count, view)) return true;
-    *view = pith_view_flat(ch->scratch, in->views[0].dtype, count);
-    pithi_collective_pack(in, first, count, ch->scratch);
-    return false;
-}
-
 static bool encode(pith_collective_channel *ch, pith_item *items, size_t n) {
     const pith_status status = n ? pith_encode(ch->work, items, n, 0) : PITH_OK;
     for (size_t i = 0; i < n; i++) {
@@ -109,8 +97,7 @@ bool pithi_collective_choose(pith_collective_channel *ch, uint8_t *to) {
     size_t waiting = 0;
     ch->sparse->nonfinite = !pithi_collective_is_finite(&ch->call.in);
     for (uint64_t p = 0; p < ch->sparse->pieces; p++) {
-        uint64_t first;
-        const uint64_t count = piece_count(ch, p, &first);
+        uint64_t first, count = piece_count(ch, p, &first);
         pith_item *const item = &ch->items[waiting];
         if (!pithi_collective_good(ch, pith_sparse_set_request(ch->work, h->encoding, p,
                                                                requests ? &requests[p] : NULL)))
@@ -120,10 +107,12 @@ bool pithi_collective_choose(pith_collective_channel *ch, uint8_t *to) {
         *item = (pith_item){.size = sizeof *item, .stream = h->encoding, .slot = p, .frame = to};
         item->capacity = (size_t)pith_plan_frame_bytes(h->encoder, p, 0);
         to += pithi_collective_pad(item->capacity);
-        if (input_of(ch, first, count, &item->view))
+        if (pithi_collective_input_of(ch, p, 0, &first, &count, &item->view)) {
             waiting++;
-        else if (!encode(ch, item, 1))
-            return false;
+            continue;
+        }
+        pithi_collective_pack(&ch->call.in, first, count, ch->scratch);
+        if (!encode(ch, item, 1)) return false;
     }
     return encode(ch, ch->items, waiting);
 }
@@ -188,20 +177,8 @@ static bool find_all(pith_collective_channel *ch, uint64_t *chosen) {
 
 /* ---- Output ----------------------------------------------------------------------------------*/
 
-/* Finds where a piece of the output goes: elements beside each other, of which it is said whether
- * that is their final place. */
-static bool output_of(const pith_collective_channel *ch, uint64_t first, uint64_t count,
-                      pith_view *run) {
-    const struct pithi_collective_list *const out = &ch->call.out;
-    if (pithi_collective_cut(out, first, count, run) && run->stride[0] == 1) return true;
-    *run = pith_view_flat(ch->scratch, out->views[0].dtype, count);
-    return false;
-}
-
 bool pithi_collective_sum_frames(pith_collective_channel *ch, pith_stream *stream, uint64_t piece,
                                  const void **frames, const size_t *lengths, size_t count) {
-    uint64_t first;
-    const uint64_t elements = piece_count(ch, piece, &first);
     pith_sum sum = {.size = sizeof sum,
                     .stream = stream,
                     .slot = piece,
@@ -209,9 +186,9 @@ bool pithi_collective_sum_frames(pith_collective_channel *ch, pith_stream *strea
                     .lengths = lengths,
                     .count = count,
                     .scale = ch->call.scale};
-    const bool in_place = output_of(ch, first, elements, &sum.view);
+    const bool in_place = pithi_collective_output_of(ch, &ch->hop[0], piece, &sum.view);
     if (!pithi_collective_good(ch, pith_reduce(ch->work, &sum, 1))) return false;
-    if (!in_place) pithi_collective_unpack(&ch->call.out, first, elements, ch->scratch);
+    if (!in_place) pithi_collective_copy_out(ch, &ch->hop[0], piece);
     return true;
 }
 
@@ -315,14 +292,16 @@ static bool scatter(pith_collective_channel *ch, uint64_t piece, float *values, 
     uint64_t first;
     const uint64_t count = piece_count(ch, piece, &first);
     const pith_view from = pith_view_flat(values, PITH_F32, held);
+    const struct pithi_collective_list *const out = &ch->call.out;
     pith_view to;
-    const bool in_place = output_of(ch, first, count, &to);
+    const bool in_place = pithi_collective_cut(out, first, count, &to) && to.stride[0] == 1;
+    if (!in_place) to = pith_view_flat(ch->scratch, out->views[0].dtype, count);
     memset(to.data, 0, count * pith_dtype_bytes(to.dtype));
     const float scale = ch->call.scale == 0.0f ? 1.0f : ch->call.scale;
     if (!pithi_collective_good(
             ch, pith_sparse_scatter(ch->work, ch->hop[0].encoding, piece, &from, scale, &to)))
         return false;
-    if (!in_place) pithi_collective_unpack(&ch->call.out, first, count, ch->scratch);
+    if (!in_place) pithi_collective_unpack(out, first, count, ch->scratch);
     return true;
 }
 

@@ -33,11 +33,8 @@ uint64_t pithi_collective_frame_stride(const pith_plan *plan, uint64_t slot) {
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
-/* Finds the view from which a slot is encoded. True where it lies as it is: in a tensor of which
- * pith takes the slot, or in a part of one. Otherwise `view` is the scratch memory, which has yet
- * to be filled. */
-static bool input_of(const pith_collective_channel *ch, uint64_t slot, uint64_t slice,
-                     uint64_t *first, uint64_t *count, pith_view *view) {
+bool pithi_collective_input_of(const pith_collective_channel *ch, uint64_t slot, uint64_t slice,
+                               uint64_t *first, uint64_t *count, pith_view *view) {
     const struct pithi_collective_list *in = &ch->call.in;
     const bool shard = ch->o.kind == PITH_COLLECTIVE_ALLGATHER && !ch->call.whole_in;
     pith_plan_slot(ch->hop[0].encoder, slot, first, count);
@@ -83,7 +80,7 @@ static bool list_message(pith_collective_channel *ch, uint64_t slice, uint32_t t
                             .capacity = (size_t)(m->cap - at)};
         at += pithi_collective_frame_stride(h->encoder, slot);
         b->listed++;
-        if (input_of(ch, slot, slice, &first, &count, &item->view)) continue;
+        if (pithi_collective_input_of(ch, slot, slice, &first, &count, &item->view)) continue;
         pithi_collective_pack(&ch->call.in, first, count, ch->scratch);
         if (!flush(ch, b)) return false;
     }
