@@ -387,7 +387,9 @@ static pith_status encode_found(struct pithi_coding *c, uint64_t most, uint64_t 
     struct look look = {.c = c};
     const pith_error none = c->work->error;
     const pith_status status = encode_blocks(c, capacity, used);
-    if (status != PITH_ERR_SPACE) return status;
+    /* Of ties that were cut off no more are chosen than k. */
+    const bool cut = c->own.sparse.selection.tie_end < c->own.sparse.selection.end;
+    if (status != PITH_ERR_SPACE || cut) return status;
     const pith_error error = c->work->error;
     c->work->error = none;
     PITHI_TRY(count_from(&look, c->own.sparse.selection.threshold, &c->own.sparse.found));

@@ -541,6 +541,25 @@ static void test_rollback_after_space(void **state) {
     stream_close(&s);
 }
 
+/* All elements of a block take fewer bytes than some of them, where no values are sent: too little
+ * room for k of equal ones is none for the limit's. */
+static void test_space_of_ties(void **state) {
+    enum { MANY = 128 };
+    static float x[MANY];
+    struct stream s;
+    uint8_t bytes[256];
+    size_t length;
+    (void)state;
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, MANY);
+    const pith_view view = flat(x, PITH_F32, MANY);
+    for (size_t i = 0; i < MANY; i++) x[i] = 1;
+    stream_open(&s, "topk:k=32,cap=2,control=exact,values=none,block=64", &layout, NULL);
+    CHECK_OK(encode_one(s.work, s.stream, &view, 0, 0, bytes, sizeof bytes, &length));
+    CHECK_STATUS(PITH_ERR_SPACE,
+                 encode_one(s.work, s.stream, &view, 0, 0, bytes, length - 1, &length));
+    stream_close(&s);
+}
+
 static void test_union(void **state) {
     static float x[RANKS][COUNT], acc[RANKS][COUNT], residual[COUNT], out[COUNT], model[COUNT];
     struct stream rank[RANKS];
@@ -1818,6 +1837,7 @@ int main(void) {
         cmocka_unit_test(test_feedback_rounds),
         cmocka_unit_test(test_rollback),
         cmocka_unit_test(test_rollback_after_space),
+        cmocka_unit_test(test_space_of_ties),
         cmocka_unit_test(test_momentum),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_saved_steps),
