@@ -99,10 +99,12 @@ static void wanted(const struct options *options, const struct tensor *tensor, s
     if (options->spec_count == 0) return;
     const char *spec = options->specs[0];
     out->requested = !(traits_of(spec) & PITH_TRAIT_LOSSLESS);
-    out->by_kind = out->requested && (!is_float(tensor->dtype) || tensor->rank < 2);
+    /* Norms and biases of a model, not what is a file by itself. */
+    const bool small = tensor->rank < 2 && *tensor->name;
+    out->by_kind = out->requested && (!is_float(tensor->dtype) || small);
     if (out->requested && !is_float(tensor->dtype))
         out->note = "is of no float dtype; stored lossless";
-    else if (out->requested && tensor->rank < 2)
+    else if (out->requested && small)
         out->note = "has fewer than two dimensions; stored lossless, since no --rule names it";
     else
         out->spec = spec;

@@ -21,8 +21,9 @@ struct choice {
 };
 
 /* Chooses for one tensor: the first --rule whose glob matches the name; else -C, where a lossy one
- * counts for float tensors of two or more dimensions only; else lossless. base may be NULL. Fails
- * (said) when the base has the tensor in another shape; another dtype counts as missing. */
+ * counts for float tensors only, and of those with names for such of two or more dimensions; else
+ * lossless. base may be NULL. Fails (said) when the base has the tensor in another shape; another
+ * dtype counts as missing. */
 int choose(const struct options *options, const struct tensor *tensor,
            const struct tensor_set *base, const char *base_path, struct choice *out);
 /* Says which rules match no name of the set: a mistyped pattern would go unnoticed. */

@@ -12,7 +12,8 @@ static const struct command commands[] = {
      "                     [-T N] [-o OUT] [-f] [-q|-v] [--json] IN",
      "Compresses a .npy, .safetensors or raw file to OUT (IN.pith, or IN.pith.safetensors for a\n"
      ".safetensors file). Nothing is lost unless -C or --rule names a lossy codec.\n\n"
-     "  -C SPEC             codec; a lossy one is for float tensors of two or more dimensions\n"
+     "  -C SPEC             codec; a lossy one is for float tensors, of a .safetensors file for\n"
+     "                      those of two or more dimensions\n"
      "  --rule 'GLOB=SPEC'  codec for the tensors whose name matches; the first match counts\n"
      "  --base FILE         code against this file, tensor by tensor of the same name\n"
      "  --dtype D           dtype of raw bytes, or of a .npy file's unsigned or void items\n"

@@ -8,7 +8,7 @@ print(*sorted(t["name"] + "=" + t["spec"] for t in json.load(open("out"))["tenso
 }
 C="pith compress -q --base $D/base.safetensors"
 
-# -C: float tensors of two or more dimensions; rules by name, the first match counts.
+# -C: named float tensors of two or more dimensions; rules by name, the first match counts.
 exits 0 $C -C wdiff:bits=8 -o a.p $D/next.safetensors
 codecs a.p
 exits 0 $C -C raw -o b.p $D/next.safetensors
@@ -107,7 +107,7 @@ says 'w: overflows in the codec; stored lossless'
 exits 0 pith decompress -qf -o far far.p
 same far $D/far.safetensors
 
-# One tensor: the same rules; its name is empty.
+# One tensor, of any rank: the same rules; its name is empty.
 N=$DATA/npy
 exits 0 pith compress -q --base $N/f32_1d.npy -C wdiff -o one.p $N/f32_1d.npy
 codecs one.p
