@@ -182,8 +182,11 @@ static void put_exempt(const struct pithi_frame *f, uint8_t *at) {
 /* ---- Writing ---------------------------------------------------------------------------------*/
 
 /* Returns XXH64 of the sections, seeded with XXH64 of the fixed header before its checksum. */
-static uint64_t header_hash(const uint8_t *header, size_t fixed, size_t sections) {
-    return XXH64(header + fixed, sections, XXH64(header, fixed - 8, 0));
+static uint64_t fixed_hash(const uint8_t *header, size_t fixed) {
+    return XXH64(header, fixed - 8, 0);
+}
+static uint64_t header_hash(const uint8_t *header, size_t fixed, size_t sections, uint64_t seed) {
+    return XXH64(header + fixed, sections, seed);
 }
 
 static uint8_t *put_section(uint8_t *at, uint32_t type, const void *bytes, size_t length) {
@@ -258,7 +261,17 @@ void pithi_frame_write(const struct pithi_frame *f, uint8_t *dst) {
     pithi_put64(dst + PITHI_AT_PAYLOAD, f->payload_bytes);
     uint8_t *const rest = put_step_sections(f, dst + fixed);
     if (!f->written) put_other_sections(f, rest);
-    pithi_put64(dst + fixed - 8, header_hash(dst, fixed, sections));
+    const bool known = f->written && f->payload.fixed; /* as payload_bytes is */
+    const uint64_t seed = known ? f->written_hash : fixed_hash(dst, fixed);
+    pithi_put64(dst + fixed - 8, header_hash(dst, fixed, sections, seed));
+}
+
+void pithi_frame_keep(struct pithi_frame *f, uint8_t *header) {
+    f->payload_bytes = pithi_payload_most(&f->payload); /* exact when fixed */
+    pithi_frame_write(f, header);
+    f->written = header;
+    f->written_hash = fixed_hash(header, (size_t)fixed_bytes(is_wide(f)));
+    f->constant = f->payload.fixed && !f->has_stream && !f->params.codec->frame_hooks;
 }
 
 /* ---- Reading ---------------------------------------------------------------------------------*/
@@ -435,9 +448,23 @@ static pith_status check_payload(struct pithi_frame *f, pith_error *error) {
     return PITH_OK;
 }
 
+/* Whether a header is the one that was kept but for step, base hash and rng_stream, which it then
+ * gives the frame. They begin the stream section, the first one. */
+static bool recognize_step(struct pithi_frame *f, const uint8_t *b) {
+    const size_t fixed = (size_t)pithi_frame_fixed_bytes(f), all = (size_t)f->header_bytes;
+    const size_t body = fixed + PITHI_SECTION_HEAD, same = body + PITHI_STREAM_FLAGS;
+    return memcmp(b, f->written, fixed - 8) == 0 &&
+           memcmp(b + fixed, f->written + fixed, PITHI_SECTION_HEAD) == 0 &&
+           memcmp(b + same, f->written + same, all - same) == 0 &&
+           pithi_get64(b + fixed - 8) == header_hash(b, fixed, all - fixed, f->written_hash) &&
+           read_stream(b + body, PITHI_STREAM_BYTES, body, f, NULL) == PITH_OK;
+}
+
 bool pithi_frame_recognize(struct pithi_frame *f, const uint8_t *b, size_t length) {
-    if (!f->constant || length < f->header_bytes ||
-        memcmp(b, f->written, (size_t)f->header_bytes) != 0)
+    if (!f->written || !f->payload.fixed || f->params.codec->frame_hooks ||
+        length < f->header_bytes)
+        return false;
+    if (f->constant ? memcmp(b, f->written, (size_t)f->header_bytes) != 0 : !recognize_step(f, b))
         return false;
     f->payload_bytes = pithi_payload_most(&f->payload);
     return true;
@@ -484,7 +511,8 @@ pith_status pithi_frame_read(const uint8_t *b, size_t length, struct pithi_frame
     PITHI_TRY(check_start(b, length, f, error));
     const bool wide = b[PITHI_AT_FLAGS] & PITHI_FLAG_WIDE;
     const size_t fixed = (size_t)fixed_bytes(wide);
-    if (pithi_get64(b + fixed - 8) != header_hash(b, fixed, (size_t)f->header_bytes - fixed))
+    if (pithi_get64(b + fixed - 8) !=
+        header_hash(b, fixed, (size_t)f->header_bytes - fixed, fixed_hash(b, fixed)))
         return pithi_fail_at(error, PITH_ERR_CHECKSUM, "the header checksum differs", fixed - 8);
     if (b[PITHI_AT_FLAGS] & ~(PITHI_FLAG_WIDE | PITHI_FLAG_KEY | PITHI_FLAG_CHECKSUMS))
         return pithi_fail_at(error, PITH_ERR_NEWER, "unknown flags", PITHI_AT_FLAGS);

@@ -46,12 +46,13 @@ struct pithi_frame {
     struct pithi_tiling tiling; /* codecs with a hook `cut` */
     union pithi_frame_own own;  /* codecs with frame hooks: what their section says */
     bool has_own;
+    bool constant; /* nothing in the header depends on the values or the step */
     uint64_t header_bytes, payload_bytes;
     struct pithi_payload payload;
     /* NULL, or a header that was written for another step of the same slot, from which is copied
-     * what stays the same. */
+     * what stays the same; and of a fixed rate the hash of what of it precedes its checksum. */
     const uint8_t *written;
-    bool constant; /* nothing in the header depends on the values or the step */
+    uint64_t written_hash;
 };
 
 static inline bool pithi_is_tiled(const struct pithi_frame *f) { return f->params.codec->cut; }
@@ -105,10 +106,12 @@ uint64_t pithi_sections_bytes(bool has_stream, const struct pithi_frame_hooks *h
                               size_t exempt_ranges, size_t source_bytes);
 /* Fills in header_bytes and payload from the other fields. */
 void pithi_frame_size(struct pithi_frame *frame);
+/* Writes header and sections to `header`, and lets frames of other steps be written from these. */
+void pithi_frame_keep(struct pithi_frame *frame, uint8_t *header);
 /* Writes header and sections: frame->header_bytes bytes. */
 void pithi_frame_write(const struct pithi_frame *frame, uint8_t *dst);
-/* Whether bytes begin with the header that all frames of the slot have, from which frame was made.
- * The frame then becomes what reading the header would make of it. */
+/* Whether bytes begin with the header that all frames of the slot have, from which frame was made,
+ * whatever the step. The frame then becomes what reading the header would make of it. */
 bool pithi_frame_recognize(struct pithi_frame *frame, const uint8_t *bytes, size_t length);
 /* These read the header of a frame that pithi_frame_read has accepted. */
 uint64_t pithi_frame_header_bytes(const uint8_t *frame);

@@ -174,12 +174,7 @@ static void keep_forms(pith_plan *p) {
         struct pithi_frame_form *const form = &p->form[key];
         form->frame = make_frame(p, 0, key);
         if (p->params.decode_only || form->frame.header_bytes > sizeof form->header) continue;
-        struct pithi_frame filled = form->frame;
-        filled.payload_bytes = pithi_payload_most(&filled.payload); /* exact when fixed */
-        pithi_frame_write(&filled, form->header);
-        form->frame.written = form->header;
-        form->frame.constant =
-            filled.payload.fixed && !filled.has_stream && !filled.params.codec->frame_hooks;
+        pithi_frame_keep(&form->frame, form->header);
     }
     p->has_forms = true;
 }
