@@ -54,10 +54,12 @@ static inline void pithi_coding_open(struct pithi_coding *c, const pith_plan *pl
 
 /* Makes a coding of a frame of `count` elements from the one before, which another call of the same
  * work and with the same flags has ended: what differs is results, and what every encoding sets.
- * False where more may differ. */
-static inline bool pithi_coding_again(struct pithi_coding *c, const pith_plan *plan,
-                                      uint64_t count) {
-    if (c->plan != plan || !c->frame.constant || c->frame.count != count) return false;
+ * False where more may differ: codecs with frame hooks keep what they found in the values. */
+static inline bool pithi_coding_again(struct pithi_coding *c, const pith_plan *plan, uint64_t count,
+                                      bool key) {
+    if (c->plan != plan || !c->frame.written || c->frame.params.codec->frame_hooks ||
+        c->frame.count != count || c->frame.params.key_frame != key)
+        return false;
     c->began = false;
     return true;
 }

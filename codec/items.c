@@ -321,14 +321,16 @@ pith_status pithi_output_dtype(const struct pithi_params *q, uint32_t dtype, pit
                                                           pith_dtype_name(dtype)}});
 }
 
-static struct pithi_span base_span(const pith_stream *s, uint64_t slot) {
+/* Makes a span of the base of a slot. Fields are set one by one, as pithi_span_again does, since a
+ * walk of dense elements reads no others. */
+static void span_base(const pith_stream *s, uint64_t slot, struct pithi_span *span) {
     const pith_plan *const p = s->plan;
-    return (struct pithi_span){.data = s->base,
-                               .first = pithi_slot_first(p, slot),
-                               .count = p->count,
-                               .dtype = p->params.base_dtype,
-                               .dense = true,
-                               .element = pithi_dtype_bytes(p->params.base_dtype)};
+    span->data = s->base;
+    span->first = pithi_slot_first(p, slot);
+    span->count = p->count;
+    span->element = pithi_dtype_bytes(p->params.base_dtype);
+    span->dtype = p->params.base_dtype;
+    span->dense = true;
 }
 
 /* Attaches the work of a list, in which no call has two plans. */
@@ -391,8 +393,7 @@ static bool is_key(const pith_item *item, struct list *l) {
 static pith_status check_capacity(const pith_item *item, bool key, pith_error *error) {
     const pith_plan *const p = item->stream->plan;
     if (!p->sizes.fixed && !pithi_has_base(p)) return PITH_OK;
-    if (item->capacity >= p->sizes.slot_bytes && item->capacity >= p->sizes.key_bytes)
-        return PITH_OK;
+    if (item->capacity >= (key ? p->sizes.key_bytes : p->sizes.frame_bytes)) return PITH_OK;
     const uint64_t bytes = pith_plan_frame_bytes(p, item->slot, key);
     if (item->capacity >= bytes) return PITH_OK;
     return pithi_fail_with(error, PITH_ERR_SPACE, bytes,
@@ -509,14 +510,14 @@ static pith_status run_encode(pith_work *w, struct list *l, size_t i) {
     item->length = 0;
     PITHI_TRY(look_again(w, l, s, item->slot, &item->view, false));
     const bool key = is_key(item, l);
-    if (!pithi_coding_again(c, p, pithi_slot_count(p, item->slot))) {
+    if (!pithi_coding_again(c, p, pithi_slot_count(p, item->slot), key)) {
         pithi_coding_open(c, p, w, &l->span);
         pithi_plan_frame(p, item->slot, key, &c->frame);
     }
     c->random = random_of(s, item->slot);
     struct pithi_span base; /* lives as long as the call of what reads it */
     if (pithi_has_base(p)) {
-        base = base_span(s, item->slot);
+        span_base(s, item->slot, &base);
         c->base = &base;
         return encode_against_base(item, c, key);
     }
@@ -646,7 +647,7 @@ static pith_status run_decode(pith_work *w, struct list *l, size_t i) {
     c.view = has_view(item) ? &l->span : NULL;
     struct pithi_span base; /* lives as long as c */
     if (pithi_has_base(p)) {
-        base = base_span(s, item->slot);
+        span_base(s, item->slot, &base);
         c.base = &base;
         return decode_against_base(item, &c);
     }

@@ -405,8 +405,9 @@ static pith_stream *stream_of(const pith_plan *plan, void **memory) {
     return stream;
 }
 
-/* Items of one plan in a row, with slots of one length and a shorter one, share what is the plan's:
- * call by call they give the same bytes, values and counters. */
+/* Items of one plan in a row, with slots of one length and a shorter one, share what is the plan's,
+ * also where a key frame comes before or after another one: call by call they give the same bytes,
+ * values and counters. */
 enum { NEIGHBOURS = 2, PIECES = 3, STREAMS = SETTINGS * NEIGHBOURS, ROW = STREAMS * PIECES };
 enum { PIECE = 79, TENSOR = PIECES * PIECE - 1, PIECE_FRAME = 2048 };
 
@@ -442,6 +443,9 @@ static struct row *run_row(const pith_plan *const *plan, const pith_env *env, si
     for (size_t i = 0; i < STREAMS; i++)
         for (int end = 0; end < 2; end++)
             stream[end][i] = stream_of(plan[i / NEIGHBOURS], &memory[end][i]);
+    for (size_t i = 0; i < ROW; i++) /* every second slot begins with an odd step */
+        for (int end = 0; end < 2; end++)
+            CHECK_OK(pith_stream_set_step(work, stream[end][i / PIECES], i % PIECES, i % 2));
     for (size_t step = 0; step < STEPS; step++)
         for (int decode = 0; decode < 2; decode++) {
             row_items(items, stream[decode], r, step, decode);
