@@ -62,7 +62,8 @@ ALWAYS void open_base_pass(struct base_pass *p, const struct pithi_group_job *jo
     p->lane = job->first * width(w.bt) / 8;
     p->correction = 0;
     p->saturated = 0;
-    for (size_t k = 0; k < BASE_GROUPS; k++) p->most[k] = v_set(0);
+    for (size_t k = 0; k < p->batch >> p->shift; k += 16) /* scales are made of 16 groups at once */
+        for (size_t n = k; n < k + 16; n++) p->most[n] = v_set(0);
     packing_make(&p->pack, w.bits ? w.bits : job->set.bits, true);
     if (!w.random) return;
     p->counter = job->first / 8;
