@@ -133,9 +133,13 @@ struct pithi_block {
     uint64_t first;    /* index in the slot of the block's first element */
     size_t count;      /* elements, 1..block */
     const void *value; /* encode: dense, params->dtype; NULL: the values are where `tiled` says */
-    void *out;         /* decode: dense, out_dtype; NULL: see `tiled`, or only the base is wanted */
+    /* Encode: where the values of the next item of a list lie, to be fetched beside these where
+     * they do not come right behind them; NULL: they do, or there is none. next_base: its base. */
+    const void *next_value;
+    void *out; /* decode: dense, out_dtype; NULL: see `tiled`, or only the base is wanted */
     uint32_t out_dtype;
     void *base; /* dense, base_dtype; NULL when there is none. Written only with update */
+    const void *next_base;
     bool update;
     bool coefficients; /* decode: `out` gets what the codec's domain has, in f32 */
     /* The output (encode: bytes) is larger than caches and will not be read soon. */

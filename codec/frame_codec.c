@@ -119,6 +119,17 @@ static void keep_sum(const struct pithi_coding *c, uint64_t block, const struct 
     w->advanced = true;
 }
 
+/* Lets the last block of a frame fetch what the next item of a list begins with. Of a large block
+ * that would come long before it is wanted. */
+static void set_next(const struct pithi_coding *c, struct pithi_block *b) {
+    enum { SMALL = 16384 };
+    const size_t value = b->count * pithi_dtype_bytes(c->frame.params.dtype),
+                 base = b->count * pithi_dtype_bytes(c->frame.params.base_dtype);
+    if (!b->value || value > SMALL || base > SMALL) return;
+    if (c->next_value != (const uint8_t *)b->value + value) b->next_value = c->next_value;
+    if (b->base && c->next_base != (uint8_t *)b->base + base) b->next_base = c->next_base;
+}
+
 static pith_status encode_block(const struct pithi_coding *c, uint64_t block, const void *values,
                                 void *base, uint8_t *bytes, struct pithi_worker *w) {
     struct pithi_block b;
@@ -132,6 +143,7 @@ static pith_status encode_block(const struct pithi_coding *c, uint64_t block, co
     b.paged.more = c->frame.tiling.runs && c->view && c->view->dense && b.value != w->values &&
                    block + 1 < c->frame.payload.blocks;
     b.bytes = bytes;
+    if (block + 1 == c->frame.payload.blocks) set_next(c, &b);
     if (c->compare && !is_kept(c, block, &b)) {
         w->detail = "the base was changed by others since the last call";
         return PITH_ERR_BASE;

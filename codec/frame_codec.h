@@ -15,6 +15,8 @@ struct pithi_coding {
     const struct pithi_span *view; /* values, or output; NULL: only the base is wanted */
     const struct pithi_span *base; /* NULL: none */
     bool update;                   /* write the new base; without one, only hash it */
+    const void *next_value;        /* encode: where values and base of the next item lie; or NULL */
+    const void *next_base;
     uint64_t *block_hashes; /* of every block of the base as the last call left it; NULL: none */
     bool hash_all;          /* the hashes are of all bytes of a block, not of a sample */
     bool compare;           /* encode: compare the base with its hashes before a block is written */

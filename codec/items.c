@@ -123,7 +123,8 @@ static void prefetch_handles(struct list *l, size_t i) {
 static void prefetch(struct list *l, size_t i) {
     enum { BYTES = 2048, AT_ONCE = 512 };
     prefetch_handles(l, i);
-    const uintptr_t from = i < l->count ? (uintptr_t)l->operation->source(l, i) : 0;
+    const bool read = l->operation->source && i < l->count;
+    const uintptr_t from = read ? (uintptr_t)l->operation->source(l, i) : 0;
     for (size_t k = 0; from && k < BYTES; k += AT_ONCE) prefetch_lines(from + k, AT_ONCE);
 }
 
@@ -377,8 +378,6 @@ static uint64_t item_elements(struct list *l, size_t i) {
     return pithi_slot_count(item->stream->plan, item->slot);
 }
 
-static const void *item_values(struct list *l, size_t i) { return item_at(l, i)->view.data; }
-
 static const void *item_frame(struct list *l, size_t i) { return item_at(l, i)->frame; }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
@@ -501,6 +500,19 @@ static pith_status encode_against_base(pith_item *item, struct pithi_coding *c, 
     return status;
 }
 
+/* Says where the next item lies, which is checked as all are. Slots of one view come one behind the
+ * other. */
+static void find_next(struct list *l, size_t i, struct pithi_coding *c) {
+    c->next_value = c->next_base = NULL;
+    if (i + 1 >= l->count) return;
+    const pith_item *const next = item_at(l, i + 1);
+    const pith_stream *const s = next->stream;
+    if (next->view.data != item_at(l, i)->view.data) c->next_value = next->view.data;
+    if (pithi_has_base(s->plan) && s->base)
+        c->next_base = s->base + pithi_slot_first(s->plan, next->slot) *
+                                     pithi_dtype_bytes(s->plan->params.base_dtype);
+}
+
 static pith_status run_encode(pith_work *w, struct list *l, size_t i) {
     pith_item *const item = item_at(l, i);
     pith_stream *const s = item->stream;
@@ -514,6 +526,7 @@ static pith_status run_encode(pith_work *w, struct list *l, size_t i) {
         pithi_coding_open(c, p, w, &l->span);
         pithi_plan_frame(p, item->slot, key, &c->frame);
     }
+    find_next(l, i, c);
     c->random = random_of(s, item->slot);
     struct pithi_span base; /* lives as long as the call of what reads it */
     if (pithi_has_base(p)) {
@@ -538,7 +551,6 @@ static const struct operation encode_operation = {
     .unmark = unmark_item,
     .leave = leave_item,
     .elements = item_elements,
-    .source = item_values,
     .flags = PITH_KEY_FRAME | PITH_SAME_SET | PITH_HELD_SET | PITH_SAME_BLOCKS,
     .items = true};
 

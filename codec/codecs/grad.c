@@ -231,6 +231,7 @@ static size_t encode_direct(struct pithi_block *b) {
     if (b->exempt_values || b->feedback.before) return 0;
     job.value = b->value;
     job.value_dtype = b->params->dtype;
+    job.prefetch = b->next_value;
     job.nontemporal = b->nontemporal;
     if (r.order)
         done = b->kernels->rotate_encode(&r, &job);

@@ -162,6 +162,8 @@ static void run_groups(struct pithi_block *b, bool encode, uint8_t *scales, uint
     set(&job.set, p);
     pithi_group_fn *const kernel = encode ? pithi_group_encoder(b->kernels, &job.set)
                                           : pithi_group_decoder(b->kernels, &job.set);
+    job.prefetch = b->next_value;
+    job.prefetch_base = b->next_base;
     job.value_dtype = p->dtype;
     job.out_dtype = b->out_dtype;
     job.base_dtype = p->base_dtype;

@@ -43,9 +43,12 @@ struct pithi_group_job {
             uint64_t poisoned;       /* a result, which is added to */
         };
     };
-    const void *prefetch; /* encode: what is read next, if value is in the cache; or NULL */
-    void *out;            /* decode: values */
+    /* Encode: the values that are read next, where they do not come right behind these or these are
+     * in the cache; or NULL. prefetch_base: their base. */
+    const void *prefetch;
+    void *out; /* decode: values */
     void *base;
+    const void *prefetch_base;
     uint32_t value_dtype, out_dtype, base_dtype; /* f32, bf16 or f16; base: or NONE */
     bool update;
     /* The output (out; codes and scales) is large and will not be read soon, so that non-temporal
@@ -61,7 +64,7 @@ struct pithi_group_job {
  * pieces, and both wait until all codes of the block before are on their way to memory. */
 PITHI_INLINE void pithi_group_job_open(struct pithi_group_job *job, struct pithi_random random) {
     job->count = 0;
-    job->value = job->prefetch = NULL;
+    job->value = job->prefetch = job->prefetch_base = NULL;
     job->out = job->base = NULL;
     job->codes = job->scales = NULL;
     job->value_dtype = job->out_dtype = job->base_dtype = PITH_NONE;
@@ -69,6 +72,13 @@ PITHI_INLINE void pithi_group_job_open(struct pithi_group_job *job, struct pithi
     job->random = random;
     job->first = 0;
     job->saturated = job->poisoned = 0;
+}
+
+/* Returns the address that a kernel prefetches beside the first element: what is read next, or what
+ * comes so many bytes behind. */
+PITHI_INLINE const uint8_t *pithi_prefetch_begin(const void *first, const void *next,
+                                                 size_t distance) {
+    return next ? next : (const uint8_t *)first + distance;
 }
 
 typedef void pithi_group_fn(struct pithi_group_job *job);

@@ -38,7 +38,8 @@ struct base_pass {
     const uint8_t *value;
     uint8_t *base, *codes, *scales;
     size_t capacity;
-    v16 most[BASE_GROUPS]; /* lanes of the maxima of a batch's groups */
+    const uint8_t *prefetch, *prefetch_base; /* what is fetched beside the first value and base */
+    v16 most[BASE_GROUPS];                   /* lanes of the maxima of a batch's groups */
     _Alignas(64) float factor[2 * BASE_SCALES];
     struct packing pack;
     struct philox philox;
@@ -59,6 +60,9 @@ ALWAYS void open_base_pass(struct base_pass *p, const struct pithi_group_job *jo
     p->codes = job->codes;
     p->scales = job->scales;
     p->capacity = pithi_group_code_bytes(&p->set, job->count);
+    p->prefetch = pithi_prefetch_begin(job->value, job->prefetch, PREFETCH_MAXIMA);
+    p->prefetch_base = pithi_prefetch_begin(job->base, job->prefetch_base,
+                                            PREFETCH_MAXIMA / width(w.vt) * width(w.bt));
     p->lane = job->first * width(w.bt) / 8;
     p->correction = 0;
     p->saturated = 0;
@@ -76,11 +80,10 @@ ALWAYS void open_base_pass(struct base_pass *p, const struct pithi_group_job *jo
 ALWAYS v16 base_maxima(struct base_pass *p, v16 m, const uint8_t *value, const uint8_t *base,
                        size_t i, struct base_variant w) {
     const size_t g = (i & (p->batch - 1)) >> p->shift, group = p->set.group;
-    const size_t prefetch = PREFETCH_MAXIMA / width(w.vt);
     for (size_t k = 0; k < UNIT * width(w.vt); k += 64)
-        __builtin_prefetch(value + PREFETCH_MAXIMA + k, 0, 2);
+        __builtin_prefetch(p->prefetch + i * width(w.vt) + k, 0, 2);
     for (size_t k = 0; k < UNIT * width(w.bt); k += 64)
-        __builtin_prefetch(base + prefetch * width(w.bt) + k, 0, 2);
+        __builtin_prefetch(p->prefetch_base + i * width(w.bt) + k, 0, 2);
     const v16 x[4] = {magnitude16(difference(w.vt, w.bt, value, base, 0)),
                       magnitude16(difference(w.vt, w.bt, value, base, 16)),
                       magnitude16(difference(w.vt, w.bt, value, base, 32)),

@@ -976,14 +976,16 @@ struct pass {
     struct pithi_group_setting set;
     const uint8_t *value;
     uint8_t *codes, *scales;
-    size_t capacity, unit; /* bytes of codes: from `codes` on, and of a unit */
+    size_t capacity, unit;   /* bytes of codes: from `codes` on, and of a unit */
+    const uint8_t *prefetch; /* what is fetched beside the first value */
     struct philox philox;
     uint64_t counter; /* Philox counter of the job's first element */
     uint16_t drawn[4 * UNIT];
     v16 ceiling; /* the largest code, as f32 */
 };
 
-ALWAYS void open_pass(struct pass *p, const struct pithi_group_job *job, struct pass_variant w) {
+ALWAYS void open_pass(struct pass *p, const struct pithi_group_job *job, size_t distance,
+                      struct pass_variant w) {
     p->set = job->set;
     if (w.bits) {
         p->set.bits = (uint8_t)w.bits;
@@ -995,6 +997,7 @@ ALWAYS void open_pass(struct pass *p, const struct pithi_group_job *job, struct 
     p->scales = job->scales;
     p->capacity = pithi_group_code_bytes(&p->set, job->count);
     p->unit = UNIT * p->set.bits / 8;
+    p->prefetch = pithi_prefetch_begin(job->value, job->prefetch, distance);
     if (!w.random) return;
     p->counter = job->first / 8;
     philox_init(&p->philox, &job->random, p->counter);
@@ -1055,10 +1058,9 @@ ALWAYS void skip_group(struct pass *p, size_t i, struct pass_variant w) {
     if (w.random) draw(p, i);
 }
 
-/* Prefetches the values that come so many bytes behind the unit at i. */
-ALWAYS void prefetch_values(const struct pass *p, size_t i, size_t distance,
-                            struct pass_variant w) {
-    const uint8_t *const from = p->value + i * width(w.vt) + distance;
+/* Prefetches what is read so much later than the unit at i. */
+ALWAYS void prefetch_values(const struct pass *p, size_t i, struct pass_variant w) {
+    const uint8_t *const from = p->prefetch + i * width(w.vt);
     for (size_t k = 0; k < UNIT * width(w.vt); k += 64) __builtin_prefetch(from + k, 0, 2);
 }
 
@@ -1067,8 +1069,9 @@ ALWAYS void prefetch_values(const struct pass *p, size_t i, size_t distance,
  * on the instructions that read, and one that reads line after line is followed best. */
 ALWAYS v16 maxima(v16 m, const struct pass *p, size_t i, size_t n, struct pass_variant w) {
     const uint8_t *const end = p->value + (i + n) * width(w.vt);
-    for (const uint8_t *at = p->value + i * width(w.vt); at < end; at += 64) {
-        __builtin_prefetch(at + PREFETCH_EXTREMES, 0, 2);
+    const uint8_t *prefetch = p->prefetch + i * width(w.vt);
+    for (const uint8_t *at = p->value + i * width(w.vt); at < end; at += 64, prefetch += 64) {
+        __builtin_prefetch(prefetch, 0, 2);
         m = v_maxu(m, magnitude16(load(w.vt, at, 0)));
         if (w.vt == PITH_F32)
             v_pace();
@@ -1089,7 +1092,7 @@ ALWAYS v16 put_group(struct pass *p, size_t i, size_t next, size_t count, v16 re
     for (; i < end; next += SPAN) {
         if (next < last) m = maxima(m, p, next, least(SPAN, last - next), w);
         for (const size_t stop = least(i + SPAN, end); i < stop; i += UNIT) {
-            if (next >= last) prefetch_values(p, i, PREFETCH_EXTREMES, w);
+            if (next >= last) prefetch_values(p, i, w);
             load_unit(x, w.vt, p->value, i);
             put_unit(p, x, reciprocal, NULL, w.nontemporal);
         }
@@ -1100,7 +1103,7 @@ ALWAYS v16 put_group(struct pass *p, size_t i, size_t next, size_t count, v16 re
 /* Encodes groups, of which the last may be short. */
 ALWAYS void encode_groups(struct pithi_group_job *job, size_t count, struct pass_variant w) {
     struct pass p;
-    open_pass(&p, job, w);
+    open_pass(&p, job, PREFETCH_EXTREMES, w);
     const size_t group = p.set.group;
     v16 m = maxima(v_set(0), &p, 0, least(group, count), w);
     for (size_t i = 0, g = 0; i < count; i += group, g++) {
@@ -1132,7 +1135,7 @@ ALWAYS void put_random_group(struct pass *p, size_t i, v16 reciprocal, struct pa
     v16 x[4], random[4];
     for (size_t k = i; k < i + p->set.group; k += UNIT) {
         take_random(p, random, k);
-        prefetch_values(p, k, PREFETCH_VALUES, w);
+        prefetch_values(p, k, w);
         load_unit(x, w.vt, p->value, k);
         put_unit(p, x, reciprocal, random, w.nontemporal);
     }
@@ -1140,7 +1143,7 @@ ALWAYS void put_random_group(struct pass *p, size_t i, v16 reciprocal, struct pa
 
 ALWAYS void encode_random_groups(struct pithi_group_job *job, size_t count, struct pass_variant w) {
     struct pass p;
-    open_pass(&p, job, w);
+    open_pass(&p, job, PREFETCH_VALUES, w);
     for (size_t i = 0; i < count; i += p.set.group) {
         const uint32_t largest = v_reduce_maxu(random_maxima(&p, i, w));
         if (__builtin_expect(largest >= PITHI_SCALE_LIMIT, 0)) {
@@ -1160,8 +1163,8 @@ struct held {
 
 /* Transforms a group; returns its maxima. */
 ALWAYS v16 rotate_group(struct held *x, const struct pass *p, size_t i, struct pass_variant w) {
-    prefetch_values(p, i, PREFETCH_VALUES, w);
-    prefetch_values(p, i + UNIT, PREFETCH_VALUES, w);
+    prefetch_values(p, i, w);
+    prefetch_values(p, i + UNIT, w);
     load_unit(x->v, w.vt, p->value, i);
     load_unit(x->v + 4, w.vt, p->value, i + UNIT);
     rotate_runs(x->v, p->set.bits, !w.random);
@@ -1187,7 +1190,7 @@ ALWAYS void put_random(struct pass *p, const v16 v[8], v16 r, size_t i, bool non
 ALWAYS void encode_rotated(struct pithi_group_job *job, size_t count, struct pass_variant w) {
     struct pass p;
     struct held next;
-    open_pass(&p, job, w);
+    open_pass(&p, job, PREFETCH_VALUES, w);
     v16 m = rotate_group(&next, &p, 0, w);
     for (size_t i = 0; i < count; i += HELD) {
         const struct held x = next;
