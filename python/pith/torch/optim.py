@@ -114,6 +114,7 @@ class Sharded:
             "count": self._count,
         }
         self._parts: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
+        self._versions: list[tuple[int, int]] = []  # of the parameters, when they were gathered
         # The first gather is exact: it brings rank 0's weights to all.
         flat = torch.cat([p.detach().flatten() for p in self._parameters]).float()
         dist.broadcast(flat, dist.get_global_rank(group, 0) if group else 0, group=group)
@@ -174,11 +175,22 @@ class Sharded:
         A parameter without a gradient counts as one of zeros: others may have it.
 
         Raises:
+            StateError: parameters are not what was gathered, but loaded for instance, and the step
+                would undo that; the other ranks meet an error, too. What bypasses autograd's
+                counters (``.data``) is seen where verify_every asks for a look
             Error: what went wrong on any rank, on every rank; weights are as before where gradients
                 failed, else not usable: load a checkpoint
             BaseMismatchError: verify_every, and replicas differ
 
         """
+        if self._changed():
+            # The others are in the sum: it fails on every rank.
+            with contextlib.suppress(Error):
+                self._sum.run(None, None, step=self._steps)
+            raise StateError(
+                "the parameters are not what the last step gathered, and this one would undo what"
+                " was written to them: load weights before the optimizer is made, or its state_dict"
+            )
         grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
         sums = self._sum.run(grads, self._gradient, scale=self._scale, step=self._steps)
         for part, gradient in self._parts:
@@ -200,7 +212,34 @@ class Sharded:
         step = 0 if key_frame else self._steps + 1
         with torch.no_grad():
             outputs = [p.detach() for p in self._parameters]
-            return self._gather.run(self._weights, outputs, step=step, key_frame=key_frame)
+            report = self._gather.run(self._weights, outputs, step=step, key_frame=key_frame)
+        self._versions = self._seen()
+        return report
+
+    def _seen(self) -> list[tuple[int, int]]:
+        """Return what changes where others write to parameters, or replace their memory."""
+        return [(p._version, p.data_ptr()) for p in self._parameters]
+
+    def _changed(self) -> bool:
+        """Whether this rank's parameters are not its replica, as far as their counters say."""
+        look = self._verify_every and (self._steps + 1) % self._verify_every == 0
+        seen = self._seen()
+        if seen == self._versions and not look:
+            return False
+        try:
+            same = self._is_replica()
+        except StateError:  # after a step that failed, which the gather says
+            return False
+        except Exception:  # of several dtypes or devices now
+            return True
+        if same:
+            self._versions = seen
+        return not same
+
+    def _is_replica(self) -> bool:
+        whole = self._gather.get_base(dtype=self._parameters[0].dtype)
+        own = torch.cat([p.detach().flatten() for p in self._parameters])
+        return torch.equal(own.view(torch.uint8), whole.view(torch.uint8))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of the model's parameters."""
@@ -218,9 +257,7 @@ class Sharded:
             BaseMismatchError: they differ; the text names the ranks
 
         """
-        whole = self._gather.get_base(dtype=self._parameters[0].dtype)
-        own = torch.cat([p.detach().flatten() for p in self._parameters])
-        good = torch.equal(own.view(torch.uint8), whole.view(torch.uint8))
+        good = self._is_replica()
         hashes: list[Any] = [None] * dist.get_world_size(self._group)
         dist.all_gather_object(hashes, (good, self._gather.base_hash()), group=self._group)
         changed = [r for r, (same, _) in enumerate(hashes) if not same]
@@ -301,6 +338,7 @@ class Sharded:
         with torch.no_grad():
             for p, part in zip(self._parameters, parts, strict=True):
                 p.copy_(part.view_as(p))
+        self._versions = self._seen()
 
 
 def _listed(parameters: Any) -> list[Any]:

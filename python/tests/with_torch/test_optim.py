@@ -160,6 +160,39 @@ def test_a_replica_that_was_changed_is_found_on_every_rank():
     run(3, tampered)
 
 
+def overwritten(rank, ranks):
+    """Weights that are loaded on one rank or all are not undone in silence."""
+    model = net()
+    optimizer = optim.Sharded(
+        model.parameters(), torch.optim.SGD, lr=0.1, timeout=TIMEOUT, verify_every=3
+    )
+
+    def step():
+        optimizer.zero_grad()
+        loss(model, rank, 0).backward()
+        optimizer.step()
+
+    step()
+    own = {name: x.clone() for name, x in model.state_dict().items()}
+    other = net(seed=1).state_dict()
+    for who in (range(ranks), [1]):
+        if rank in who:
+            model.load_state_dict(other)
+        with pytest.raises(pith.StateError if rank in who else pith.Error, match=r"gather|rank 1"):
+            step()
+        if rank in who:
+            assert bits(model.parameters()) == bits(other.values())
+        model.load_state_dict(own)  # written to, and what was gathered
+    step()
+    model[0].weight.data[0, 0] += 1  # which no counter of autograd has
+    with pytest.raises(pith.StateError, match="gathered"):
+        step()
+
+
+def test_weights_that_are_loaded_are_not_undone_in_silence():
+    run(3, overwritten)
+
+
 def refused(rank, ranks):
     def made(parameters, **options):
         return optim.Sharded(parameters, torch.optim.SGD, lr=0.1, timeout=TIMEOUT, **options)
