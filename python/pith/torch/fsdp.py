@@ -44,6 +44,7 @@ class Comms:
         """Those that :meth:`step` tells of a step."""
         self.scatters: list[ReduceScatter] = []
         """Those whose steps and error feedback :meth:`state_dict` has."""
+        self._failed = False  # a reduce-scatter did
 
     def ranks(self, group: Any) -> Communicator:
         """Return the communicator of a group, made at the first call. Collective then."""
@@ -53,8 +54,28 @@ class Comms:
             )
         return self._ranks[group]
 
+    def check(self) -> None:
+        """Raise unless FSDP goes on reducing gradients.
+
+        Raises:
+            StateError: a reduce-scatter raised inside a backward. FSDP keeps the state that it had
+                there, and from then on calls none any more: gradients are a rank's own
+
+        """
+        if self._failed:
+            raise StateError(
+                "a reduce-scatter failed inside a backward, after which FSDP reduces no gradients:"
+                " shard a new model, apply() again, and load a checkpoint"
+            )
+
     def step(self) -> None:
-        """Say that the optimizer has changed the weights: the next gathers encode them."""
+        """Say that the optimizer has changed the weights: the next gathers encode them.
+
+        Raises:
+            StateError: as :meth:`check`
+
+        """
+        self.check()
         for gather in self.gathers:
             gather.step()
 
@@ -119,6 +140,11 @@ class _Comm:
                 f" {shard.numel()} elements of {shard.dtype}"
             )
         key = (group, whole.numel(), whole.dtype)
+        if self._key is not None and self._key[0] != group:
+            raise ArgumentError(
+                f"group: found another one, of {ranks} ranks, than in the calls before:"
+                " reshard_after_forward= takes True or False here, and no number"
+            )
         if self._key not in (None, key):
             raise ArgumentError(
                 f"found {key[1:]}, and the calls before had {self._key[1:]}: each module needs"
@@ -161,13 +187,15 @@ class AllGather(_Comm):
         """Gather the shards; the result is there when this returns.
 
         Raises:
-            StateError: the weights were changed and nobody called :meth:`step`
+            StateError: the weights were changed and nobody called :meth:`step`; or as
+                :meth:`Comms.check`
             ShapeError, ArgumentError: sizes that do not fit, or those of another module
             UnsupportedError, DtypeError: not in the memory of the CPU; or of no float dtype, as
                 where parameters of several dtypes are packed into bytes
             Error: what went wrong on any rank; the next call gathers exactly
 
         """
+        self._comms.check()
         self._check(output_tensor, input_tensor, group)
         if self._channel is None:
             self._channel = self._comms.ranks(group).channel(
@@ -271,12 +299,24 @@ class ReduceScatter(_Comm):
     ) -> Any:
         """Sum the inputs and keep this rank's shard, which is there when this returns.
 
+        After an exception of it the objects of its :class:`Comms` refuse to go on.
+
         Raises:
             UnsupportedError: op is neither SUM nor AVG; or not in the memory of the CPU
             ShapeError, ArgumentError, DtypeError: as :class:`AllGather`'s call
             Error: what went wrong on any rank
 
         """
+        try:
+            self._reduce(output_tensor, input_tensor, group, op)
+        except BaseException:
+            self._comms._failed = True
+            raise
+        return _group.Work() if async_op else None
+
+    def _reduce(
+        self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any, op: Any
+    ) -> None:
         self._check(input_tensor, output_tensor, group)
         scale = _group.factor(op, dist.get_world_size(group))
         if self._channel is None:
@@ -293,7 +333,6 @@ class ReduceScatter(_Comm):
             self._load(self._saved)
         step, self._step = self._step, self._step + 1
         self.report = self._channel.run(input_tensor, output_tensor, scale=scale, step=step)
-        return _group.Work() if async_op else None
 
 
 def apply(

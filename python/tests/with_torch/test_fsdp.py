@@ -194,9 +194,39 @@ def test_any_length():
     run(3, direct)
 
 
+def failed(rank, ranks):
+    """After an exception in backward FSDP reduces nothing any more, which is not to be missed."""
+    model = sharded()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    comms = fsdp.apply(model, optimizer, timeout=TIMEOUT, seed=rank)
+    with pytest.raises(pith.ArgumentError, match="seed"):
+        loss(model, rank, 0).backward()
+    before = [scatter._step for scatter in comms.scatters]
+    with pytest.raises(pith.StateError, match="reduces no gradients"):
+        loss(model, rank, 1).backward()
+        optimizer.step()
+    assert [scatter._step for scatter in comms.scatters] == before
+
+
+def test_a_backward_that_failed_is_the_last():
+    run(2, failed)
+
+
+def part(rank, ranks):
+    """Gathers of backward in a smaller group are refused, in words that say why."""
+    model = sharded(reshard_after_forward=2)
+    fsdp.apply(model, timeout=TIMEOUT)
+    with pytest.raises(pith.ArgumentError, match="reshard_after_forward"):
+        loss(model, rank, 0).backward()
+
+
+def test_a_smaller_group_in_backward():
+    run(4, part)
+
+
 def refused(rank, ranks):
     group, comms = dist.group.WORLD, fsdp.Comms(timeout=TIMEOUT)
-    scatter, gather = fsdp.ReduceScatter(comms), fsdp.AllGather(comms)
+    scatter, gather = fsdp.ReduceScatter(fsdp.Comms(timeout=TIMEOUT)), fsdp.AllGather(comms)
     x, whole = torch.zeros(5), torch.zeros(10)
     for op in (dist.ReduceOp.MAX, dist.ReduceOp.MIN, dist._make_nccl_premul_sum(0.5)):
         with pytest.raises(pith.UnsupportedError, match=r"SUM or ReduceOp\.AVG"):
