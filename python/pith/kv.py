@@ -215,7 +215,11 @@ class Cache:
         return child
 
     def save(self) -> bytes:
-        """Return the cache as frames: what is coded, then the exact tokens."""
+        """Return the cache as frames: what is coded, then the exact tokens.
+
+        Damage to their values is found by a cache whose plan has ``checksums=True``, and else
+        decodes to other values.
+        """
         capacity, bytes_ = 0, ffi.new("size_t *", 1)
         while bytes_[0] > capacity:  # first, and when the cache has grown since
             capacity = bytes_[0]
@@ -227,7 +231,7 @@ class Cache:
         """Replace the tokens by those that :meth:`save` returned.
 
         Raises:
-            FrameError: the bytes are not that
+            FrameError: the bytes are not that; with ``checksums=True`` of the plan, any damage
             MismatchError: they are of another setting
             SpaceError: they do not fit
 
@@ -264,6 +268,10 @@ class Cache:
         self._do(lib.pithpy_kv_read_add, first, count, view)
         del keep
         return base
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy of the attributes would be a second name of the same tokens.
+        raise TypeError("caches are not copied or pickled: fork() or save() makes another one")
 
     def __repr__(self) -> str:
         return f"<pith.kv.Cache {self._plan._spec!r} of {len(self)} tokens>"

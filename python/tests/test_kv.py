@@ -4,9 +4,12 @@ SPDX-License-Identifier: Apache-2.0
 """
 
 import contextlib
+import pickle
 import signal
 import threading
 import time
+from copy import copy as copy_of
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -157,6 +160,28 @@ def test_a_cache_is_not_made_again():
     with pytest.raises(pith.StateError, match="make another"):
         cache.__init__(plan(), tokens=1)
     assert len(cache.read()) == 3
+
+
+@pytest.mark.parametrize("how", [copy_of, deepcopy, pickle.dumps])
+def test_a_copy_is_no_second_name_of_a_cache(how):
+    cache = kv.Cache(plan())
+    with pytest.raises(TypeError, match=r"fork\(\) or save\(\)"):
+        how(cache)
+
+
+@pytest.mark.parametrize("checksums", [False, True])
+def test_damage_to_a_saved_cache_is_found_where_there_are_checksums(checksums):
+    made = pith.Plan("kv:preset=kivi4", shape=SHAPE, dtype="f32", checksums=checksums)
+    cache, other = kv.Cache(made), kv.Cache(made)
+    cache.append(noise(300, *SHAPE[1:]))
+    saved = bytearray(cache.save())
+    saved[len(saved) // 2] ^= 1
+    if checksums:
+        with pytest.raises(pith.ChecksumError):
+            other.load(saved)
+    else:
+        other.load(saved)
+    assert len(other) == (0 if checksums else 300)
 
 
 def test_fork_truncate_save_load():
