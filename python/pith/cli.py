@@ -459,6 +459,8 @@ def _to_safetensors(path: str, temporary: _Temporary) -> str:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
+        if error.errno == errno.EINVAL:  # of an archive that is cut, from PyTorch's own reader
+            raise _Failed(f"{path}: PyTorch cannot read it: it ends early") from None
         raise _Failed(f"{path}: cannot read: {error.strerror}") from None
     except pickle.UnpicklingError as error:
         # PyTorch adds how to run the code that a file holds.

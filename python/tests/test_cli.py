@@ -582,6 +582,8 @@ def test_what_cannot_be_kept_is_said(torch, pith_command):
     pathlib.Path("broken.pt").write_bytes(b"no file of PyTorch")
     pathlib.Path("empty.pt").write_bytes(b"")
     pathlib.Path("half.pt").write_bytes(pathlib.Path("set.pt").read_bytes()[:500])
+    torch.save(torch.zeros(60000), "cut.pt")
+    pathlib.Path("cut.pt").write_bytes(pathlib.Path("cut.pt").read_bytes()[:5000])
     for name, why in (
         ("set.pt", "s is a set, which cannot"),
         ("key.pt", "a key of type tuple"),
@@ -589,6 +591,7 @@ def test_what_cannot_be_kept_is_said(torch, pith_command):
         ("broken.pt", "is no file of torch.save.*: Unsupported operand"),
         ("empty.pt", "PyTorch cannot read it: it ends early"),
         ("half.pt", "PyTorch cannot read it: "),
+        ("cut.pt", "PyTorch cannot read it: it ends early"),
         ("deep.pt", "more than"),
     ):
         with pytest.raises(cli._Failed, match=f"^{name}: {why}") as failed:
