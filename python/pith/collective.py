@@ -20,6 +20,7 @@ import contextlib
 import errno
 import hmac
 import ipaddress
+import os
 import pathlib
 import resource
 import secrets
@@ -241,6 +242,7 @@ class Communicator:
         elif not 0 < timeout <= 1e9:
             own = f"-timeout: found {timeout} seconds, expected more than 0"
         self.rank, self.ranks, self.timeout = rank, ranks, timeout
+        self._process = os.getpid()
         names = list(exchange(own))
         if len(names) != ranks:
             raise ArgumentError(f"exchange: found {len(names)} texts, expected {ranks}")
@@ -339,8 +341,10 @@ class Communicator:
             ArgumentError: they differ in another argument, or it is out of range
             SpecError, DtypeError, UnsupportedError: the spec, or what this kind does not take
             TimedOutError: a rank did not come
+            StateError: this process was forked from the one that made the communicator
 
         """
+        _check_process(self._process)
         error: Exception | None = None
         try:
             options, keep = _options(locals(), self)
@@ -527,6 +531,9 @@ class Channel:
     In the main thread a wait lets handlers of signals run, ten times a second. An exception that
     one of them raises, KeyboardInterrupt for instance, ends the call: the channel is then broken,
     as after a timeout, and so are those of the other ranks once this one is closed.
+
+    Calls are made by the process that made the channel: of one that is forked from it they raise
+    :class:`~pith.errors.StateError`, and its connections stay as they are.
     """
 
     def __init__(
@@ -534,7 +541,7 @@ class Channel:
     ) -> None:
         check_new(self, "_channel")
         self._channel = handle
-        self._ranks = communicator.ranks
+        self._ranks, self._process = communicator.ranks, communicator._process
         self._dtype, self._base_dtype = int(options.dtype), int(options.base_dtype)
         self._in_flight: Request | None = None  # set by waits.c
         self._pieces = [int(options.count)] if pieces is None else pieces
@@ -568,6 +575,7 @@ class Channel:
             BrokenError: the channel met a timeout or a failing transport before
 
         """
+        _check_process(self._process)
         request = Request(self)
         try:
             self._start(request, inputs, outputs, scale, step, key_frame, choices)
@@ -630,6 +638,7 @@ class Channel:
         choices: Sequence[Choice] | None = None,
     ) -> Report:
         """Start a call and wait for its end; see :meth:`start` and :meth:`Request.wait`."""
+        _check_process(self._process)
         request = Request(self)
         try:
             self._start(request, inputs, outputs, scale, step, key_frame, choices)
@@ -994,6 +1003,15 @@ def _said(why: Any) -> Any:
     return why if why.text[0] != b"\0" else None
 
 
+def _check_process(process: int) -> None:
+    """Raise in a process that was forked: what it says on connections it would say as another."""
+    if os.getpid() != process:
+        raise StateError(
+            f"the channel is process {process}'s, from which this one was forked: make another"
+            " communicator"
+        )
+
+
 def _check_entered(status: int) -> None:
     """Raise where a call of waits.h found the channel in use, or closed."""
     if status == lib.PITHPY_INSIDE:
@@ -1044,6 +1062,7 @@ class Request:
         """Do what can be done without waiting; whether the call has ended, well or not."""
         channel = self._channel
         if channel is not None:
+            _check_process(channel._process)
             # Another thread that is inside does what can be done.
             lib.pithpy_collective_test(channel._channel, self._request)
             self._settle()
@@ -1073,6 +1092,7 @@ class Request:
         channel = self._channel
         if channel is None:
             return
+        _check_process(channel._process)
         raised: list[BaseException] = []
         to = _to(raised)
         status = lib.pithpy_collective_wait(channel._channel, self._request, stop, to)

@@ -5,9 +5,12 @@ SPDX-License-Identifier: Apache-2.0
 
 import contextlib
 import errno
+import os
 import pickle
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -632,6 +635,62 @@ def test_a_call_that_nobody_waits_for_is_stopped():
     channel.close()
     ended.set()
     thread.join(TIMEOUT)
+
+
+FORKED = """
+import os, sys, threading, numpy as np, pith
+from test_collective import exchanges
+from pith.collective import Communicator
+
+exchange_of, ends = exchanges(2), [None, None]
+
+def make(rank):
+    ranks = Communicator(rank, 2, exchange_of(rank), timeout=20)
+    ends[rank] = ranks, ranks.channel("allreduce", "raw", count=3, dtype="f32")
+
+def both(function):
+    threads = [threading.Thread(target=function, args=(rank,)) for rank in range(2)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+
+def call(rank):
+    ends[rank][1].run(x[rank], x[rank])
+
+both(make)
+x = np.ones((2, 3), np.float32)
+(ranks, channel), (_, other) = ends
+request = channel.start(x[0], x[0])
+child = os.fork()
+if child == 0:
+    calls = (
+        lambda: request.wait(),
+        lambda: request.test(),
+        lambda: other.run(x[1], x[1]),
+        lambda: other.start(x[1], x[1]),
+        lambda: ranks.channel("allreduce", "raw", count=3, dtype="f32"),
+    )
+    refused = 0
+    for make in calls:
+        try:
+            make()
+        except pith.StateError as error:
+            refused += "forked" in str(error)
+    os._exit(refused == len(calls))
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+both(lambda rank: call(1) if rank else request.wait())
+both(call)
+assert (x == 4).all(), x
+"""
+
+
+def test_a_forked_process_says_nothing_as_the_one_before(tmp_path):
+    path = os.pathsep.join([os.path.dirname(__file__), *filter(None, sys.path)])
+    command = [sys.executable, "-c", FORKED]
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(
+        command, capture_output=True, timeout=TIMEOUT, check=False, cwd=tmp_path, env=environment
+    )
+    assert done.returncode == 0, done.stderr.decode()
 
 
 class Broken:
