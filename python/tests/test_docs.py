@@ -18,8 +18,10 @@ def test_programs(capsys):
         assert program.count("\n") < 40
         exec(compile(program, "PYTHON.md", "exec"), {})
         printed.append(capsys.readouterr().out.splitlines())
-    overview, sums = printed
+    overview, sums, caches, mean = printed
     assert overview[0].startswith("eb:rel=1e-3") and "PITH_ERR_MISMATCH" in overview[-1]
+    assert caches[0].startswith("300 301 (50, 1, 64) (3, 40960) error 0.")
+    assert mean[0].startswith("mean 1.0 bits a value 8.")
     assert 280 < int(sums[0].split()[0]) <= 300
 
 
