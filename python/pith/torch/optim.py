@@ -169,10 +169,16 @@ class Sharded:
         """The optimizer's groups, whose ``lr`` and other options schedulers change."""
         return self.optimizer.param_groups
 
-    def step(self) -> None:
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Reduce gradients, run the optimizer on this rank's shard, and gather the weights.
 
         A parameter without a gradient counts as one of zeros: others may have it.
+
+        Args:
+            closure: called once before, with gradients enabled; it makes the gradients
+
+        Returns:
+            What the closure returned.
 
         Raises:
             StateError: parameters are not what was gathered, but loaded for instance, and the step
@@ -183,6 +189,10 @@ class Sharded:
             BaseMismatchError: verify_every, and replicas differ
 
         """
+        result = None
+        if closure is not None:
+            with torch.enable_grad():
+                result = closure()
         if self._changed():
             # The others are in the sum: it fails on every rank.
             with contextlib.suppress(Error):
@@ -206,6 +216,7 @@ class Sharded:
         self._steps += 1
         if self._verify_every and self._steps % self._verify_every == 0:
             self.verify()
+        return result
 
     def _move(self, key_frame: bool = False) -> Report:
         """Gather the shards into every rank's parameters. Its steps are one ahead of the sums'."""

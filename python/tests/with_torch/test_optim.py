@@ -133,8 +133,19 @@ def helped(rank, ranks):
     before = bits(model.parameters())
     loss(model, rank, 0).backward()
     optimizer.optimizer.zero_grad()
-    optimizer.step()
+    assert optimizer.step() is None
     assert bits(model.parameters()) != before
+
+    def closure():
+        optimizer.zero_grad()
+        value = loss(model, rank, 1)
+        value.backward()
+        return value
+
+    with torch.no_grad():
+        wanted = loss(model, rank, 1)
+        assert torch.equal(optimizer.step(closure), wanted)
+    assert not torch.equal(loss(model, rank, 1), wanted)
     if rank == 1:
         optimizer.optimizer.register_step_pre_hook(lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError if rank == 1 else pith.Error):
