@@ -237,10 +237,15 @@ class Communicator:
         # What one rank alone does wrong is told to all.
         machine = _machine()
         own = f"+{machine} {machine if node is None else node}"
-        if ranks_per_node is not None and ranks_per_node < 1:
-            own = f"-ranks_per_node: found {ranks_per_node}, expected 1 or more"
-        elif not 0 < timeout <= 1e9:
-            own = f"-timeout: found {timeout} seconds, expected more than 0"
+        try:
+            if ranks_per_node is not None and ranks_per_node < 1:
+                own = f"-ranks_per_node: found {ranks_per_node}, expected 1 or more"
+            elif not 0 < timeout <= 1e9:
+                own = f"-timeout: found {timeout} seconds, expected more than 0"
+            elif not isinstance(host, (str, Exception, type(None))):
+                own = f"-host: expected a str, found {type(host).__name__}"
+        except TypeError as error:
+            own = f"-ranks_per_node or timeout: {error}"
         self.rank, self.ranks, self.timeout = rank, ranks, timeout
         self._process = os.getpid()
         names = list(exchange(own))

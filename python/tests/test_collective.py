@@ -900,6 +900,10 @@ def test_communicators_that_cannot_be():
     for keys in ({"rank": 1}, {"rank": -1}, {"timeout": 0}, {"ranks_per_node": 0}):
         with pytest.raises(pith.ArgumentError):
             collective.Communicator(**{"rank": 0, "ranks": 1, "exchange": alone, **keys})
+    # Said to all, who would wait for this rank otherwise.
+    for keys in ({"timeout": "1"}, {"ranks_per_node": "1"}, {"host": 1}):
+        with pytest.raises(pith.ArgumentError, match="rank 0: "):
+            collective.Communicator(0, 1, alone, **keys)
     with pytest.raises(pith.ArgumentError, match="expected 2"):
         collective.Communicator(0, 2, alone)
     with pytest.raises(collective.TransportError, match="rank 0 cannot listen on 192"):
