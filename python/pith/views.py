@@ -97,6 +97,10 @@ def _torch_source(torch: Any, cls: type) -> Callable[[Tensor], Source]:
             )
         if x.is_neg():
             raise UnsupportedError("PyTorch's negative bit is set: call resolve_neg()")
+        if hasattr(x, "fake_mode"):
+            raise UnsupportedError(
+                "a FakeTensor has no values: inside a trace of PyTorch use torch.ops.pith"
+            )
         try:
             capsule = to_dlpack(x)
         except (RuntimeError, BufferError, NotImplementedError) as error:
@@ -155,6 +159,8 @@ def refused(refusal: int, x: Tensor) -> Error:
             text = f"expected a strided tensor, found one of layout {x.layout}: give its to_dense()"
         elif x.device.type == "meta":
             text = "expected a tensor in memory, found one on device meta, which has no values"
+        elif x.is_nested:
+            text = "expected a plain tensor, found a nested one: give its unbind()"
         elif x.is_quantized:
             text = (
                 f"expected a plain tensor, found a quantized one of {x.dtype}: give its int_repr()"
