@@ -80,7 +80,6 @@ enum {
     /* A group's byte: its width and, from this bit on, how many of its differences are exceptions,
      * of which there are two bytes each. */
     PITHI_PATCHED_SHIFT = 5,
-    PITHI_PATCHED_MOST = 7,
     PITHI_PATCHED_BITS_MAX =
         16,                /* of a group that has exceptions: 8 bits more are no more than 24 */
     PITHI_PATCHED_LESS = 4 /* by how many bits at most the choice narrows a group */
