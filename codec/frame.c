@@ -181,10 +181,12 @@ static void put_exempt(const struct pithi_frame *f, uint8_t *at) {
 
 /* ---- Writing ---------------------------------------------------------------------------------*/
 
-/* Returns XXH64 of the sections, seeded with XXH64 of the fixed header before its checksum. */
+/* Returns the hash of the fixed header before its checksum. */
 static uint64_t fixed_hash(const uint8_t *header, size_t fixed) {
     return XXH64(header, fixed - 8, 0);
 }
+
+/* Returns the checksum: the hash of the sections, seeded with the fixed header's. */
 static uint64_t header_hash(const uint8_t *header, size_t fixed, size_t sections, uint64_t seed) {
     return XXH64(header + fixed, sections, seed);
 }
