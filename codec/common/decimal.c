@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "common/numeric.h"
+
 enum {
     EXPONENT_BITS = 10,
     EXPONENT_BIAS = 512,
@@ -174,10 +176,7 @@ static double top_bits(const uint32_t limb[LIMBS]) {
         const int bit = high - i;
         fraction = fraction << 1 | (bit >= 0 ? limb[bit / 32] >> (bit % 32) & 1 : 0);
     }
-    const uint64_t bits = (uint64_t)(high - POINT + 1023) << 52 | fraction;
-    double value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
+    return pithi_double((uint64_t)(high - POINT + 1023) << 52 | fraction);
 }
 
 double pithi_decimal_floor(uint32_t word) {
