@@ -164,14 +164,6 @@ double roofline_fill(void *p, size_t bytes, bool nontemporal) {
     return roofline_clock() - start;
 }
 
-double roofline_copy(void *to, const void *from, size_t bytes, bool nontemporal) {
-    const struct ops ops = choose();
-    const double start = roofline_clock();
-    ops.copy(to, from, bytes, nontemporal);
-    fence();
-    return roofline_clock() - start;
-}
-
 double roofline_memcpy(void *to, const void *from, size_t bytes) {
     const double start = roofline_clock();
     memcpy(to, from, bytes);

@@ -21,7 +21,6 @@ size_t roofline_bytes(size_t arrays);
 double roofline_read(const void *p, size_t bytes);
 /* Makes every 32-bit word 0x3C003C00: a small number in f32, bf16 and f16. */
 double roofline_fill(void *p, size_t bytes, bool nontemporal);
-double roofline_copy(void *to, const void *from, size_t bytes, bool nontemporal);
 /* Copies with the C library's memcpy, for information. */
 double roofline_memcpy(void *to, const void *from, size_t bytes);
 
