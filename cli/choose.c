@@ -21,7 +21,8 @@ static uint32_t traits_of(const char *spec) {
     return codec_of_spec(spec, &info) ? info.traits : 0;
 }
 
-bool spec_needs_base(const char *spec) { return traits_of(spec) & PITH_TRAIT_UPDATE; }
+/* Whether the spec names a lossy codec that codes differences only. */
+static bool spec_needs_base(const char *spec) { return traits_of(spec) & PITH_TRAIT_UPDATE; }
 
 int check_base_given(const struct options *options) {
     const char *needy = NULL;

@@ -42,7 +42,5 @@ pith_status frame_bound(const char *spec, const struct tensor *tensor, const str
                         size_t source_bytes, uint64_t *bytes, pith_error *error);
 /* Finds the codec that a canonical spec names. */
 bool codec_of_spec(const char *spec, pith_codec_info *out);
-/* Whether the spec names a lossy codec that codes differences only. */
-bool spec_needs_base(const char *spec);
 
 #endif

@@ -323,12 +323,6 @@ static void put_value(struct text *t, const struct pithi_key *key, uint32_t v) {
     if (word) put(t, word, n);
 }
 
-void pithi_key_text(const struct pithi_key *key, uint32_t value, char *text, size_t cap) {
-    struct text t = {text, cap};
-    put_value(&t, key, value);
-    *t.to = 0;
-}
-
 /* Sets the values of keys that a text has without those at their initial value: a preset may then
  * set a key that was at its initial value, which therefore must stand in the text. */
 static void set_defaults(const struct pithi_params *params, uint32_t value[PITHI_KEYS_MAX]) {
@@ -476,7 +470,9 @@ pith_status pith_codec_key_at(uint32_t index, uint32_t key, pith_key_info *out) 
     const struct pithi_key *k = &c->keys[key];
     pith_key_info info = {.name = k->name, .values = k->words, .summary = k->summary};
     if (c->stream_keys >> key & 1) info.traits = PITH_KEY_STREAM;
-    pithi_key_text(k, k->initial, info.initial, sizeof info.initial);
+    struct text t = {info.initial, sizeof info.initial};
+    put_value(&t, k, k->initial);
+    *t.to = 0;
     return pithi_give(out, &info, sizeof info);
 }
 

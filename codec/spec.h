@@ -16,9 +16,6 @@ pith_status pithi_spec_parse(const char *text, struct pithi_params *params, pith
 /* Writes the canonical text, always ended by 0, cut when cap is too small. */
 void pithi_spec_print(const struct pithi_params *params, char *text, size_t cap);
 
-/* Writes one value of a key as text. */
-void pithi_key_text(const struct pithi_key *key, uint32_t value, char *text, size_t cap);
-
 /* Write and read the parameter bytes and block size of a frame header. Keys that frames do not
  * record keep their defaults. unpack refuses values that a spec could not have and unused bytes
  * that are not 0. */

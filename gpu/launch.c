@@ -25,11 +25,6 @@ static void divide(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t i
     if (!a->chunks) a->chunks = 1;
 }
 
-void pithi_cuda_divide_tiles(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
-                             uint64_t elements) {
-    divide(a, c, items, elements, PITHI_TILE);
-}
-
 /* Whole groups always, and whole blocks where those have checksums. */
 void pithi_cuda_divide_runs(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
                             uint64_t elements) {
@@ -97,7 +92,7 @@ void pithi_launch_parts(struct pithi_cuda_launches *l, enum pithi_gpu_kernel ker
 
 void pithi_launch_tiles(struct pithi_cuda_launches *l, enum pithi_gpu_kernel kernel) {
     if (l->status != PITH_OK) return;
-    pithi_cuda_divide_tiles(l->call, l->cuda, l->items, l->cuda->plan.most);
+    divide(l->call, l->cuda, l->items, l->cuda->plan.most, PITHI_TILE);
     l->status = pithi_cuda_launch(l->cuda, kernel, l->call, l->items, l->cuda_stream, l->error);
 }
 

@@ -40,9 +40,6 @@ pith_status pithi_cuda_check_stream(const pith_cuda_plan *c, const pith_cuda_str
 /* Sets how many teams do `items` items of at most `elements` elements, and how many each does. */
 void pithi_cuda_divide(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
                        uint64_t elements);
-/* Sets the same two numbers of a call on tiles that are independent. */
-void pithi_cuda_divide_tiles(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
-                             uint64_t elements);
 /* Sets the same two numbers of a call on runs of neighbouring elements, whatever the codec. */
 void pithi_cuda_divide_runs(struct pithi_gpu_call *a, const pith_cuda_plan *c, uint64_t items,
                             uint64_t elements);

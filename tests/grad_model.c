@@ -19,7 +19,8 @@ static void philox(uint32_t k0, uint32_t k1, uint32_t c[4]) {
     }
 }
 
-uint32_t model_random(const struct model *m, uint64_t element) {
+/* 16 random bits of an element. */
+static uint32_t model_random(const struct model *m, uint64_t element) {
     uint32_t c[4] = {(uint32_t)(element / 8), (uint32_t)(element / 8 >> 32), (uint32_t)m->step,
                      m->stream};
     philox((uint32_t)m->seed, (uint32_t)(m->seed >> 32), c);

@@ -34,7 +34,5 @@ void model_decode(const struct model *m, const uint8_t *blocks, size_t count, fl
  * rotation in f32 makes of each: log2(H) * 2^-24 of the root of the sum of squares of its run. */
 void model_residual(const struct model *m, const float *kept, size_t count, double *x,
                     double *error);
-/* 16 random bits of an element. */
-uint32_t model_random(const struct model *m, uint64_t element);
 
 #endif

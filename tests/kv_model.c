@@ -19,7 +19,8 @@ size_t kv_model_row(const struct kv_model *m) {
     return elements(m) * pith_dtype_bytes(m->set.dtype);
 }
 
-const void *kv_model_rows(const struct kv_model *m, uint64_t first) {
+/* Dense rows from a token on, in the layout's dtype. */
+static const void *kv_model_rows(const struct kv_model *m, uint64_t first) {
     return m->exact + first * kv_model_row(m);
 }
 

@@ -32,8 +32,7 @@ void kv_model_truncate(struct kv_model *m, uint64_t tokens);
 /* One element as it is read: f32, bf16 or f16. */
 void kv_model_get(const struct kv_model *m, uint64_t token, uint32_t head, uint32_t d,
                   uint32_t dtype, void *to);
-/* Dense rows from a token on, in the layout's dtype; bytes of a row. */
-const void *kv_model_rows(const struct kv_model *m, uint64_t first);
+/* Bytes of a token's row, in the layout's dtype. */
 size_t kv_model_row(const struct kv_model *m);
 
 #endif

@@ -212,11 +212,10 @@ void pithi_collective_break(pith_collective_channel *ch, pith_status status);
 bool pithi_collective_is_told(int status);
 
 /* ---- memory.c --------------------------------------------------------------------------------*/
-/* Allocates zeroed memory, aligned to 64, which pithi_collective_release_all releases. NULL: there
- * is none. */
+/* Allocates zeroed memory, aligned to 64, which is released with the channel. NULL: there is
+ * none. */
 void *pithi_collective_take(pith_collective_channel *ch, uint64_t count, uint64_t bytes);
-void pithi_collective_release_all(pith_collective_channel *ch);
-/* Allocates and frees the channel itself. */
+/* Allocates the channel itself; frees it and what was taken for it. */
 pith_collective_channel *pithi_collective_new(const pith_env *env);
 void pithi_collective_free(pith_collective_channel *ch);
 

@@ -37,14 +37,6 @@ void *pithi_collective_take(pith_collective_channel *ch, uint64_t count, uint64_
     return block + 1;
 }
 
-void pithi_collective_release_all(pith_collective_channel *ch) {
-    while (ch->blocks) {
-        struct pithi_collective_block *block = ch->blocks;
-        ch->blocks = block->next;
-        release(&ch->env, block, block->bytes);
-    }
-}
-
 static size_t channel_bytes(void) { return (sizeof(pith_collective_channel) + 63) / 64 * 64; }
 
 pith_collective_channel *pithi_collective_new(const pith_env *env) {
@@ -57,6 +49,10 @@ pith_collective_channel *pithi_collective_new(const pith_env *env) {
 
 void pithi_collective_free(pith_collective_channel *ch) {
     const pith_env env = ch->env;
-    pithi_collective_release_all(ch);
+    while (ch->blocks) {
+        struct pithi_collective_block *block = ch->blocks;
+        ch->blocks = block->next;
+        release(&env, block, block->bytes);
+    }
     release(&env, ch, channel_bytes());
 }

@@ -181,7 +181,8 @@ pith_status pith_kv_init(const pith_plan *plan, void *memory, size_t bytes, pith
 
 /* ---- Pages and exact tokens ------------------------------------------------------------------*/
 
-uint64_t pithi_cache_find(const pith_kv *c, uint64_t token) {
+/* Returns the number of the page that has a finished token. */
+static uint64_t page_of(const pith_kv *c, uint64_t token) {
     uint64_t low = 0, high = c->pages; /* finds the last page that does not begin behind it */
     while (high - low > 1) {
         const uint64_t middle = low + (high - low) / 2;
@@ -265,7 +266,7 @@ static uint64_t read_some(const struct reading *r, uint64_t token, uint64_t coun
         convert_exact(r, rows, count, to);
         return count;
     }
-    const uint64_t page = pithi_cache_find(c, token), at = token - c->page[page].first;
+    const uint64_t page = page_of(c, token), at = token - c->page[page].first;
     count = pithi_min(count, pithi_cache_tokens(c, page) - at);
     struct pithi_kv_part part = {.tokens = c->paged.tokens,
                                  .first = (uint32_t)at,
@@ -365,7 +366,7 @@ static pith_status read_add(pith_work *w, const pith_kv *c, uint64_t first, uint
     k.base_dtype = base->dtype;
     const uint64_t before = pithi_fp_enter();
     for (uint64_t t = first, end = first + count, n; t < end; t += n) {
-        const uint64_t page = pithi_cache_find(c, t), at = t - c->page[page].first;
+        const uint64_t page = page_of(c, t), at = t - c->page[page].first;
         n = pithi_min(end - t, pithi_cache_tokens(c, page) - at);
         struct pithi_kv_part part = {.tokens = c->paged.tokens,
                                      .first = (uint32_t)at,
@@ -397,7 +398,7 @@ static bool is_open(const pith_kv *c, uint64_t pages, uint64_t tokens) {
 }
 
 static uint64_t pages_of(const pith_kv *c, uint64_t tokens) {
-    return tokens ? pithi_cache_find(c, tokens - 1) + 1 : 0;
+    return tokens ? page_of(c, tokens - 1) + 1 : 0;
 }
 
 static pith_status truncate(pith_kv *c, uint64_t tokens, pith_error *error) {

@@ -72,8 +72,6 @@ static inline uint64_t pithi_cache_open(const pith_kv *c) {
 static inline size_t pithi_row_bytes(const struct pithi_paged *p) { return p->row * p->kv.element; }
 /* Returns how many tokens can still be appended. */
 uint64_t pithi_cache_remaining(const pith_kv *cache);
-/* Returns the number of the page that has a finished token. */
-uint64_t pithi_cache_find(const pith_kv *cache, uint64_t token);
 /* Adds a page of the cache's own behind the last; there must be a free slot. */
 uint8_t *pithi_cache_add(pith_kv *cache, uint64_t first);
 /* Returns exact tokens [at, at + *count), with *count cut to what lies in one piece. */

@@ -315,7 +315,8 @@ static pith_status sample(void *from, const struct pithi_places *at, float *x) {
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
 
-uint64_t pithi_set_hash(const uint64_t *map, uint64_t n) {
+/* Returns the hash of a set's map of n elements (FORMAT.md, section CHOSEN). */
+static uint64_t hash_set(const uint64_t *map, uint64_t n) {
     return XXH64(map, (size_t)((n + 7) / 8), 0);
 }
 
@@ -403,7 +404,7 @@ static pith_status encode_held(struct pithi_coding *c, uint64_t capacity, uint64
     c->own.sparse.selection.threshold = UINT32_MAX - 1; /* more than the bits of every magnitude */
     c->frame.own.chosen = (struct pithi_chosen){.held = c->own.sparse.same};
     if (c->own.sparse.same)
-        c->frame.own.chosen.set_hash = pithi_set_hash(c->own.sparse.held, c->frame.count);
+        c->frame.own.chosen.set_hash = hash_set(c->own.sparse.held, c->frame.count);
     return encode_blocks(c, capacity, used);
 }
 
@@ -542,7 +543,7 @@ static bool has_held_block(const struct pithi_coding *c) {
 
 static pith_status encode(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
     const bool same_blocks = c->own.sparse.same_blocks;
-    const uint64_t before = same_blocks ? pithi_set_hash(c->own.sparse.held, c->frame.count) : 0;
+    const uint64_t before = same_blocks ? hash_set(c->own.sparse.held, c->frame.count) : 0;
     PITHI_TRY(encode_set(c, capacity, used));
     if (!same_blocks || !has_held_block(c)) return PITH_OK;
     c->frame.own.chosen.same_blocks = true;
@@ -638,7 +639,7 @@ static pith_status admit(struct pithi_coding *c) {
     if (!c->own.sparse.held)
         return pithi_fail(&c->work->error, PITH_ERR_STATE,
                           "the frame has the values of a set that no stream here holds");
-    const uint64_t hash = pithi_set_hash(c->own.sparse.held, c->frame.count);
+    const uint64_t hash = hash_set(c->own.sparse.held, c->frame.count);
     if (hash == c->frame.own.chosen.set_hash) return PITH_OK;
     return pithi_fail_numbers(&c->work->error, PITH_ERR_BASE,
                               "the set that is held is not the encoder's: hash #, the frame's #",
@@ -716,7 +717,7 @@ static void follow(struct pithi_slot_state *slot, struct pithi_coding *c) {
     if (s->held) return;
     if (s->same_blocks) {
         c->own.sparse.admitted =
-            slot->own.sparse.holds && pithi_set_hash(c->slot_words, c->frame.count) == s->set_hash;
+            slot->own.sparse.holds && hash_set(c->slot_words, c->frame.count) == s->set_hash;
         /* A frame that will not be admitted changes nothing. */
         if (!c->own.sparse.admitted) return;
     }

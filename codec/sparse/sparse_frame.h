@@ -48,8 +48,6 @@ const char *pithi_sets_refuse(const struct pithi_device_plan *plan);
 size_t pithi_sparse_scratch_bytes(void);
 /* Returns PITH_ERR_STATE unless the slot holds a set, PITH_ERR_UNSUPPORTED where none can. */
 pith_status pithi_sparse_check_set(const pith_stream *stream, uint64_t slot, pith_error *error);
-/* Returns the hash of a set's map of n elements (FORMAT.md, section CHOSEN). */
-uint64_t pithi_set_hash(const uint64_t *map, uint64_t n);
 
 /* The most elements of a row from which elements are chosen by row. */
 enum { PITHI_SPARSE_ROW = 65536 };

@@ -47,7 +47,7 @@ PITHI_DEVICE void pithi_map_lanes(const struct pithi_gpu_call *a, struct pithi_g
     PITHI_RUN(pithi_lane_publish, 4);
 }
 
-/* Returns the hash of the map as pithi_set_hash does, when all threads have hashed their parts;
+/* Returns the hash of the map (FORMAT.md, section CHOSEN) when all threads have hashed their parts;
  * called by one thread. */
 PITHI_DEVICE uint64_t pithi_map_hash(const struct pithi_gpu_shared *s, const uint8_t *map,
                                      uint64_t n) {
