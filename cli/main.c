@@ -62,10 +62,10 @@ static const struct command commands[] = {
      "  -q                  say nothing when the file is good\n"
      "  --cpu LEVEL         scalar, avx2, avx512 or neon; changes no verdict\n",
      "bxTqcp", 1, 1, run_test},
-    {"codecs", "lists the codecs and their keys", "codecs [--json]",
-     "Lists the codecs and their keys with the default in brackets.\n\n"
+    {"codecs", "lists the codecs and their keys", "codecs [--json] [CODEC]",
+     "Lists the codecs, or one, and their keys with the default in brackets.\n\n"
      "  --json   machine-readable\n",
-     "j", 0, 0, run_codecs},
+     "j", 0, 1, run_codecs},
     {"compare", "compares two tensor files, number by number",
      "compare [--json] [--max-abs E] [--dtype D [--shape 4x1024]] A B",
      "Compares two tensor files; A is the reference. Exits 0 even when they differ.\n\n"

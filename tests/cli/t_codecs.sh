@@ -1,4 +1,5 @@
-# t_codecs.sh - doc/CODECS.md has every codec with its keys, their values and defaults.
+# t_codecs.sh - doc/CODECS.md has every codec with its keys, their values and defaults; a codec is
+# listed by its name as in the whole list.
 # SPDX-License-Identifier: Apache-2.0
 exits 0 pith codecs --json
 silent
@@ -19,3 +20,17 @@ exits 0 pith codecs
 for codec in $codecs; do
     grep -q "^$codec - " out || die "no $codec in the list"
 done
+mv out all
+for codec in $codecs; do
+    exits 0 pith codecs $codec
+    silent
+    awk -v name="$codec" '!NF { on = 0; next } $1 == name && $2 == "-" { on = 1 } on' all >one
+    [ -s one ] || die "no $codec in the list"
+    cmp one out || die "$codec alone is not as in the list"
+    exits 0 pith codecs --json $codec
+    json out "[c['name'] for c in d['codecs']] == ['$codec']"
+done
+for traits in 'lossless base' 'fixed_rate base update' 'fixed_rate exempt' bound; do
+    grep -qx "    traits: $traits" all || die "no codec is $traits"
+done
+rm all one

@@ -50,6 +50,9 @@ exits 2 pith compare a.npy
 exits 2 pith compress a.npy b.npy
 says "unexpected argument 'b.npy'"
 exits 2 pith codecs x
+says "no codec has the name 'x'"
+exits 2 pith codecs raw kv
+says "unexpected argument 'kv'"
 exits 2 pith inspect -f x
 exits 2 pith compress -C
 says "needs an argument"
