@@ -23,14 +23,21 @@ import torch
 import torch.distributed as dist
 
 from ..collective import Report
-from ..errors import ArgumentError, BaseMismatchError, DtypeError, Error, StateError
+from ..errors import (
+    ArgumentError,
+    BaseMismatchError,
+    DtypeError,
+    Error,
+    StateError,
+    UnsupportedError,
+)
 from . import _group
 
 __all__ = ["Sharded"]
 
 
-class Sharded:
-    """A sharded optimizer, used as the optimizer it is made of.
+class Sharded(torch.optim.Optimizer):
+    """A sharded optimizer, used as the optimizer it is made of; schedulers take it as one.
 
     Collective: every rank makes one with the same arguments but ``threads``, and calls
     :meth:`step` and :meth:`verify` together. All ranks begin with rank 0's weights. The optimizer
@@ -123,7 +130,9 @@ class Sharded:
         del flat
         self._move(key_frame=True)
         self.optimizer = optimizer(self._shards(groups), **options)
-        """The optimizer of this rank's shard."""
+        """The optimizer of this rank's shard, whose groups and states are this one's."""
+        super().__init__(self.optimizer.param_groups, self.optimizer.defaults)
+        self._share()
         self.reports: dict[str, Report] = {}
         """What the last step's two calls did: ``"gradients"`` and ``"weights"``."""
 
@@ -164,10 +173,20 @@ class Sharded:
             first = end
         return made
 
-    @property
-    def param_groups(self) -> list[dict[str, Any]]:
-        """The optimizer's groups, whose ``lr`` and other options schedulers change."""
-        return self.optimizer.param_groups
+    def _share(self) -> None:
+        """Take up groups and states of the inner optimizer, which makes others when it loads."""
+        self.param_groups, self.state = self.optimizer.param_groups, self.optimizer.state
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Refuse: shards are cut when the optimizer is made.
+
+        Raises:
+            UnsupportedError: always
+
+        """
+        if not any(param_group is one for one in self.optimizer.param_groups):
+            raise UnsupportedError("groups are given when the optimizer is made: make another one")
+        super().add_param_group(param_group)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Reduce gradients, run the optimizer on this rank's shard, and gather the weights.
@@ -340,6 +359,7 @@ class Sharded:
             raise ArgumentError(f"state: found steps {steps}, expected 0 or more")
         # Optimizers go on with the tensors that they are given.
         self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
+        self._share()
         self._sum.load(state["gradients"])
         self._gather.load(state["replica"])
         self._weights.copy_(state["weights"])
@@ -350,6 +370,10 @@ class Sharded:
             for p, part in zip(self._parameters, parts, strict=True):
                 p.copy_(part.view_as(p))
         self._versions = self._seen()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy of the attributes would speak on the same channels.
+        raise TypeError("optimizers with channels are not copied or pickled: state_dict() is")
 
 
 def _listed(parameters: Any) -> list[Any]:

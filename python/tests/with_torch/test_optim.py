@@ -126,6 +126,51 @@ def test_a_checkpoint_goes_on_bit_for_bit():
     run(3, resumed)
 
 
+def one_cycle(optimizer):
+    return torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=[0.05, 0.02], total_steps=12)
+
+
+def scheduled(rank, ranks):
+    """A scheduler changes rates and betas, also where another optimizer took up the states."""
+    plain = net()
+    wanted = torch.optim.AdamW(groups(plain), lr=0.01)
+    changed = one_cycle(wanted)
+    model = net()
+    optimizer = optim.Sharded(groups(model), torch.optim.AdamW, lr=0.01, timeout=TIMEOUT, **EXACT)
+    scheduler = one_cycle(optimizer)
+    for step in range(12):
+        if step == 6:
+            states = [copy.deepcopy(optimizer.state_dict()), scheduler.state_dict()]
+            model = net()
+            optimizer = optim.Sharded(
+                groups(model), torch.optim.AdamW, lr=0.01, timeout=TIMEOUT, **EXACT
+            )
+            scheduler = one_cycle(optimizer)
+            optimizer.load_state_dict(states[0])
+            scheduler.load_state_dict(states[1])
+        for parameters, own in ((plain, wanted), (model, optimizer)):
+            own.zero_grad()
+            total = sum(loss(parameters, r, step) for r in range(ranks)) / ranks
+            total.backward()
+            own.step()
+        changed.step()
+        scheduler.step()
+        assert [one["lr"] for one in optimizer.param_groups] == changed.get_last_lr()
+        assert optimizer.optimizer.param_groups[0]["betas"] == wanted.param_groups[0]["betas"]
+        for p, q in zip(model.parameters(), plain.parameters(), strict=True):
+            torch.testing.assert_close(p, q, atol=1e-5, rtol=0)
+    assert optimizer.state is optimizer.optimizer.state and optimizer.state
+    assert optimizer.state_dict()["steps"] == 12
+    with pytest.raises(pith.UnsupportedError, match="another one"):
+        optimizer.add_param_group({"params": [torch.nn.Parameter(torch.zeros(3))]})
+    with pytest.raises(TypeError, match="state_dict"):
+        copy.deepcopy(optimizer)
+
+
+def test_schedulers_take_it_as_an_optimizer():
+    run(2, scheduled)
+
+
 def helped(rank, ranks):
     """What the inner optimizer's zero_grad takes away is given back; its errors end the step."""
     model = net()
