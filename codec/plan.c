@@ -60,7 +60,9 @@ static pith_status check_exempt(const pith_plan *p, const struct pithi_exempt_so
     uint64_t bytes;
     if (!source->count) return PITH_OK;
     if (!(p->params.codec->traits & PITH_TRAIT_EXEMPT))
-        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "the codec has no exempt elements");
+        return pithi_fail_with(error, PITH_ERR_UNSUPPORTED, 0,
+                               "codec $ takes no exempt ranges: exempt has to be none",
+                               &(struct pithi_words){.name = {p->params.codec->name}});
     if (!source->from || source->count > PITH_EXEMPT_MAX ||
         !pithi_exempt_build(NULL, source, p->params.dtype, p->count, &bytes))
         return pithi_fail(error, PITH_ERR_ARG, "bad exempt ranges");

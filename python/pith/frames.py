@@ -95,6 +95,8 @@ class Codec(NamedTuple):
     """Codes against a base."""
     bound: bool
     """Frames state a bound that holds for every value."""
+    exempt: bool
+    """Plans take exempt ranges."""
     keys: tuple[Key, ...]
 
 
@@ -409,6 +411,7 @@ def _read_codecs() -> Iterable[Codec]:
             fixed_rate=bool(info.traits & lib.PITH_TRAIT_FIXED_RATE),
             base=bool(info.traits & lib.PITH_TRAIT_BASE),
             bound=bool(info.traits & lib.PITH_TRAIT_BOUND),
+            exempt=bool(info.traits & lib.PITH_TRAIT_EXEMPT),
             keys=tuple(keys),
         )
         index += 1

@@ -61,6 +61,16 @@ def test_lossy_codecs_come_back_nearly(spec, dtype, ml_dtypes):
     assert (pith.inspect(frame).bound is not None) == codec.bound
 
 
+def test_codecs_that_take_exempt_ranges():
+    for codec in pith.codecs():
+        try:
+            pith.Plan(codec.name, shape=(64, 64), dtype="f32", exempt=[(0, 64, "exact")])
+        except pith.UnsupportedError as error:
+            assert not codec.exempt and f"codec {codec.name}" in str(error)
+        else:
+            assert codec.exempt
+
+
 @pytest.mark.parametrize(
     "cut",
     [

@@ -385,6 +385,10 @@ def test_specs_that_differ_are_an_error_on_every_rank():
         ({"exempt": "8"}, "'16', 'exact' or None"),
         ({"spec": "grad:bit=4"}, "bit"),
         ({"inter": "grad:ef=full"}, "add ef=full"),
+        (
+            {"spec": "wdiff", "inter": None},
+            "codec wdiff takes no exempt ranges: exempt has to be none",
+        ),
         ({"spec": "lossless", "exempt": None, "inter": None}, "fixed rate"),
         ({"kind": "most"}, "'gather', 'union' or 'oktopk'"),
         ({"kind": "gather", "partitions": "even"}, "of kind='union'"),
