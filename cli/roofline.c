@@ -15,7 +15,6 @@ static volatile uint64_t witness;
 struct ops {
     uint64_t (*read)(const uint8_t *p, size_t bytes);
     void (*fill)(uint8_t *p, size_t bytes, bool nontemporal);
-    void (*copy)(uint8_t *to, const uint8_t *from, size_t bytes, bool nontemporal);
 };
 
 double roofline_clock(void) {
@@ -68,18 +67,13 @@ static void fill_c(uint8_t *p, size_t bytes, bool nontemporal) {
     for (; i < bytes; i++) p[i] = (uint8_t)(word >> 8 * (i % 4));
 }
 
-static void copy_c(uint8_t *to, const uint8_t *from, size_t bytes, bool nontemporal) {
-    (void)nontemporal;
-    memcpy(to, from, bytes);
-}
-
 /* Returns the bytes before the first whole line, a multiple of 4 where p is. */
 static size_t head(const void *p, size_t bytes) {
     const size_t n = (size_t)(-(uintptr_t)p % 64);
     return n < bytes ? n : bytes;
 }
 
-/* ---- x86: the same three loops at two widths -------------------------------------------------*/
+/* ---- x86: the same two loops at two widths ---------------------------------------------------*/
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -114,18 +108,6 @@ enum { PREFETCH_READ = 8192 };
         else                                                                                   \
             for (; i + size <= bytes; i += size) STORE((void *)(p + i), v);                    \
         fill_c(p + i, bytes - i, false);                                                       \
-    }                                                                                          \
-    __attribute__((target(#isa))) static void copy_##isa(uint8_t *to, const uint8_t *from,     \
-                                                         size_t bytes, bool nontemporal) {     \
-        size_t i = head(to, bytes);                                                            \
-        memcpy(to, from, i);                                                                   \
-        if (nontemporal)                                                                       \
-            for (; i + size <= bytes; i += size)                                               \
-                STREAM((void *)(to + i), LOAD((const void *)(from + i)));                      \
-        else                                                                                   \
-            for (; i + size <= bytes; i += size)                                               \
-                STORE((void *)(to + i), LOAD((const void *)(from + i)));                       \
-        memcpy(to + i, from + i, bytes - i);                                                   \
     }
 
 LOOPS(avx2, __m256i, 32, _mm256_loadu_si256, _mm256_add_epi64, _mm256_set1_epi32,
@@ -137,14 +119,13 @@ static void fence(void) { _mm_sfence(); }
 
 static struct ops choose(void) {
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f"))
-        return (struct ops){read_avx512f, fill_avx512f, copy_avx512f};
-    if (__builtin_cpu_supports("avx2")) return (struct ops){read_avx2, fill_avx2, copy_avx2};
-    return (struct ops){read_c, fill_c, copy_c};
+    if (__builtin_cpu_supports("avx512f")) return (struct ops){read_avx512f, fill_avx512f};
+    if (__builtin_cpu_supports("avx2")) return (struct ops){read_avx2, fill_avx2};
+    return (struct ops){read_c, fill_c};
 }
 #else
 static void fence(void) {}
-static struct ops choose(void) { return (struct ops){read_c, fill_c, copy_c}; }
+static struct ops choose(void) { return (struct ops){read_c, fill_c}; }
 #endif
 
 /* ---- Passes ----------------------------------------------------------------------------------*/

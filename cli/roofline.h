@@ -1,4 +1,4 @@
-/* roofline.h - how fast one thread of this machine can only read, only fill and only copy.
+/* roofline.h - how fast one thread of this machine can only read, only fill and only move.
  * SPDX-License-Identifier: Apache-2.0
  *
  * What a codec is measured against. Every function makes one pass and returns its seconds; the
