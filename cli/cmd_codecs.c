@@ -82,7 +82,7 @@ int run_codecs(const struct options *options) {
     uint32_t first = 0;
     while (pith_codec_at(first, &codec) == PITH_OK && !is_listed(&codec, name)) first++;
     if (pith_codec_at(first, &codec) != PITH_OK) {
-        say_error("codecs", "no codec has the name '%s'", name);
+        say_error("codecs", "no codec has the name '%s'; 'pith codecs' lists them", name);
         return EXIT_USAGE;
     }
     if (options->json) {

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -42,7 +43,8 @@ class Sharded(torch.optim.Optimizer):
     Collective: every rank makes one with the same arguments but ``threads``, and calls
     :meth:`step` and :meth:`verify` together. All ranks begin with rank 0's weights. The optimizer
     sees one flat f32 tensor for each parameter group, so it must treat elements alike: SGD, Adam,
-    AdamW and their kin, not those that look at a parameter's shape or norm (LARS, LAMB, Muon).
+    AdamW and their kin, not those that look at a parameter's shape or norm (LARS, LAMB, Muon) or
+    compute gradients again in a step (LBFGS).
 
     Args:
         parameters: of the model, or groups of them with options, as optimizers take them; all of
@@ -131,8 +133,13 @@ class Sharded(torch.optim.Optimizer):
         self._move(key_frame=True)
         self.optimizer = optimizer(self._shards(groups), **options)
         """The optimizer of this rank's shard, whose groups and states are this one's."""
+        closure = inspect.signature(self.optimizer.step).parameters.get("closure")
+        if closure is not None and closure.default is closure.empty:
+            raise ArgumentError(
+                f"optimizer: {type(self.optimizer).__name__} computes gradients again in its step:"
+                " they are reduced once"
+            )
         super().__init__(self.optimizer.param_groups, self.optimizer.defaults)
-        self._share()
         self.reports: dict[str, Report] = {}
         """What the last step's two calls did: ``"gradients"`` and ``"weights"``."""
 
@@ -173,20 +180,55 @@ class Sharded(torch.optim.Optimizer):
             first = end
         return made
 
-    def _share(self) -> None:
-        """Take up groups and states of the inner optimizer, which makes others when it loads."""
-        self.param_groups, self.state = self.optimizer.param_groups, self.optimizer.state
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The inner optimizer's groups, whose ``lr`` and other options schedulers change.
+
+        Their parameters are this rank's shards, which have gradients in a step alone: clip those of
+        the model's parameters.
+        """
+        return self.optimizer.param_groups
+
+    @param_groups.setter
+    def param_groups(self, groups: list[dict[str, Any]]) -> None:
+        if groups:  # PyTorch's constructor begins with none
+            raise UnsupportedError("param_groups: change the options of those that there are")
+
+    @property
+    def state(self) -> Any:
+        """The inner optimizer's states, of this rank's shards."""
+        return self.optimizer.state
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        if state:
+            raise UnsupportedError("state: load_state_dict takes up another one")
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Refuse: shards are cut when the optimizer is made.
 
         Raises:
-            UnsupportedError: always
+            UnsupportedError: the group is none of those that it has
 
         """
         if not any(param_group is one for one in self.optimizer.param_groups):
             raise UnsupportedError("groups are given when the optimizer is made: make another one")
-        super().add_param_group(param_group)
+
+    # torch.amp.GradScaler sets this where an optimizer says that it unscales gradients by itself.
+    # Else it would look at the shards', which have none, and a rank that skips a step fails others.
+    _step_supports_amp_scaling = True
+
+    @property
+    def grad_scale(self) -> float:
+        """1: gradients are not scaled."""
+        return 1.0
+
+    @grad_scale.setter
+    def grad_scale(self, scale: Any) -> None:
+        raise UnsupportedError(
+            "torch.amp.GradScaler would skip steps on some ranks: train in bf16, which needs none,"
+            " or unscale the gradients of the model's parameters on all ranks before the step"
+        )
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Reduce gradients, run the optimizer on this rank's shard, and gather the weights.
@@ -231,6 +273,9 @@ class Sharded(torch.optim.Optimizer):
             with contextlib.suppress(Error):
                 self._gather.run(None, None, step=self._steps + 1)
             raise
+        finally:
+            for part, _ in self._parts:
+                part.grad = None  # what looks for gradients finds those of the model alone
         self.reports = {"gradients": sums, "weights": self._move()}
         self._steps += 1
         if self._verify_every and self._steps % self._verify_every == 0:
@@ -359,7 +404,6 @@ class Sharded(torch.optim.Optimizer):
             raise ArgumentError(f"state: found steps {steps}, expected 0 or more")
         # Optimizers go on with the tensors that they are given.
         self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
-        self._share()
         self._sum.load(state["gradients"])
         self._gather.load(state["replica"])
         self._weights.copy_(state["weights"])

@@ -171,6 +171,39 @@ def test_schedulers_take_it_as_an_optimizer():
     run(2, scheduled)
 
 
+def scaled(rank, ranks):
+    """A GradScaler is refused, also after a step without it; gradients are the model's alone."""
+    model = net()
+    optimizer = optim.Sharded(model.parameters(), torch.optim.SGD, lr=0.1, timeout=TIMEOUT)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for step in range(2):
+        before = bits(model.parameters())
+        optimizer.zero_grad()
+        scaler.scale(loss(model, rank, step)).backward()
+        if step:
+            scaler.unscale_(optimizer)
+        with pytest.raises(pith.UnsupportedError, match="GradScaler"):
+            scaler.step(optimizer)
+        assert bits(model.parameters()) == before
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+        optimizer.zero_grad()
+        loss(model, rank, step).backward()
+        optimizer.step()
+        assert all(p.grad is None for one in optimizer.param_groups for p in one["params"])
+    optimizer.optimizer.load_state_dict(optimizer.optimizer.state_dict())
+    optimizer.param_groups[0]["lr"] = 0.0
+    assert optimizer.optimizer.param_groups[0]["lr"] == 0.0
+    for name, value in (("param_groups", [{}]), ("state", {1: 2})):
+        with pytest.raises(pith.UnsupportedError):
+            setattr(optimizer, name, value)
+    with pytest.raises(pith.ArgumentError, match="LBFGS"):
+        optim.Sharded(net().parameters(), torch.optim.LBFGS, timeout=TIMEOUT)
+
+
+def test_what_it_is_not():
+    run(2, scaled)
+
+
 def helped(rank, ranks):
     """What the inner optimizer's zero_grad takes away is given back; its errors end the step."""
     model = net()
