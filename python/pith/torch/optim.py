@@ -265,7 +265,7 @@ class Sharded(torch.optim.Optimizer):
         grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
         sums = self._sum.run(grads, self._gradient, scale=self._scale, step=self._steps)
         for part, gradient in self._parts:
-            part.grad = gradient  # which the optimizer's own zero_grad takes away
+            part.grad = gradient
         try:
             self.optimizer.step()
         except BaseException:
