@@ -11,16 +11,17 @@
  *                          pass
  *
  * Memory must not wait for arithmetic, nor this for it: the maxima of later groups are found
- * between the codes of these, a unit of the one for a unit of the other, and what both read is
- * fetched to the second-level cache at their pace. */
+ * between the codes of these, a unit of the one for a unit of the other. What both read is fetched
+ * to the second-level cache beside codes: the last codes of an item, which no maxima come with, so
+ * fetch what the first maxima of the next one read, which no codes come with. */
 
 /* Elements of a batch, whose scales are made together, and how far maxima are beyond the next batch
  * when its scales are made, so that codes do not wait for a division. */
 enum { BASE_BATCH = 1024, BASE_LEAD = 2 * UNIT, BASE_GROUPS = BASE_BATCH / 16 };
 /* The place of scales behind the reciprocals, which two batches have. */
 enum { BASE_SCALES = 2 * BASE_GROUPS };
-/* How far reads run before maxima, in bytes of values: a whole number of pages is slower. */
-enum { PREFETCH_MAXIMA = 6144 };
+/* How many elements reads run before maxima: with bytes of a whole number of pages it is slower. */
+enum { READS_LEAD = 1536 };
 
 /* What a loop is made for. With bits 0 the job says them. */
 struct base_variant {
@@ -60,9 +61,9 @@ ALWAYS void open_base_pass(struct base_pass *p, const struct pithi_group_job *jo
     p->codes = job->codes;
     p->scales = job->scales;
     p->capacity = pithi_group_code_bytes(&p->set, job->count);
-    p->prefetch = pithi_prefetch_begin(job->value, job->prefetch, PREFETCH_MAXIMA);
-    p->prefetch_base = pithi_prefetch_begin(job->base, job->prefetch_base,
-                                            PREFETCH_MAXIMA / width(w.vt) * width(w.bt));
+    const size_t ahead = p->batch + BASE_LEAD + READS_LEAD;
+    p->prefetch = pithi_prefetch_begin(job->value, job->prefetch, ahead * width(w.vt));
+    p->prefetch_base = pithi_prefetch_begin(job->base, job->prefetch_base, ahead * width(w.bt));
     p->lane = job->first * width(w.bt) / 8;
     p->correction = 0;
     p->saturated = 0;
@@ -80,10 +81,6 @@ ALWAYS void open_base_pass(struct base_pass *p, const struct pithi_group_job *jo
 ALWAYS v16 base_maxima(struct base_pass *p, v16 m, const uint8_t *value, const uint8_t *base,
                        size_t i, struct base_variant w) {
     const size_t g = (i & (p->batch - 1)) >> p->shift, group = p->set.group;
-    for (size_t k = 0; k < UNIT * width(w.vt); k += 64)
-        __builtin_prefetch(p->prefetch + i * width(w.vt) + k, 0, 2);
-    for (size_t k = 0; k < UNIT * width(w.bt); k += 64)
-        __builtin_prefetch(p->prefetch_base + i * width(w.bt) + k, 0, 2);
     const v16 x[4] = {magnitude16(difference(w.vt, w.bt, value, base, 0)),
                       magnitude16(difference(w.vt, w.bt, value, base, 16)),
                       magnitude16(difference(w.vt, w.bt, value, base, 32)),
@@ -192,6 +189,8 @@ ALWAYS v16 base_units(struct base_pass *p, struct hashing *hashing, v16 m, size_
             m = base_maxima(p, m, value + later * width(w.vt), base + later * width(w.bt),
                             i + later, w);
         const uint16_t *const random = p->drawn + i % (4 * UNIT);
+        prefetch_far(p->prefetch + i * width(w.vt), width(w.vt));
+        prefetch_far(p->prefetch_base + i * width(w.bt), width(w.bt));
         v16 q[4], sum = v_set(0);
         PITHI_UNROLL for (size_t k = 0; k < 4; k += 2) {
             v16 next[2];

@@ -1058,10 +1058,14 @@ ALWAYS void skip_group(struct pass *p, size_t i, struct pass_variant w) {
     if (w.random) draw(p, i);
 }
 
+/* Fetches a unit to the second-level cache: the first is too small for all that is read before. */
+ALWAYS void prefetch_far(const uint8_t *p, size_t size) {
+    for (size_t k = 0; k < UNIT * size; k += 64) __builtin_prefetch(p + k, 0, 2);
+}
+
 /* Prefetches what is read so much later than the unit at i. */
 ALWAYS void prefetch_values(const struct pass *p, size_t i, struct pass_variant w) {
-    const uint8_t *const from = p->prefetch + i * width(w.vt);
-    for (size_t k = 0; k < UNIT * width(w.vt); k += 64) __builtin_prefetch(from + k, 0, 2);
+    prefetch_far(p->prefetch + i * width(w.vt), width(w.vt));
 }
 
 /* Returns the maxima of m and of n elements from i on. The loop loads once from each line, and
