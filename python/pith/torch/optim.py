@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from typing import Any
 
 import torch
@@ -29,12 +29,110 @@ from ..errors import (
     BaseMismatchError,
     DtypeError,
     Error,
+    MismatchError,
     StateError,
     UnsupportedError,
 )
 from . import _group
 
 __all__ = ["Sharded"]
+
+
+class _Agreed(torch.Tensor):
+    """The marker's gradient, of no elements: where one rank finds an infinity, all find it.
+
+    A GradScaler unscales the gradients of an optimizer by one function, which writes whether all
+    were finite to where the scaler looks, both for whether it steps and for its next scale.
+    """
+
+    group: Any
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        with torch._C.DisableTorchFunctionSubclass():
+            result = func(*args, **(kwargs or {}))
+            if func is torch._amp_foreach_non_finite_check_and_unscale_:
+                gradients, found, inverse = args
+                own = next(one for one in gradients if isinstance(one, cls))
+                most = torch.stack([found.sum(), inverse.sum(), -inverse.sum()])
+                dist.all_reduce(most, dist.ReduceOp.MAX, group=own.group)
+                if most[1] != -most[2]:
+                    raise MismatchError(
+                        f"GradScaler: ranks have scales from {1 / most[1]:g} to {-1 / most[2]:g}:"
+                        " give all of them the same, and the same state_dict"
+                    )
+                found.fill_(most[0])
+        return result
+
+
+class _Marker(torch.nn.Parameter):
+    """A parameter of no elements among an optimizer's, whose gradient is always there."""
+
+    _agreed: _Agreed
+
+    @property
+    def grad(self) -> torch.Tensor | None:
+        return getattr(self, "_agreed", None)  # a copy has none
+
+    @grad.setter
+    def grad(self, gradient: Any) -> None:
+        """Keep it: loops over an optimizer's parameters take gradients away."""
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
+        # The KeyError of what looks for all parameters of an optimizer in a model.
+        return (
+            "<no parameter of the model, but pith.torch.optim.Sharded's own: to save and load that"
+            " optimizer take its state_dict() and load_state_dict()>"
+        )
+
+
+def _marker(like: torch.Tensor, group: Any) -> _Marker:
+    """Return one of a tensor's dtype, so that both are unscaled in one call."""
+    made = _Marker(torch.empty(0, dtype=like.dtype, device=like.device))
+    made._agreed = torch.empty_like(made, requires_grad=False).as_subclass(_Agreed)
+    made._agreed.group = group
+    return made
+
+
+class _Group(MutableMapping[str, Any]):
+    """A group of the inner optimizer, with the model's parameters in the place of shards."""
+
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, index: int, parameters: Iterable[torch.Tensor]
+    ) -> None:
+        self._optimizer, self._index, self.parameters = optimizer, index, list(parameters)
+
+    @property
+    def _own(self) -> dict[str, Any]:
+        # Optimizers make other groups when they load a state.
+        return self._optimizer.param_groups[self._index]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.parameters if name == "params" else self._own[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name == "params":
+            raise UnsupportedError("params: parameters are given when the optimizer is made")
+        self._own[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        if name == "params":
+            raise UnsupportedError("params: parameters are given when the optimizer is made")
+        del self._own[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._own)
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
 
 
 class Sharded(torch.optim.Optimizer):
@@ -45,6 +143,9 @@ class Sharded(torch.optim.Optimizer):
     sees one flat f32 tensor for each parameter group, so it must treat elements alike: SGD, Adam,
     AdamW and their kin, not those that look at a parameter's shape or norm (LARS, LAMB, Muon) or
     compute gradients again in a step (LBFGS).
+
+    A ``torch.amp.GradScaler`` takes it as one, too: its ``unscale_`` and ``step`` are collective,
+    and what is not finite on one rank makes all skip the step. Parameters are f32 or bf16 then.
 
     Args:
         parameters: of the model, or groups of them with options, as optimizers take them; all of
@@ -139,6 +240,7 @@ class Sharded(torch.optim.Optimizer):
                 f"optimizer: {type(self.optimizer).__name__} computes gradients again in its step:"
                 " they are reduced once"
             )
+        self._groups = self._views(groups)
         super().__init__(self.optimizer.param_groups, self.optimizer.defaults)
         self.reports: dict[str, Report] = {}
         """What the last step's two calls did: ``"gradients"`` and ``"weights"``."""
@@ -180,14 +282,20 @@ class Sharded(torch.optim.Optimizer):
             first = end
         return made
 
-    @property
-    def param_groups(self) -> list[dict[str, Any]]:
-        """The inner optimizer's groups, whose ``lr`` and other options schedulers change.
+    def _views(self, groups: list[dict[str, Any]]) -> list[_Group]:
+        """Return the inner optimizer's groups with the model's parameters, and the marker."""
+        made = [_Group(self.optimizer, i, one["params"]) for i, one in enumerate(groups)]
+        made[-1].parameters.append(_marker(self._parameters[0], self._group))
+        return made
 
-        Their parameters are this rank's shards, which have gradients in a step alone: clip those of
-        the model's parameters.
+    @property
+    def param_groups(self) -> list[Any]:
+        """The groups, whose ``lr`` and other options schedulers change: the inner optimizer's.
+
+        Their parameters are the model's. The last group has one more, of no elements, by which
+        ranks agree on what a ``torch.amp.GradScaler`` finds.
         """
-        return self.optimizer.param_groups
+        return self._groups
 
     @param_groups.setter
     def param_groups(self, groups: list[dict[str, Any]]) -> None:
@@ -213,22 +321,6 @@ class Sharded(torch.optim.Optimizer):
         """
         if not any(param_group is one for one in self.optimizer.param_groups):
             raise UnsupportedError("groups are given when the optimizer is made: make another one")
-
-    # torch.amp.GradScaler sets this where an optimizer says that it unscales gradients by itself.
-    # Else it would look at the shards', which have none, and a rank that skips a step fails others.
-    _step_supports_amp_scaling = True
-
-    @property
-    def grad_scale(self) -> float:
-        """1: gradients are not scaled."""
-        return 1.0
-
-    @grad_scale.setter
-    def grad_scale(self, scale: Any) -> None:
-        raise UnsupportedError(
-            "torch.amp.GradScaler would skip steps on some ranks: train in bf16, which needs none,"
-            " or unscale the gradients of the model's parameters on all ranks before the step"
-        )
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Reduce gradients, run the optimizer on this rank's shard, and gather the weights.

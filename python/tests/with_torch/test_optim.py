@@ -9,6 +9,7 @@ import os
 import pytest
 from ranks import TIMEOUT, bits, equal_everywhere, loss, net, run, torch
 from torch import distributed as dist
+from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 
 import pith
 import pith.collective
@@ -171,28 +172,123 @@ def test_schedulers_take_it_as_an_optimizer():
     run(2, scheduled)
 
 
-def scaled(rank, ranks):
-    """A GradScaler is refused, also after a step without it; gradients are the model's alone."""
-    model = net()
-    optimizer = optim.Sharded(model.parameters(), torch.optim.SGD, lr=0.1, timeout=TIMEOUT)
-    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
-    for step in range(2):
-        before = bits(model.parameters())
+def scaled(rank, ranks, dtype, scalers):
+    """With a GradScaler the steps are those without, and all ranks skip, or none."""
+
+    def make():
+        model = net(dtype=dtype)
+        options = {"gradients": "grad:bits=8,ef=full", "timeout": TIMEOUT}
+        return model, optim.Sharded(groups(model), torch.optim.AdamW, lr=0.01, **options)
+
+    plain, wanted = make()
+    model, optimizer = make()
+    scaler = scalers("cpu", init_scale=2.0**13, growth_interval=4)
+    scales = []
+    for step in range(8):
         optimizer.zero_grad()
         scaler.scale(loss(model, rank, step)).backward()
-        if step:
+        if step in (2, 5) and rank == ranks - 1:  # which alone meets it
+            model[2].weight.grad[3, 2] = float("inf" if step == 2 else "nan")
+        if step in (3, 5):
             scaler.unscale_(optimizer)
-        with pytest.raises(pith.UnsupportedError, match="GradScaler"):
-            scaler.step(optimizer)
-        assert bits(model.parameters()) == before
-        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
-        optimizer.zero_grad()
-        loss(model, rank, step).backward()
-        optimizer.step()
-        assert all(p.grad is None for one in optimizer.param_groups for p in one["params"])
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        before, state = bits(model.parameters()), optimizer.state_dict()
+        scaler.step(optimizer)
+        scaler.update()
+        scales.append(scaler.get_scale())
+        if step in (2, 5):
+            assert bits(model.parameters()) == before
+            assert optimizer.state_dict()["steps"] == state["steps"]
+            assert optimizer.state_dict()["gradients"] == state["gradients"]
+            continue
+        assert bits(model.parameters()) != before
+        wanted.zero_grad()
+        loss(plain, rank, step).backward()
+        if step == 3:
+            torch.nn.utils.clip_grad_norm_(plain.parameters(), 0.5)
+        wanted.step()
+        assert bits(model.parameters()) == bits(plain.parameters())
+        if step == 3:  # goes on from states that were saved
+            saved = [optimizer.state_dict(), scaler.state_dict()]
+            model, optimizer = make()
+            optimizer.load_state_dict(saved[0])
+            scaler = scalers("cpu")
+            scaler.load_state_dict(saved[1])
+    assert scales == [2.0**13] * 2 + [2.0**12] * 3 + [2.0**11] * 3
+    equal_everywhere(scales)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_grad_scaler_skips_on_all_ranks_or_none(dtype):
+    run(3, scaled, dtype, torch.amp.GradScaler)
+
+
+def test_the_grad_scaler_of_fsdp():
+    run(2, scaled, torch.float32, ShardedGradScaler)
+
+
+def scaled_by_many(rank, ranks):
+    """Scales that differ between ranks are told, as is float16; a rank may have no gradients."""
+    model = net()
+    optimizer = optim.Sharded(model.parameters(), torch.optim.SGD, lr=0.1, timeout=TIMEOUT)
+    before = bits(model.parameters())
+    scaler = torch.amp.GradScaler("cpu", init_scale=256.0 + 256.0 * rank)
+    scaler.scale(loss(model, rank, 0)).backward()
+    with pytest.raises(pith.MismatchError, match="scales from 256 to 512"):
+        scaler.step(optimizer)
+    assert bits(model.parameters()) == before
+    optimizer.zero_grad()
+    for one in optimizer.param_groups:
+        for p in one["params"]:
+            p.grad = None
+    scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+    value = scaler.scale(loss(model, rank, 0))
+    if rank == 0:
+        value.backward()
+        model[0].bias.grad[0] = float("inf")
+    scaler.step(optimizer)
+    scaler.update()
+    assert bits(model.parameters()) == before and scaler.get_scale() == 128
+    half = net(dtype=torch.float16)
+    optimizer = optim.Sharded(half.parameters(), torch.optim.SGD, lr=0.1, timeout=TIMEOUT)
+    scaler.scale(loss(half, rank, 0)).backward()
+    with pytest.raises(ValueError, match="FP16"):
+        scaler.step(optimizer)
+
+
+def test_what_a_grad_scaler_cannot_do():
+    run(2, scaled_by_many)
+
+
+def grouped(rank, ranks):
+    """Groups are the inner optimizer's, with the model's parameters; what assigns is refused."""
+    model = net()
+    optimizer = optim.Sharded(groups(model), torch.optim.SGD, lr=0.1, timeout=TIMEOUT)
+    parameters = [p for one in optimizer.param_groups for p in one["params"]]
+    *own, marker = parameters
+    assert all(p is q for p, q in zip(own, model.parameters(), strict=True))
+    assert marker.numel() == 0
+    loss(model, rank, 0).backward()
+    norm = torch.nn.utils.clip_grad_norm_(parameters, 1e-3)
+    assert norm > 1e-3 and type(norm) is torch.Tensor
+    assert torch.nn.utils.get_total_norm([p.grad for p in own]) < 1.1e-3
+    optimizer.step()
+    assert all(p.grad is None for one in optimizer.optimizer.param_groups for p in one["params"])
+    first = optimizer.param_groups[0]
     optimizer.optimizer.load_state_dict(optimizer.optimizer.state_dict())
-    optimizer.param_groups[0]["lr"] = 0.0
+    first["lr"] = 0.0
     assert optimizer.optimizer.param_groups[0]["lr"] == 0.0
+    first["own"] = 1
+    assert optimizer.optimizer.param_groups[0].pop("own") == 1 and "own" not in first
+    assert copy.deepcopy(first).keys() == first.keys() == dict(first).keys()
+    assert len(first) == len(dict(first)) and "lr: 0.0" in repr(optimizer)
+    assert repr(first) == repr(dict(first))
+    first["own"] = 1
+    del first["own"]
+    assert "own" not in optimizer.optimizer.param_groups[0]
+    for change in (lambda: first.update(params=[]), lambda: first.pop("params")):
+        with pytest.raises(pith.UnsupportedError, match="when the optimizer is made"):
+            change()
     for name, value in (("param_groups", [{}]), ("state", {1: 2})):
         with pytest.raises(pith.UnsupportedError):
             setattr(optimizer, name, value)
@@ -200,8 +296,8 @@ def scaled(rank, ranks):
         optim.Sharded(net().parameters(), torch.optim.LBFGS, timeout=TIMEOUT)
 
 
-def test_what_it_is_not():
-    run(2, scaled)
+def test_groups_have_the_models_parameters():
+    run(2, grouped)
 
 
 def helped(rank, ranks):
