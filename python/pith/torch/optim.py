@@ -439,6 +439,16 @@ class Sharded(torch.optim.Optimizer):
 
         All of it is copied: later steps do not change it.
         """
+        for before in self._optimizer_state_dict_pre_hooks.values():
+            before(self)
+        state = self._save()
+        for after in self._optimizer_state_dict_post_hooks.values():
+            changed = after(self, state)
+            if changed is not None:
+                state = changed
+        return state
+
+    def _save(self) -> dict[str, Any]:
         return {
             **self._place,
             "steps": self._steps,
@@ -460,6 +470,16 @@ class Sharded(torch.optim.Optimizer):
             FrameError: the bytes are not of such channels
 
         """
+        state = dict(state)
+        for before in self._optimizer_load_state_dict_pre_hooks.values():
+            changed = before(self, state)
+            if changed is not None:
+                state = changed
+        self._take(state)
+        for after in self._optimizer_load_state_dict_post_hooks.values():
+            after(self)
+
+    def _take(self, state: dict[str, Any]) -> None:
         missing = {"steps", "optimizer", "weights", "gradients", "replica", *self._place}
         missing -= set(state)
         if missing:
@@ -480,7 +500,7 @@ class Sharded(torch.optim.Optimizer):
             )
         before = None
         with contextlib.suppress(StateError):  # the base, after a step that failed
-            before = self.state_dict()
+            before = self._save()
         try:
             self._load(state)
         except Exception as error:

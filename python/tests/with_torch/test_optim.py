@@ -127,6 +127,40 @@ def test_a_checkpoint_goes_on_bit_for_bit():
     run(3, resumed)
 
 
+def hooked(rank, ranks):
+    """Hooks of state_dict and load_state_dict run as those of other optimizers."""
+    optimizer = optim.Sharded(net().parameters(), torch.optim.SGD, lr=0.1, timeout=TIMEOUT)
+    seen = []
+
+    def stamp(which, state):
+        assert which is optimizer
+        state["own"] = 1
+
+    def replaced(which, state):
+        assert which is optimizer and state.pop("own") == 1
+        seen.append("replaced")
+        return {**state, "steps": 5}
+
+    handles = [
+        optimizer.register_state_dict_pre_hook(lambda which: seen.append("saves")),
+        optimizer.register_state_dict_post_hook(stamp),
+        optimizer.register_state_dict_post_hook(lambda _, state: {**state, "last": 2}),
+        optimizer.register_load_state_dict_pre_hook(replaced),
+        optimizer.register_load_state_dict_post_hook(lambda which: seen.append("loaded")),
+    ]
+    state = optimizer.state_dict()
+    assert state["own"] == 1 and state["last"] == 2 and seen == ["saves"]
+    optimizer.load_state_dict(state)
+    assert state["own"] == 1 and seen == ["saves", "replaced", "loaded"]
+    for handle in handles:
+        handle.remove()
+    assert optimizer.state_dict()["steps"] == 5 and "own" not in optimizer.state_dict()
+
+
+def test_hooks_of_states():
+    run(1, hooked)
+
+
 def one_cycle(optimizer):
     return torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=[0.05, 0.02], total_steps=12)
 
