@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from typing import Any
 
@@ -36,6 +37,25 @@ from ..errors import (
 from . import _group
 
 __all__ = ["Sharded"]
+
+
+_OWN = (
+    "states are those of flat shards and not of parameters, which torch.distributed.checkpoint"
+    " cannot gather: save the state_dict() of a Sharded on each rank, and load it there"
+)
+
+
+class _State(dict[str, Any]):
+    """What an optimizer's state_dict returns: it says why it has no states by parameter."""
+
+    def __missing__(self, name: str) -> Any:
+        if name in ("state", "param_groups"):
+            raise UnsupportedError(f"{name}: {_OWN}")
+        raise KeyError(name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Which torch.load takes with weights_only=True, as those of modules.
+        return OrderedDict, (), None, None, iter(self.items())
 
 
 class _Agreed(torch.Tensor):
@@ -81,11 +101,8 @@ class _Marker(torch.nn.Parameter):
         """Keep it: loops over an optimizer's parameters take gradients away."""
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
-        # The KeyError of what looks for all parameters of an optimizer in a model.
-        return (
-            "<no parameter of the model, but pith.torch.optim.Sharded's own: to save and load that"
-            " optimizer take its state_dict() and load_state_dict()>"
-        )
+        # torch.distributed.checkpoint raises a KeyError of it: it is none of the model's.
+        return f"<the marker of a pith.torch.optim.Sharded: {_OWN}>"
 
 
 def _marker(like: torch.Tensor, group: Any) -> _Marker:
@@ -449,14 +466,14 @@ class Sharded(torch.optim.Optimizer):
         return state
 
     def _save(self) -> dict[str, Any]:
-        return {
+        return _State(
             **self._place,
-            "steps": self._steps,
-            "optimizer": copy.deepcopy(self.optimizer.state_dict()),
-            "weights": self._weights.clone(),
-            "gradients": self._sum.save(),
-            "replica": self._gather.save(),
-        }
+            steps=self._steps,
+            optimizer=copy.deepcopy(self.optimizer.state_dict()),
+            weights=self._weights.clone(),
+            gradients=self._sum.save(),
+            replica=self._gather.save(),
+        )
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up what this rank's :meth:`state_dict` returned, among as many ranks.
@@ -470,6 +487,8 @@ class Sharded(torch.optim.Optimizer):
             FrameError: the bytes are not of such channels
 
         """
+        if not isinstance(state, dict):
+            raise ArgumentError(f"state: expected a dict, found a {type(state).__name__}")
         state = dict(state)
         for before in self._optimizer_load_state_dict_pre_hooks.values():
             changed = before(self, state)
@@ -483,7 +502,8 @@ class Sharded(torch.optim.Optimizer):
         missing = {"steps", "optimizer", "weights", "gradients", "replica", *self._place}
         missing -= set(state)
         if missing:
-            raise ArgumentError(f"state: found no {', '.join(sorted(missing))}")
+            text = f"state: found no {', '.join(sorted(missing))}"
+            raise ArgumentError(f"{text}: {_OWN}" if "param_groups" in state else text)
         for name, expected in self._place.items():
             if state[name] != expected:
                 raise ArgumentError(

@@ -4,11 +4,16 @@ SPDX-License-Identifier: Apache-2.0
 """
 
 import copy
+import io
 import os
 
 import pytest
 from ranks import TIMEOUT, bits, equal_everywhere, loss, net, run, torch
 from torch import distributed as dist
+from torch.distributed.checkpoint.state_dict import (
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 
 import pith
@@ -159,6 +164,39 @@ def hooked(rank, ranks):
 
 def test_hooks_of_states():
     run(1, hooked)
+
+
+def gathered(rank, ranks):
+    """What gathers states by parameter is told what to do instead; states are saved as they are."""
+    model, plain = net(), net()
+    optimizer = optim.Sharded(model.parameters(), torch.optim.AdamW, lr=0.1, timeout=TIMEOUT)
+    other = torch.optim.AdamW(plain.parameters())
+    states = [get_optimizer_state_dict(plain, other), other.state_dict()]
+    for step in range(2):
+        with pytest.raises(pith.UnsupportedError, match=r"state_dict\(\) of a Sharded"):
+            get_optimizer_state_dict(model, optimizer)
+        with pytest.raises(KeyError, match=r"state_dict\(\) of a Sharded"):
+            set_optimizer_state_dict(model, optimizer, states[0])
+        for state in states:
+            with pytest.raises(pith.ArgumentError, match=r"state_dict\(\) of a Sharded"):
+                optimizer.load_state_dict(state)
+        assert optimizer.state_dict()["steps"] == step
+        loss(model, rank, step).backward()
+        optimizer.step()
+    with pytest.raises(KeyError, match="'other'"):
+        optimizer.state_dict()["other"]
+    with pytest.raises(pith.ArgumentError, match="found a NoneType"):
+        optimizer.load_state_dict(None)
+    file = io.BytesIO()
+    torch.save(optimizer.state_dict(), file)
+    file.seek(0)
+    state = torch.load(file, weights_only=True)
+    assert state.keys() == optimizer.state_dict().keys()
+    optimizer.load_state_dict(state)
+
+
+def test_states_by_parameter_are_refused():
+    run(2, gathered)
 
 
 def one_cycle(optimizer):
