@@ -468,6 +468,10 @@ class Communicator:
             s.close()
         self._early.clear()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy of the attributes would listen on the same socket.
+        raise TypeError("communicators are not copied or pickled: every rank makes another one")
+
     def __repr__(self) -> str:
         return f"<pith.collective.Communicator of rank {self.rank} of {self.ranks}>"
 
@@ -843,6 +847,10 @@ class Channel:
         if status:
             raise BusyError("a call is in flight: wait for it first")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy of the attributes would speak on the same connections.
+        raise TypeError("channels are not copied or pickled: save() is, and load() takes it up")
+
 
 def _requests(choices: Sequence[Choice], pieces: list[int]) -> Any:
     """Return a ``pith_sparse_request[]``, one for each piece."""
@@ -1133,3 +1141,6 @@ class Request:
             where = f"rank {r.failed_rank} met it" if r.failed_rank >= 0 else "another rank met it"
             self._result = _elsewhere(r.status, _said(self._error), where)
         self._keep, self._channel = [], None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("calls in flight are not copied or pickled: wait for their end")

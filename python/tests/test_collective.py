@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 
 import contextlib
+import copy
 import errno
 import os
 import pickle
@@ -913,3 +914,23 @@ def test_communicators_that_cannot_be():
             collective.Communicator(0, 1, alone, host=host)
     with pytest.raises(pith.ArgumentError, match="kind"):
         collective.Communicator(0, 1, alone).channel("sum", "raw", dtype="f32")
+
+
+def copied(ranks):
+    channel = ranks.channel("allreduce", "raw", count=5, dtype="f32")
+    x = np.ones(5, np.float32)
+    request = channel.start(x, x)
+    for what, text in (
+        (ranks, "every rank makes another"),
+        (channel, r"save\(\) is"),
+        (request, "wait for their end"),
+    ):
+        for how in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match=text):
+                how(what)
+    request.wait()
+    assert (x == ranks.ranks).all()
+
+
+def test_what_speaks_with_other_ranks_is_not_copied():
+    run(2, copied)

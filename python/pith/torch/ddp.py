@@ -367,6 +367,9 @@ class State:
             for name in bucket.names:
                 self._give(bucket, name)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError(_group.HOOKED)
+
     def __repr__(self) -> str:
         return f"<pith.torch.ddp.State {self._spec!r}, {len(self._buckets)} buckets>"
 
