@@ -6,6 +6,7 @@ SPDX-License-Identifier: Apache-2.0
 import contextlib
 import copy
 import errno
+import gc
 import os
 import pickle
 import signal
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -934,3 +936,53 @@ def copied(ranks):
 
 def test_what_speaks_with_other_ranks_is_not_copied():
     run(2, copied)
+
+
+def dropped(ranks, n):
+    """Rank 0 forgets a call and its channel: the others hear that it is gone, at once."""
+    for i in range(4):
+        channel = ranks.channel("allreduce", "grad:bits=8", count=n, dtype="f32", timeout=20)
+        x, out = np.ones(n, np.float32), np.empty(n, np.float32)
+        request = channel.start(x, out)
+        if ranks.rank:
+            begin = time.monotonic()
+            with pytest.raises(collective.TransportError):
+                request.wait()
+            assert time.monotonic() - begin < 10
+            continue
+        for _ in range(i):
+            request.test()
+        seen = weakref.ref(channel)
+        del channel, request, x, out
+        gc.collect()
+        assert seen() is None
+        # Memory of the call is used again.
+        assert sum(np.full(n, 7, np.float32)[0] for _ in range(4)) == 28
+
+
+def waited_for_elsewhere(ranks, n):
+    """Another thread has the last reference to a call, and waits in it."""
+
+    def wait(request, reports):
+        reports.append(request.wait())
+
+    for _ in range(4):
+        channel = ranks.channel("allreduce", "grad:bits=8", count=n, dtype="f32")
+        reports = []
+        x = np.ones(n, np.float32)
+        request = channel.start(x, x)
+        thread = threading.Thread(target=wait, args=(request, reports))
+        seen = weakref.ref(channel)
+        thread.start()
+        del channel, request, x
+        gc.collect()
+        thread.join()
+        assert reports[0].compressed
+        del thread
+        gc.collect()
+        assert seen() is None
+
+
+@pytest.mark.parametrize("forgotten", [dropped, waited_for_elsewhere])
+def test_calls_that_are_forgotten(forgotten):
+    run(3, forgotten, 300000)
