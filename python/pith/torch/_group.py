@@ -181,6 +181,8 @@ def residuals_of(
         ArgumentError: a key is missing, or a residual fits no parameter
 
     """
+    if not isinstance(state, dict):
+        raise ArgumentError(f"state: expected a dict, found a {type(state).__name__}")
     missing = {"step", "residuals"} - set(state)
     if missing:
         raise ArgumentError(f"state: found no {', '.join(sorted(missing))}")

@@ -210,11 +210,13 @@ class Sharded(torch.optim.Optimizer):
         ranks = _group.communicator(group, ranks_per_node=ranks_per_node, timeout=timeout)
         if op not in ("avg", "sum"):
             raise ArgumentError(f"op: found {op!r}, expected 'avg' or 'sum'")
-        if verify_every < 0:
-            raise ArgumentError(f"verify_every: found {verify_every}, expected 0 or more")
-        given = list(parameters)
-        groups = given if given and isinstance(given[0], dict) else [{"params": given}]
-        groups = [{**one, "params": _listed(one["params"])} for one in groups]
+        if not hasattr(verify_every, "__index__") or verify_every < 0:
+            raise ArgumentError(f"verify_every: found {verify_every!r}, expected 0 or more")
+        if not callable(optimizer):
+            raise ArgumentError(
+                f"optimizer: expected a class, torch.optim.AdamW for instance, found {optimizer!r}"
+            )
+        groups = _groups(parameters)
         self._parameters = [p for one in groups for p in one["params"]]
         self._group, self._verify_every, self._steps = group, verify_every, 0
         dtype = self._check()
@@ -251,6 +253,11 @@ class Sharded(torch.optim.Optimizer):
         self._move(key_frame=True)
         self.optimizer = optimizer(self._shards(groups), **options)
         """The optimizer of this rank's shard, whose groups and states are this one's."""
+        if not isinstance(getattr(self.optimizer, "param_groups", None), list):
+            raise ArgumentError(
+                f"optimizer: expected a class of optimizers, and it made a"
+                f" {type(self.optimizer).__name__}"
+            )
         closure = inspect.signature(self.optimizer.step).parameters.get("closure")
         if closure is not None and closure.default is closure.empty:
             raise ArgumentError(
@@ -552,5 +559,45 @@ class Sharded(torch.optim.Optimizer):
         raise TypeError("optimizers with channels are not copied or pickled: state_dict() is")
 
 
-def _listed(parameters: Any) -> list[Any]:
-    return [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+def _listed(parameters: Any, what: str, single: bool = False) -> list[Any]:
+    """Return a list of what is iterated in one order on every rank.
+
+    Raises:
+        ArgumentError: it is no such thing
+
+    """
+    if single and isinstance(parameters, torch.Tensor):
+        return [parameters]
+    if isinstance(parameters, (set, frozenset)):
+        raise ArgumentError(f"{what}: found a set, whose order differs between ranks: give a list")
+    if isinstance(parameters, (torch.Tensor, dict, str)) or not isinstance(parameters, Iterable):
+        raise ArgumentError(
+            f"{what}: expected a list, model.parameters() for instance, found a"
+            f" {type(parameters).__name__}"
+        )
+    return list(parameters)
+
+
+def _groups(parameters: Any) -> list[dict[str, Any]]:
+    """Return copies of groups, or one of parameters, whose parameters are lists.
+
+    Raises:
+        ArgumentError: they are none of these
+
+    """
+    given = _listed(parameters, "parameters")
+    if not given or not isinstance(given[0], dict):
+        return [{"params": given}]
+    groups = []
+    for i, one in enumerate(given):
+        if not isinstance(one, dict):
+            raise ArgumentError(
+                f"parameters[{i}]: expected a group as before, found a {type(one).__name__}"
+            )
+        if "params" not in one:
+            raise ArgumentError(
+                f"parameters[{i}]: found a group without 'params', expected its parameters there"
+            )
+        listed = _listed(one["params"], f"parameters[{i}]['params']", single=True)
+        groups.append({**one, "params": listed})
+    return groups

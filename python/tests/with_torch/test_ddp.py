@@ -443,6 +443,7 @@ def states(rank, ranks):
     state = ddp.register(DistributedDataParallel(net()), timeout=TIMEOUT, **FEEDBACK)
     good = state.state_dict()
     for bad, text in (
+        (None, "found a NoneType"),
         ({}, "residuals, step"),
         ({**good, "residuals": {"nobody": torch.zeros(3)}}, "no parameter"),
         ({**good, "residuals": {"module.0.bias": torch.zeros(3)}}, "expected 61 finite"),
@@ -456,6 +457,8 @@ def states(rank, ranks):
     ):
         with pytest.raises(pith.ArgumentError, match=text):
             state.load_state_dict(bad)
+    with pytest.raises(pith.ArgumentError, match="DistributedDataParallel, found a Sequential"):
+        ddp.register(net())
 
 
 def test_states_that_fit_no_model():

@@ -454,7 +454,7 @@ def refused(rank, ranks):
     def made(parameters, **options):
         return optim.Sharded(parameters, torch.optim.SGD, lr=0.1, timeout=TIMEOUT, **options)
 
-    p = torch.nn.Parameter(torch.zeros(5, 4))
+    p, q = torch.nn.Parameter(torch.zeros(5, 4)), torch.nn.Parameter(torch.zeros(1))
     for parameters, error, text in (
         ([], pith.ArgumentError, "found none"),
         ([torch.nn.Parameter(torch.zeros(0))], pith.ArgumentError, "found none"),
@@ -466,15 +466,31 @@ def refused(rank, ranks):
         ([torch.nn.Parameter(torch.zeros(3, device="meta"))], pith.UnsupportedError, "CPU"),
         ([torch.nn.Parameter(torch.zeros(4, 3).t())], pith.UnsupportedError, "contiguous"),
         ([("name", p)], pith.ArgumentError, "found a tuple"),
+        ([p, None], pith.ArgumentError, r"parameters\[1\]: expected a tensor, found a NoneType"),
+        (None, pith.ArgumentError, "found a NoneType"),
+        (torch.nn.Linear(2, 2), pith.ArgumentError, r"model\.parameters\(\).* found a Linear"),
+        (p, pith.ArgumentError, "expected a list.* found a Parameter"),
+        ({"params": [p]}, pith.ArgumentError, "expected a list.* found a dict"),
+        ({p}, pith.ArgumentError, "order differs"),
+        ([{}], pith.ArgumentError, r"parameters\[0\]: found a group without 'params'"),
+        ([{"params": [p]}, q], pith.ArgumentError, r"parameters\[1\]: expected a group"),
+        ([q, {"params": [p]}], pith.ArgumentError, r"parameters\[1\]: .* found a dict"),
+        ([{"params": None}], pith.ArgumentError, r"\['params'\]: .* found a NoneType"),
+        ([{"params": [None]}], pith.ArgumentError, "found a NoneType"),
+        ([{"params": {p}}], pith.ArgumentError, "order differs"),
     ):
         with pytest.raises(error, match=text):
             made(parameters)
     with pytest.raises(pith.ArgumentError, match="'avg' or 'sum'"):
         made([p], op="max")
+    with pytest.raises(pith.ArgumentError, match="verify_every: found None"):
+        made([p], verify_every=None)
+    for wrong, text in ((torch.optim.SGD([p]), "found SGD"), (None, "None"), (list, "made a list")):
+        with pytest.raises(pith.ArgumentError, match=f"optimizer: expected a class.*{text}"):
+            optim.Sharded([p], wrong, timeout=TIMEOUT)
     with pytest.raises(pith.MismatchError, match="rank 1"):
         made([p], weights="wdiff:bits=4" if rank else "wdiff:bits=8")
     # A gradient that one rank has not, and a parameter that is smaller than the ranks are many.
-    q = torch.nn.Parameter(torch.zeros(1))
     optimizer = made([q], gradients="raw", inter=None, exempt=None)
     if rank == 0:
         q.grad = torch.ones(1)
