@@ -18,7 +18,7 @@ import contextlib
 import copy
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import Any
 
 import torch
@@ -56,61 +56,6 @@ class _State(dict[str, Any]):
     def __reduce__(self) -> tuple[Any, ...]:
         # Which torch.load takes with weights_only=True, as those of modules.
         return OrderedDict, (), None, None, iter(self.items())
-
-
-class _Agreed(torch.Tensor):
-    """The marker's gradient, of no elements: where one rank finds an infinity, all find it.
-
-    A GradScaler unscales the gradients of an optimizer by one function, which writes whether all
-    were finite to where the scaler looks, both for whether it steps and for its next scale.
-    """
-
-    group: Any
-
-    @classmethod
-    def __torch_function__(
-        cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
-    ) -> Any:
-        with torch._C.DisableTorchFunctionSubclass():
-            result = func(*args, **(kwargs or {}))
-            if func is torch._amp_foreach_non_finite_check_and_unscale_:
-                gradients, found, inverse = args
-                own = next(one for one in gradients if isinstance(one, cls))
-                most = torch.stack([found.sum(), inverse.sum(), -inverse.sum()])
-                dist.all_reduce(most, dist.ReduceOp.MAX, group=own.group)
-                if most[1] != -most[2]:
-                    raise MismatchError(
-                        f"GradScaler: ranks have scales from {1 / most[1]:g} to {-1 / most[2]:g}:"
-                        " give all of them the same, and the same state_dict"
-                    )
-                found.fill_(most[0])
-        return result
-
-
-class _Marker(torch.nn.Parameter):
-    """A parameter of no elements among an optimizer's, whose gradient is always there."""
-
-    _agreed: _Agreed
-
-    @property
-    def grad(self) -> torch.Tensor | None:
-        return getattr(self, "_agreed", None)  # a copy has none
-
-    @grad.setter
-    def grad(self, gradient: Any) -> None:
-        """Keep it: loops over an optimizer's parameters take gradients away."""
-
-    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
-        # torch.distributed.checkpoint raises a KeyError of it: it is none of the model's.
-        return f"<the marker of a pith.torch.optim.Sharded: {_OWN}>"
-
-
-def _marker(like: torch.Tensor, group: Any) -> _Marker:
-    """Return one of a tensor's dtype, so that both are unscaled in one call."""
-    made = _Marker(torch.empty(0, dtype=like.dtype, device=like.device))
-    made._agreed = torch.empty_like(made, requires_grad=False).as_subclass(_Agreed)
-    made._agreed.group = group
-    return made
 
 
 class _Group(MutableMapping[str, Any]):
@@ -161,8 +106,8 @@ class Sharded(torch.optim.Optimizer):
     AdamW and their kin, not those that look at a parameter's shape or norm (LARS, LAMB, Muon) or
     compute gradients again in a step (LBFGS).
 
-    A ``torch.amp.GradScaler`` takes it as one, too: its ``unscale_`` and ``step`` are collective,
-    and what is not finite on one rank makes all skip the step. Parameters are f32 or bf16 then.
+    PyTorch's ``ShardedGradScaler`` takes it, too, where its ``unscale_`` is called before its
+    ``step``: what is not finite on one rank makes all skip the step.
 
     Args:
         parameters: of the model, or groups of them with options, as optimizers take them; all of
@@ -307,17 +252,14 @@ class Sharded(torch.optim.Optimizer):
         return made
 
     def _views(self, groups: list[dict[str, Any]]) -> list[_Group]:
-        """Return the inner optimizer's groups with the model's parameters, and the marker."""
-        made = [_Group(self.optimizer, i, one["params"]) for i, one in enumerate(groups)]
-        made[-1].parameters.append(_marker(self._parameters[0], self._group))
-        return made
+        """Return the inner optimizer's groups with the model's parameters."""
+        return [_Group(self.optimizer, i, one["params"]) for i, one in enumerate(groups)]
 
     @property
     def param_groups(self) -> list[Any]:
         """The groups, whose ``lr`` and other options schedulers change: the inner optimizer's.
 
-        Their parameters are the model's. The last group has one more, of no elements, by which
-        ranks agree on what a ``torch.amp.GradScaler`` finds.
+        Their parameters are the model's.
         """
         return self._groups
 
@@ -346,6 +288,28 @@ class Sharded(torch.optim.Optimizer):
         if not any(param_group is one for one in self.optimizer.param_groups):
             raise UnsupportedError("groups are given when the optimizer is made: make another one")
 
+    # PyTorch's GradScaler then calls step on every rank, and sets these before; else it would leave
+    # out the steps of ranks that found something infinite, for which the others wait.
+    _step_supports_amp_scaling = True
+    grad_scale: torch.Tensor | None
+    found_inf: torch.Tensor
+
+    def _skips(self) -> bool:
+        """Whether a GradScaler found something infinite on any rank, so that all skip the step."""
+        found = getattr(self, "found_inf", None)
+        if found is None:
+            return False
+        scaled, infinite = self.grad_scale is not None, bool(found)
+        seen = torch.tensor([scaled, infinite, not infinite], dtype=torch.int32)
+        dist.all_reduce(seen, dist.ReduceOp.MAX, group=self._group)
+        if not seen[0] and int(seen[1:].sum()) == 1:
+            return infinite
+        del self.grad_scale, self.found_inf  # which a scaler does after a step that raises nothing
+        raise MismatchError(
+            "GradScaler: gradients are scaled still, or infinite on some ranks alone: call unscale_"
+            " before step, of torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler"
+        )
+
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Reduce gradients, run the optimizer on this rank's shard, and gather the weights.
 
@@ -364,8 +328,11 @@ class Sharded(torch.optim.Optimizer):
             Error: what went wrong on any rank, on every rank; weights are as before where gradients
                 failed, else not usable: load a checkpoint
             BaseMismatchError: verify_every, and replicas differ
+            MismatchError: called by a GradScaler whose ranks do not share what they find
 
         """
+        if self._skips():
+            return None
         result = None
         if closure is not None:
             with torch.enable_grad():
@@ -482,7 +449,7 @@ class Sharded(torch.optim.Optimizer):
             replica=self._gather.save(),
         )
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up what this rank's :meth:`state_dict` returned, among as many ranks.
 
         The model's parameters become the replica that was saved. What was given stays as it is. On
@@ -494,9 +461,9 @@ class Sharded(torch.optim.Optimizer):
             FrameError: the bytes are not of such channels
 
         """
-        if not isinstance(state, dict):
-            raise ArgumentError(f"state: expected a dict, found a {type(state).__name__}")
-        state = dict(state)
+        if not isinstance(state_dict, dict):
+            raise ArgumentError(f"state: expected a dict, found a {type(state_dict).__name__}")
+        state = dict(state_dict)
         for before in self._optimizer_load_state_dict_pre_hooks.values():
             changed = before(self, state)
             if changed is not None:
