@@ -279,6 +279,86 @@ def test_differences():
     assert results[0] == results[1] == results[2]
 
 
+def bound(ranks):
+    """A base in memory of ours, which has the weights of all ranks and is what is gathered."""
+    n, spec, options = 101, "wdiff:bits=8", {"dtype": "f32", "base_dtype": "f32"}
+    own = ranks.channel("allgather", spec, count=n, rng_stream=0, **options)
+    channel = ranks.channel("allgather", spec, count=n, rng_stream=0, external_base=True, **options)
+    first, count = channel.shard(ranks.rank)
+    mine, weights = noise(n)[first : first + count].copy(), np.zeros((n,), np.float32)
+    before = sys.getrefcount(weights)
+    channel.bind_base(weights)
+    kept = sys.getrefcount(weights)
+    assert kept > before
+    for step in range(4):
+        mine += 0.01
+        own.run(mine, None, step=step, key_frame=step == 0)
+        channel.run(mine, None, step=step, key_frame=step == 0)
+        assert same(weights, own.get_base()) and same(weights, channel.get_base())
+        assert channel.base_hash() == own.base_hash()
+    saved = channel.save()
+    for wrong, error, text in (
+        (np.zeros(n, np.float64), pith.DtypeError, "found dtype f64, expected f32"),
+        (np.zeros(n - 1, np.float32), pith.ShapeError, "found 100 elements, expected 101"),
+        (np.zeros(2 * n, np.float32)[::2], pith.ShapeError, "dense"),
+    ):
+        with pytest.raises(error, match=text):
+            channel.bind_base(wrong, 4)
+    with pytest.raises(pith.Error):
+        own.bind_base(weights, 4)
+    own.run(mine, None, step=4)
+    channel.run(mine, None, step=4)  # as before: what was refused has changed nothing
+    assert same(weights, own.get_base())
+    other = weights.copy()
+    channel.bind_base(other, 5)
+    left = sys.getrefcount(weights)
+    assert left == before
+    channel.load(saved)
+    channel.run(mine, None, step=4)
+    assert same(other, weights)
+    other[(first + n // 2) % n] += 1
+    with pytest.raises(pith.BaseMismatchError):
+        channel.verify_base()
+    with pytest.raises(pith.BaseMismatchError):
+        for step in (5, 6):
+            channel.run(mine, None, step=step)
+    return other.tobytes()
+
+
+def test_a_base_in_memory_of_ours():
+    run(3, bound)
+
+
+def replaced(ranks):
+    """On rank 1 the memory of the base goes elsewhere: no rank goes on as if nothing was."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    options = {"dtype": "f32", "base_dtype": "f32", "external_base": True}
+    channel = ranks.channel("allgather", "wdiff:bits=8", count=64, timeout=20, **options)
+    weights = torch.zeros(64)
+    channel.bind_base(weights)
+    mine = torch.ones(channel.shard(ranks.rank)[1])
+    channel.run(mine, None)
+    if ranks.rank == 1:
+        weights.data = weights.clone()
+    error, text = (
+        (pith.BaseMismatchError, "bind it again")
+        if ranks.rank == 1
+        else (pith.ArgumentError, "rank 1 met it")
+    )
+    with pytest.raises(error, match=text):
+        channel.run(mine, None, step=1)
+    if ranks.rank == 1:
+        with pytest.raises(pith.BaseMismatchError, match="bind it again"):
+            channel.verify_base()
+    channel.bind_base(weights, 1)
+    channel.run(mine * 2, None, step=1)
+    assert (weights == 2).all()
+
+
+def test_a_base_whose_memory_is_replaced():
+    run(2, replaced)
+
+
 def exchange(ranks):
     size, rank = ranks.ranks, ranks.rank
     counts = [[(3 * a + b) % 5 for b in range(size)] for a in range(size)]
