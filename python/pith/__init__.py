@@ -9,8 +9,8 @@ One call, without anything to keep:
 
 Sequences of frames (weights against the step before, gradients with error feedback) have a
 :class:`Plan` and at each end a :class:`Stream`; many tensors in one call are a :class:`Bucket`.
-Caches of keys and values are in :mod:`pith.kv`, plans of sparse sums in :mod:`pith.sparse`, device
-memory in :mod:`pith.cuda`.
+Caches of keys and values are in :mod:`pith.kv`, plans of sparse sums in :mod:`pith.sparse`, classes
+of bounds in :mod:`pith.bounds`, device memory in :mod:`pith.cuda`.
 
 Tensors are NumPy arrays, PyTorch tensors, or anything with ``__dlpack__`` or the buffer protocol:
 of any strides, never copied. Frames are bytes. What the library refuses is an :class:`Error`; an
@@ -22,7 +22,7 @@ any threads at once.
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-from . import kv, sparse
+from . import bounds, kv, sparse
 from ._core import lib as _lib
 from .errors import (
     ArgumentError,
@@ -114,6 +114,7 @@ __all__ = [
     "TruncatedError",
     "UnsupportedError",
     "Work",
+    "bounds",
     "check_spec",
     "codecs",
     "compress",

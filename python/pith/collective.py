@@ -39,7 +39,9 @@ from .errors import (
     ArgumentError,
     BrokenError,
     BusyError,
+    DtypeError,
     Error,
+    ShapeError,
     StateError,
     TimedOutError,
     TransportError,
@@ -306,6 +308,7 @@ class Communicator:
         inter: str | None = None,
         gather: str | None = None,
         base_dtype: Any = None,
+        external_base: bool = False,
         exempt: Iterable[tuple[int, int, str]] = (),
         pieces: Sequence[int] | None = None,
         refresh: int = 0,
@@ -331,6 +334,8 @@ class Communicator:
             inter: spec of frames between nodes, for sums; None: one level
             gather: spec of the second half of all-reduce; None: as the hop before it
             base_dtype: of an all-gather of differences
+            external_base: the base lies in memory that :meth:`Channel.bind_base` is given, before
+                the first call
             exempt: as :class:`pith.Plan` takes them, of sums, in elements of the whole tensor
             pieces: of sparse sums: elements of the pieces from which each rank chooses; None: one
             refresh: of ``"sparse_oktopk"``: calls from one exact threshold to the next; 0: 32
@@ -468,6 +473,10 @@ class Communicator:
             s.close()
         self._early.clear()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy of the attributes would listen on the same socket.
+        raise TypeError("communicators are not copied or pickled: every rank makes another one")
+
     def __repr__(self) -> str:
         return f"<pith.collective.Communicator of rank {self.rank} of {self.ranks}>"
 
@@ -514,7 +523,9 @@ def _options(given: dict[str, Any], ranks: Communicator) -> tuple[Any, list[Any]
             f"count, seed, slice, refresh, rng_stream or threshold: {error}"
         ) from None
     if given["threshold"] is None:
-        o.flags = lib.PITH_COLLECTIVE_MEASURE_THRESHOLD
+        o.flags |= lib.PITH_COLLECTIVE_MEASURE_THRESHOLD
+    if given["external_base"]:
+        o.flags |= lib.PITH_COLLECTIVE_EXTERNAL_BASE
     keep.append(set_exempt(o, given["exempt"]))
     env = environment(given["threads"], None)
     o.env = env
@@ -549,6 +560,7 @@ class Channel:
         self._ranks, self._process = communicator.ranks, communicator._process
         self._dtype, self._base_dtype = int(options.dtype), int(options.base_dtype)
         self._in_flight: Request | None = None  # set by waits.c
+        self._base: views.Bound | None = None  # set by waits.c
         self._pieces = [int(options.count)] if pieces is None else pieces
         self.count = int(options.count)
         """Elements of the whole tensor; 0 for all-to-all."""
@@ -607,6 +619,8 @@ class Channel:
             except (OverflowError, TypeError) as wrong:
                 raise ArgumentError(f"scale or step: {wrong}") from None
             call.flags = lib.PITH_KEY_FRAME * bool(key_frame)
+            if self._base is not None:
+                self._base.check()
             if choices is not None:
                 request._keep.append(_requests(choices, self._pieces))
                 call.requests = request._keep[-1]
@@ -654,6 +668,11 @@ class Channel:
 
     def _do(self, call: Callable[..., int], *arguments: Any) -> None:
         """Make a local call of waits.h that takes this channel."""
+        if self._base is not None:
+            self._base.check()
+        self._do_unchecked(call, *arguments)
+
+    def _do_unchecked(self, call: Callable[..., int], *arguments: Any) -> None:
         why = _error()
         status = call(self._channel, why, *arguments)
         _check_entered(status)
@@ -728,6 +747,38 @@ class Channel:
         view, keep = views.new(x)
         self._do(lib.pithpy_collective_set_base, view, step)
         del keep
+
+    def bind_base(self, x: Tensor, step: int = 0) -> None:
+        """Use a tensor of yours as the base of all shards, which calls write to from now on.
+
+        The weights of all ranks are then in one place, and not in a replica beside them: gather
+        with ``outputs=None``. The channel was made with ``external_base=True``, and keeps the
+        memory alive; nobody else may change it. Every rank gives the same values and step.
+
+        Memory that is replaced afterwards (``x.data = ...``) is noticed by the next call, and what
+        others wrote to the own shard, too; :meth:`verify_base` looks at all of it.
+
+        Args:
+            x: dense, writable, of the base dtype and the whole tensor's element count
+            step: of the next call
+
+        Raises:
+            DtypeError, ShapeError: it is not that
+            StateError, UnsupportedError: the channel has no base, or one of its own
+
+        """
+        view, keep = views.new(x, write=True)
+        if self._base_dtype and view.dtype != self._base_dtype:
+            found, expected = dtypes.NAMES[view.dtype], dtypes.NAMES[self._base_dtype]
+            raise DtypeError(f"base: found dtype {found}, expected {expected}")
+        if lib.pith_view_count(view) != self.count:
+            raise ShapeError(
+                f"base: found {lib.pith_view_count(view)} elements, expected {self.count}"
+            )
+        if not views.is_dense(view):
+            raise ShapeError("base: expected a dense tensor, found strides")
+        bound = views.Bound(x, keep)
+        self._do_unchecked(lib.pithpy_collective_bind_base, view.data, step, id(self), id(bound))
 
     def get_base(self, out: Tensor | None = None, *, dtype: Any = None) -> Tensor:
         """Return a copy of the whole base.
@@ -842,6 +893,10 @@ class Channel:
         _check_entered(status)
         if status:
             raise BusyError("a call is in flight: wait for it first")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy of the attributes would speak on the same connections.
+        raise TypeError("channels are not copied or pickled: save() is, and load() takes it up")
 
 
 def _requests(choices: Sequence[Choice], pieces: list[int]) -> Any:
@@ -1133,3 +1188,6 @@ class Request:
             where = f"rank {r.failed_rank} met it" if r.failed_rank >= 0 else "another rank met it"
             self._result = _elsewhere(r.status, _said(self._error), where)
         self._keep, self._channel = [], None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("calls in flight are not copied or pickled: wait for their end")

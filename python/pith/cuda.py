@@ -30,6 +30,7 @@ from .errors import (
     DtypeError,
     Error,
     ShapeError,
+    StateError,
     UnsupportedError,
     check_new,
     from_status,
@@ -310,6 +311,24 @@ class DeviceStream:
             raise
         self._base = bound
 
+    def get_base(self) -> Tensor:
+        """Return a copy of the base, of the plan's shape.
+
+        Raises:
+            StateError: the plan has none, or none is bound
+
+        """
+        plan = self._plan._plan
+        if self._base is not None:
+            self._base.check()
+            return self._base.tensor.clone().reshape(plan.shape)
+        inside = _lib.pith_cuda_stream_base(self._plan._cuda, self._stream)
+        if inside == _ffi.NULL:
+            raise StateError("the stream has no base")
+        first = int(_ffi.cast("uintptr_t", inside)) - self._memory.data_ptr()
+        bytes_ = self._memory[first : first + plan.count * dtypes.BYTES[plan._base_number]]
+        return bytes_.clone().view(dtypes.torch_dtype(plan._base_number)).reshape(plan.shape)
+
     def verify(self) -> Tensor:
         """Compare the base with its hash: a status for each slot, on the device."""
         torch = _torch()
@@ -428,6 +447,71 @@ class DeviceStream:
         keep += self._put(items, frames, len(listed), self._plan._workspace_bytes)
         if listed:
             self._do(_lib.pith_cuda_decode, items, _lib.PITH_ADD if add else 0)
+        del keep
+        return frames.status
+
+    def decode_range(
+        self,
+        frames: Frames | Tensor,
+        out: Tensor | Sequence[Tensor],
+        first: int,
+        count: int,
+        *,
+        slots: Iterable[int] | None = None,
+    ) -> Tensor:
+        """Decode elements ``[first, first + count)`` of slots, cut to each; the stream stays.
+
+        Args:
+            frames: of :meth:`encode`, or u8 ``[count, capacity]``, whole rows
+            out: the whole tensor, of which their places are written, or for each slot a tensor of
+                as many elements as it has there
+            first: first element of each slot
+            count: number of elements
+            slots: which the frames are of, none twice; None: all
+
+        Returns:
+            A status for each frame, i32 on the device: :func:`check`. With a base, values are those
+            of the base that :meth:`decode` would make.
+
+        Raises:
+            DtypeError, ShapeError, ArgumentError: tensors that are not the plan's; a negative range
+
+        """
+        if min(first, count) < 0:
+            raise ArgumentError(f"range: found [{first}, {first + count}), expected one from 0")
+        listed = self._slots(slots)
+        frames = self._given(frames)
+        sizes = [self._plan._plan.slot(slot)[1] for slot in listed]
+        sizes = [min(first + count, size) - min(first, size) for size in sizes]
+        items, keep = self._items(out, listed, None, "out", sizes)
+        keep += self._put(items, frames, len(listed), self._plan._workspace_bytes)
+        if listed:
+            self._do(_lib.pith_cuda_decode_range, items, first, count)
+        del keep
+        return frames.status
+
+    def verify_frames(
+        self, frames: Frames | Tensor, *, slots: Iterable[int] | None = None
+    ) -> Tensor:
+        """Check all of frames that :meth:`decode` would: headers, checksums, steps, bases, sets.
+
+        Args:
+            frames: of :meth:`encode`, or u8 ``[count, capacity]``, whole rows
+            slots: which they are of, none twice; None: all
+
+        Returns:
+            A status for each frame, i32 on the device: :func:`check`. Nothing else is written.
+
+        Raises:
+            ShapeError, ArgumentError: frames are not that
+
+        """
+        listed = self._slots(slots)
+        frames = self._given(frames)
+        items, keep = self._items(None, listed, None, "")
+        keep += self._put(items, frames, len(listed), self._plan._workspace_bytes)
+        if listed:
+            self._do(_lib.pith_cuda_verify, items)
         del keep
         return frames.status
 
@@ -806,7 +890,12 @@ class DeviceStream:
             raise ShapeError(f"{what}: found {x.numel()} elements, expected {expected}")
 
     def _items(
-        self, x: Tensor | Sequence[Tensor] | None, slots: list[int], number: int | None, what: str
+        self,
+        x: Tensor | Sequence[Tensor] | None,
+        slots: list[int],
+        number: int | None,
+        what: str,
+        sizes: list[int] | None = None,
     ) -> tuple[Any, list[Any]]:
         """Return ``pith_cuda_items`` with slots and tensors, and what must be kept for the call."""
         torch, device = _torch(), self._plan.device
@@ -830,14 +919,16 @@ class DeviceStream:
         pieces = list(x)
         if len(pieces) != len(slots):
             raise ArgumentError(f"{what}: found {len(pieces)} tensors, expected {len(slots)}")
-        for piece, slot in zip(pieces, slots, strict=True):
+        if sizes is None:
+            sizes = [self._plan._plan.slot(slot)[1] for slot in slots]
+        for piece, count in zip(pieces, sizes, strict=True):
             self._plan._tensor(piece, what, number)
-            count = self._plan._plan.slot(slot)[1]
             if piece.numel() != count:
                 raise ShapeError(f"{what}: found {piece.numel()} elements, expected {count}")
             if piece.dtype != pieces[0].dtype:
                 raise DtypeError(f"{what}: found {piece.dtype} beside {pieces[0].dtype}")
-        addresses = [piece.data_ptr() for piece in pieces]
+        # PyTorch gives tensors without elements no address, and the library asks for one.
+        addresses = [piece.data_ptr() or self._memory.data_ptr() for piece in pieces]
         keep.append(torch.tensor(addresses, dtype=torch.int64, device=device))
         items.tensors = _ffi.cast("void **", keep[-1].data_ptr())
         items.dtype = dtypes.number_of(pieces[0].dtype) if pieces else 0

@@ -218,6 +218,11 @@ class Bound:
             self._x, self._keep = x, (keep, x.untyped_storage())
             self._address = x.data_ptr()
 
+    @property
+    def tensor(self) -> Any:
+        """The tensor of PyTorch; None: of another kind."""
+        return self._x
+
     def check(self) -> None:
         """Raise unless the memory is still the tensor's.
 

@@ -117,6 +117,25 @@ int pithpy_collective_close(pithpy_channel *c) {
     return busy ? PITH_ERR_BUSY : PITH_OK;
 }
 
+int pithpy_collective_bind_base(pithpy_channel *c, pith_error *error, void *base, uint64_t step,
+                                size_t owner, size_t keeper) {
+    PyObject *const object = (PyObject *)owner; /* NOLINT: addresses from id() */
+    PyObject *const kept = (PyObject *)keeper;  /* NOLINT */
+    const int refused = enter_channel(c);
+    if (refused) return refused;
+    PyGILState_STATE lock = PyGILState_Ensure();
+    PyObject *const before = exchange_attribute(object, "_base", kept);
+    PyGILState_Release(lock);
+    pith_status status = PITH_ERR_MEMORY;
+    if (before) status = pith_collective_bind_base(c->channel, base, step);
+    lock = PyGILState_Ensure();
+    if (before && status != PITH_OK) Py_XDECREF(exchange_attribute(object, "_base", before));
+    leave_channel(c, error);
+    Py_XDECREF(before);
+    PyGILState_Release(lock);
+    return status;
+}
+
 /* ---- Calls -----------------------------------------------------------------------------------*/
 
 /* Makes an object, or None, attribute _in_flight of the channel's. */

@@ -47,6 +47,10 @@ int pithpy_collective_start(pithpy_channel *channel, const pith_collective_call 
                             pithpy_request *request);
 /* PITH_ERR_BUSY: a call is in flight. Closed channels are closed again. */
 int pithpy_collective_close(pithpy_channel *channel);
+/* pith_collective_bind_base. owner is the address of the channel's object, whose attribute _base
+ * becomes the object at keeper where it succeeds: it keeps the memory. */
+int pithpy_collective_bind_base(pithpy_channel *channel, pith_error *error, void *base,
+                                uint64_t step, size_t owner, size_t keeper);
 /* For the end of the channel's object. */
 void pithpy_collective_destroy(pithpy_channel *channel);
 

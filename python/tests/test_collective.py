@@ -4,7 +4,9 @@ SPDX-License-Identifier: Apache-2.0
 """
 
 import contextlib
+import copy
 import errno
+import gc
 import os
 import pickle
 import signal
@@ -13,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -274,6 +277,86 @@ def differences(ranks):
 def test_differences():
     results = run(3, differences)
     assert results[0] == results[1] == results[2]
+
+
+def bound(ranks):
+    """A base in memory of ours, which has the weights of all ranks and is what is gathered."""
+    n, spec, options = 101, "wdiff:bits=8", {"dtype": "f32", "base_dtype": "f32"}
+    own = ranks.channel("allgather", spec, count=n, rng_stream=0, **options)
+    channel = ranks.channel("allgather", spec, count=n, rng_stream=0, external_base=True, **options)
+    first, count = channel.shard(ranks.rank)
+    mine, weights = noise(n)[first : first + count].copy(), np.zeros((n,), np.float32)
+    before = sys.getrefcount(weights)
+    channel.bind_base(weights)
+    kept = sys.getrefcount(weights)
+    assert kept > before
+    for step in range(4):
+        mine += 0.01
+        own.run(mine, None, step=step, key_frame=step == 0)
+        channel.run(mine, None, step=step, key_frame=step == 0)
+        assert same(weights, own.get_base()) and same(weights, channel.get_base())
+        assert channel.base_hash() == own.base_hash()
+    saved = channel.save()
+    for wrong, error, text in (
+        (np.zeros(n, np.float64), pith.DtypeError, "found dtype f64, expected f32"),
+        (np.zeros(n - 1, np.float32), pith.ShapeError, "found 100 elements, expected 101"),
+        (np.zeros(2 * n, np.float32)[::2], pith.ShapeError, "dense"),
+    ):
+        with pytest.raises(error, match=text):
+            channel.bind_base(wrong, 4)
+    with pytest.raises(pith.Error):
+        own.bind_base(weights, 4)
+    own.run(mine, None, step=4)
+    channel.run(mine, None, step=4)  # as before: what was refused has changed nothing
+    assert same(weights, own.get_base())
+    other = weights.copy()
+    channel.bind_base(other, 5)
+    left = sys.getrefcount(weights)
+    assert left == before
+    channel.load(saved)
+    channel.run(mine, None, step=4)
+    assert same(other, weights)
+    other[(first + n // 2) % n] += 1
+    with pytest.raises(pith.BaseMismatchError):
+        channel.verify_base()
+    with pytest.raises(pith.BaseMismatchError):
+        for step in (5, 6):
+            channel.run(mine, None, step=step)
+    return other.tobytes()
+
+
+def test_a_base_in_memory_of_ours():
+    run(3, bound)
+
+
+def replaced(ranks):
+    """On rank 1 the memory of the base goes elsewhere: no rank goes on as if nothing was."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    options = {"dtype": "f32", "base_dtype": "f32", "external_base": True}
+    channel = ranks.channel("allgather", "wdiff:bits=8", count=64, timeout=20, **options)
+    weights = torch.zeros(64)
+    channel.bind_base(weights)
+    mine = torch.ones(channel.shard(ranks.rank)[1])
+    channel.run(mine, None)
+    if ranks.rank == 1:
+        weights.data = weights.clone()
+    error, text = (
+        (pith.BaseMismatchError, "bind it again")
+        if ranks.rank == 1
+        else (pith.ArgumentError, "rank 1 met it")
+    )
+    with pytest.raises(error, match=text):
+        channel.run(mine, None, step=1)
+    if ranks.rank == 1:
+        with pytest.raises(pith.BaseMismatchError, match="bind it again"):
+            channel.verify_base()
+    channel.bind_base(weights, 1)
+    channel.run(mine * 2, None, step=1)
+    assert (weights == 2).all()
+
+
+def test_a_base_whose_memory_is_replaced():
+    run(2, replaced)
 
 
 def exchange(ranks):
@@ -913,3 +996,73 @@ def test_communicators_that_cannot_be():
             collective.Communicator(0, 1, alone, host=host)
     with pytest.raises(pith.ArgumentError, match="kind"):
         collective.Communicator(0, 1, alone).channel("sum", "raw", dtype="f32")
+
+
+def copied(ranks):
+    channel = ranks.channel("allreduce", "raw", count=5, dtype="f32")
+    x = np.ones(5, np.float32)
+    request = channel.start(x, x)
+    for what, text in (
+        (ranks, "every rank makes another"),
+        (channel, r"save\(\) is"),
+        (request, "wait for their end"),
+    ):
+        for how in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match=text):
+                how(what)
+    request.wait()
+    assert (x == ranks.ranks).all()
+
+
+def test_what_speaks_with_other_ranks_is_not_copied():
+    run(2, copied)
+
+
+def dropped(ranks, n):
+    """Rank 0 forgets a call and its channel: the others hear that it is gone, at once."""
+    for i in range(4):
+        channel = ranks.channel("allreduce", "grad:bits=8", count=n, dtype="f32", timeout=20)
+        x, out = np.ones(n, np.float32), np.empty(n, np.float32)
+        request = channel.start(x, out)
+        if ranks.rank:
+            begin = time.monotonic()
+            with pytest.raises(collective.TransportError):
+                request.wait()
+            assert time.monotonic() - begin < 10
+            continue
+        for _ in range(i):
+            request.test()
+        seen = weakref.ref(channel)
+        del channel, request, x, out
+        gc.collect()
+        assert seen() is None
+        # Memory of the call is used again.
+        assert sum(np.full(n, 7, np.float32)[0] for _ in range(4)) == 28
+
+
+def waited_for_elsewhere(ranks, n):
+    """Another thread has the last reference to a call, and waits in it."""
+
+    def wait(request, reports):
+        reports.append(request.wait())
+
+    for _ in range(4):
+        channel = ranks.channel("allreduce", "grad:bits=8", count=n, dtype="f32")
+        reports = []
+        x = np.ones(n, np.float32)
+        request = channel.start(x, x)
+        thread = threading.Thread(target=wait, args=(request, reports))
+        seen = weakref.ref(channel)
+        thread.start()
+        del channel, request, x
+        gc.collect()
+        thread.join()
+        assert reports[0].compressed
+        del thread
+        gc.collect()
+        assert seen() is None
+
+
+@pytest.mark.parametrize("forgotten", [dropped, waited_for_elsewhere])
+def test_calls_that_are_forgotten(forgotten):
+    run(3, forgotten, 300000)

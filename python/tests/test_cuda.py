@@ -120,6 +120,18 @@ def test_pieces_and_listed_slots(cuda, put, zeros):
     cuda.check(receiver.decode(sender.encode(x), None))  # all slots are as before
 
 
+def test_pieces_of_empty_slots(cuda, put, zeros):
+    host, sender, receiver = ends(cuda, "grad:bits=8", shape=(5,), slots=4)
+    x = put(noise(5))
+    pieces = [x[:2].clone(), x[2:4].clone(), x[4:].clone(), x[5:].clone()]
+    made = sender.encode(pieces)
+    cuda.check(made.status)
+    assert rows(made) == [host.encode(x.cpu(), slot=i) for i in range(4)]
+    outs = [zeros(2), zeros(2), zeros(1), zeros(0)]
+    cuda.check(receiver.decode(made, outs))
+    assert abs(outs[2] - x[4]).item() < 0.1
+
+
 def test_bases_steps_and_key_frames(cuda, put, zeros):
     host, sender, receiver = ends(cuda, "wdiff", base_dtype="f32")
     base = noise(6, 50, seed=9)
@@ -161,6 +173,83 @@ def test_external_base(cuda, torch, put, zeros):
     with pytest.raises(pith.StateError, match="make another"):
         sender.__init__(sender.plan)
     cuda.check(sender.encode(zeros(6, 50)).status)
+
+
+@pytest.mark.parametrize("base_dtype", ["f32", "bf16"])
+def test_copies_of_the_base(cuda, torch, put, zeros, base_dtype):
+    host, sender, receiver = ends(cuda, "wdiff", base_dtype=base_dtype, slots=3)
+    assert not receiver.get_base().any()
+    for step in range(2):
+        made = sender.encode(put(noise(6, 50, seed=step)))
+        for frame in rows(made):
+            host.advance(frame, slot=rows(made).index(frame))
+        cuda.check(receiver.decode(made, None))
+        base = receiver.get_base()
+        assert base.shape == (6, 50) and base.dtype == getattr(
+            torch, {"f32": "float32", "bf16": "bfloat16"}[base_dtype]
+        )
+        assert same(base.float().cpu().numpy(), host.get_base(dtype="f32"))
+        base += 1  # a copy
+    cuda.check(receiver.verify())
+    _, bound, _ = ends(cuda, "wdiff", base_dtype="f32", external_base=True)
+    with pytest.raises(pith.StateError, match="no base"):
+        bound.get_base()
+    w = zeros(300)
+    bound.bind_base(w)
+    w += 2
+    assert (bound.get_base() == 2).all() and bound.get_base().shape == (6, 50)
+    with pytest.raises(pith.StateError, match="no base"):
+        ends(cuda, "raw")[1].get_base()
+
+
+@pytest.mark.parametrize("spec,base_dtype", [("grad:bits=8", None), ("wdiff", "f32")])
+def test_ranges(cuda, put, zeros, spec, base_dtype):
+    _, sender, receiver = ends(cuda, spec, base_dtype=base_dtype, slots=4)
+    whole = zeros(6, 50)
+    for step in range(2):
+        made = sender.encode(put(noise(6, 50, seed=step)))
+        part, pieces = zeros(6, 50), [zeros(40), zeros(40)]
+        cuda.check(receiver.decode_range(made, part, 20, 40))
+        listed = cuda.Frames(*(x[[3, 1]] for x in made))
+        cuda.check(receiver.decode_range(listed, pieces, 20, 40, slots=[3, 1]))
+        tail, nothing = [zeros(15)], [zeros(0)]
+        first = cuda.Frames(*(x[:1] for x in made))
+        cuda.check(receiver.decode_range(first, tail, 60, 1000, slots=[0]))
+        cuda.check(receiver.decode_range(first, nothing, 75, 3, slots=[0]))
+        cuda.check(receiver.decode(made, whole))
+        slots = whole.reshape(4, 75)
+        wanted = zeros(4, 75)
+        wanted[:, 20:60] = slots[:, 20:60]
+        assert same(part.cpu().numpy(), wanted.reshape(6, 50).cpu().numpy())
+        for piece, expected in (
+            (pieces[0], slots[3, 20:60]),
+            (pieces[1], slots[1, 20:60]),
+            (tail[0], slots[0, 60:]),
+        ):
+            assert same(piece.cpu().numpy(), expected.cpu().numpy())
+    for range_ in ((-1, 3), (0, -1)):
+        with pytest.raises(pith.ArgumentError, match="range"):
+            receiver.decode_range(made, whole, *range_)
+    with pytest.raises(pith.ShapeError, match="expected 40"):
+        receiver.decode_range(first, [zeros(75)], 20, 40, slots=[0])
+
+
+def test_frames_are_verified(cuda, put, zeros):
+    _, sender, receiver = ends(cuda, "wdiff", base_dtype="f32", slots=2, checksums=True)
+    made = sender.encode(put(noise(6, 50)))
+    cuda.check(receiver.verify_frames(made))
+    damaged = made._replace(frames=made.frames.clone())
+    damaged.frames[1, int(made.lengths[1]) - 9] ^= 1
+    assert [bool(one) for one in receiver.verify_frames(damaged)] == [False, True]
+    with pytest.raises(pith.CorruptError):
+        cuda.check(receiver.verify_frames(damaged))
+    one = cuda.Frames(*(x[1:] for x in made))
+    cuda.check(receiver.verify_frames(one, slots=[1]))
+    cuda.check(receiver.decode(made, zeros(6, 50)))
+    with pytest.raises(pith.StepError):
+        cuda.check(receiver.verify_frames(made))
+    with pytest.raises(pith.ShapeError, match="rows"):
+        receiver.verify_frames(made, slots=[1])
 
 
 def test_between_the_cpu_and_a_device(cuda, put):

@@ -97,6 +97,13 @@ def check(x: torch.Tensor, what: str) -> None:
         raise UnsupportedError(f"{what}: expected a contiguous tensor, found strides {x.stride()}")
 
 
+HOOKED = (
+    "what a hook remembers is not copied or pickled, nor a DistributedDataParallel with a hook:"
+    " copy model.module, or take state_dict() of both"
+)
+"""Said where DistributedDataParallel copies a state: the copy of it would have no hook."""
+
+
 class Work(C10dWork):
     """A call that has ended: what torch.distributed returns for ``async_op=True``."""
 
@@ -174,6 +181,8 @@ def residuals_of(
         ArgumentError: a key is missing, or a residual fits no parameter
 
     """
+    if not isinstance(state, dict):
+        raise ArgumentError(f"state: expected a dict, found a {type(state).__name__}")
     missing = {"step", "residuals"} - set(state)
     if missing:
         raise ArgumentError(f"state: found no {', '.join(sorted(missing))}")

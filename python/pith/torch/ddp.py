@@ -367,6 +367,9 @@ class State:
             for name in bucket.names:
                 self._give(bucket, name)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError(_group.HOOKED)
+
     def __repr__(self) -> str:
         return f"<pith.torch.ddp.State {self._spec!r}, {len(self._buckets)} buckets>"
 
@@ -417,7 +420,15 @@ def register(model: DistributedDataParallel, **options: Any) -> State | device.S
 
     Where the model's parameters are on a CUDA device it is a :class:`pith.torch.device.State`,
     whose frames stay on devices. Collective, once for a model, before the first backward.
+
+    Raises:
+        ArgumentError: the model is not wrapped in DistributedDataParallel; what State raises
+
     """
+    if not isinstance(model, DistributedDataParallel):
+        raise ArgumentError(
+            f"model: expected a DistributedDataParallel, found a {type(model).__name__}"
+        )
     if any(p.is_cuda for p in model.parameters()):
         return device.register(model, **options)
     state = State(model, **options)

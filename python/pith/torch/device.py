@@ -420,6 +420,9 @@ class State:
         self._residuals = residuals
         self._buckets, self._seen = [], []
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError(_group.HOOKED)
+
     def __repr__(self) -> str:
         return f"<pith.torch.device.State {self._specs[0]!r}, {len(self._buckets)} buckets>"
 

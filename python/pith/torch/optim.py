@@ -17,7 +17,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
-from collections.abc import Callable, Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import Any
 
 import torch
@@ -29,12 +30,71 @@ from ..errors import (
     BaseMismatchError,
     DtypeError,
     Error,
+    MismatchError,
     StateError,
     UnsupportedError,
 )
 from . import _group
 
 __all__ = ["Sharded"]
+
+
+_OWN = (
+    "states are those of flat shards and not of parameters, which torch.distributed.checkpoint"
+    " cannot gather: save the state_dict() of a Sharded on each rank, and load it there"
+)
+
+
+class _State(dict[str, Any]):
+    """What an optimizer's state_dict returns: it says why it has no states by parameter."""
+
+    def __missing__(self, name: str) -> Any:
+        if name in ("state", "param_groups"):
+            raise UnsupportedError(f"{name}: {_OWN}")
+        raise KeyError(name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Which torch.load takes with weights_only=True, as those of modules.
+        return OrderedDict, (), None, None, iter(self.items())
+
+
+class _Group(MutableMapping[str, Any]):
+    """A group of the inner optimizer, with the model's parameters in the place of shards."""
+
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, index: int, parameters: Iterable[torch.Tensor]
+    ) -> None:
+        self._optimizer, self._index, self.parameters = optimizer, index, list(parameters)
+
+    @property
+    def _own(self) -> dict[str, Any]:
+        # Optimizers make other groups when they load a state.
+        return self._optimizer.param_groups[self._index]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.parameters if name == "params" else self._own[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name == "params":
+            raise UnsupportedError("params: parameters are given when the optimizer is made")
+        self._own[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        if name == "params":
+            raise UnsupportedError("params: parameters are given when the optimizer is made")
+        del self._own[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._own)
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
 
 
 class Sharded(torch.optim.Optimizer):
@@ -45,6 +105,9 @@ class Sharded(torch.optim.Optimizer):
     sees one flat f32 tensor for each parameter group, so it must treat elements alike: SGD, Adam,
     AdamW and their kin, not those that look at a parameter's shape or norm (LARS, LAMB, Muon) or
     compute gradients again in a step (LBFGS).
+
+    PyTorch's ``ShardedGradScaler`` takes it, too, where its ``unscale_`` is called before its
+    ``step``: what is not finite on one rank makes all skip the step.
 
     Args:
         parameters: of the model, or groups of them with options, as optimizers take them; all of
@@ -92,11 +155,13 @@ class Sharded(torch.optim.Optimizer):
         ranks = _group.communicator(group, ranks_per_node=ranks_per_node, timeout=timeout)
         if op not in ("avg", "sum"):
             raise ArgumentError(f"op: found {op!r}, expected 'avg' or 'sum'")
-        if verify_every < 0:
-            raise ArgumentError(f"verify_every: found {verify_every}, expected 0 or more")
-        given = list(parameters)
-        groups = given if given and isinstance(given[0], dict) else [{"params": given}]
-        groups = [{**one, "params": _listed(one["params"])} for one in groups]
+        if not hasattr(verify_every, "__index__") or verify_every < 0:
+            raise ArgumentError(f"verify_every: found {verify_every!r}, expected 0 or more")
+        if not callable(optimizer):
+            raise ArgumentError(
+                f"optimizer: expected a class, torch.optim.AdamW for instance, found {optimizer!r}"
+            )
+        groups = _groups(parameters)
         self._parameters = [p for one in groups for p in one["params"]]
         self._group, self._verify_every, self._steps = group, verify_every, 0
         dtype = self._check()
@@ -133,12 +198,18 @@ class Sharded(torch.optim.Optimizer):
         self._move(key_frame=True)
         self.optimizer = optimizer(self._shards(groups), **options)
         """The optimizer of this rank's shard, whose groups and states are this one's."""
+        if not isinstance(getattr(self.optimizer, "param_groups", None), list):
+            raise ArgumentError(
+                f"optimizer: expected a class of optimizers, and it made a"
+                f" {type(self.optimizer).__name__}"
+            )
         closure = inspect.signature(self.optimizer.step).parameters.get("closure")
         if closure is not None and closure.default is closure.empty:
             raise ArgumentError(
                 f"optimizer: {type(self.optimizer).__name__} computes gradients again in its step:"
                 " they are reduced once"
             )
+        self._groups = self._views(groups)
         super().__init__(self.optimizer.param_groups, self.optimizer.defaults)
         self.reports: dict[str, Report] = {}
         """What the last step's two calls did: ``"gradients"`` and ``"weights"``."""
@@ -180,14 +251,17 @@ class Sharded(torch.optim.Optimizer):
             first = end
         return made
 
-    @property
-    def param_groups(self) -> list[dict[str, Any]]:
-        """The inner optimizer's groups, whose ``lr`` and other options schedulers change.
+    def _views(self, groups: list[dict[str, Any]]) -> list[_Group]:
+        """Return the inner optimizer's groups with the model's parameters."""
+        return [_Group(self.optimizer, i, one["params"]) for i, one in enumerate(groups)]
 
-        Their parameters are this rank's shards, which have gradients in a step alone: clip those of
-        the model's parameters.
+    @property
+    def param_groups(self) -> list[Any]:
+        """The groups, whose ``lr`` and other options schedulers change: the inner optimizer's.
+
+        Their parameters are the model's.
         """
-        return self.optimizer.param_groups
+        return self._groups
 
     @param_groups.setter
     def param_groups(self, groups: list[dict[str, Any]]) -> None:
@@ -214,20 +288,26 @@ class Sharded(torch.optim.Optimizer):
         if not any(param_group is one for one in self.optimizer.param_groups):
             raise UnsupportedError("groups are given when the optimizer is made: make another one")
 
-    # torch.amp.GradScaler sets this where an optimizer says that it unscales gradients by itself.
-    # Else it would look at the shards', which have none, and a rank that skips a step fails others.
+    # PyTorch's GradScaler then calls step on every rank, and sets these before; else it would leave
+    # out the steps of ranks that found something infinite, for which the others wait.
     _step_supports_amp_scaling = True
+    grad_scale: torch.Tensor | None
+    found_inf: torch.Tensor
 
-    @property
-    def grad_scale(self) -> float:
-        """1: gradients are not scaled."""
-        return 1.0
-
-    @grad_scale.setter
-    def grad_scale(self, scale: Any) -> None:
-        raise UnsupportedError(
-            "torch.amp.GradScaler would skip steps on some ranks: train in bf16, which needs none,"
-            " or unscale the gradients of the model's parameters on all ranks before the step"
+    def _skips(self) -> bool:
+        """Whether a GradScaler found something infinite on any rank, so that all skip the step."""
+        found = getattr(self, "found_inf", None)
+        if found is None:
+            return False
+        scaled, infinite = self.grad_scale is not None, bool(found)
+        seen = torch.tensor([scaled, infinite, not infinite], dtype=torch.int32)
+        dist.all_reduce(seen, dist.ReduceOp.MAX, group=self._group)
+        if not seen[0] and int(seen[1:].sum()) == 1:
+            return infinite
+        del self.grad_scale, self.found_inf  # which a scaler does after a step that raises nothing
+        raise MismatchError(
+            "GradScaler: gradients are scaled still, or infinite on some ranks alone: call unscale_"
+            " before step, of torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler"
         )
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -248,8 +328,11 @@ class Sharded(torch.optim.Optimizer):
             Error: what went wrong on any rank, on every rank; weights are as before where gradients
                 failed, else not usable: load a checkpoint
             BaseMismatchError: verify_every, and replicas differ
+            MismatchError: called by a GradScaler whose ranks do not share what they find
 
         """
+        if self._skips():
+            return None
         result = None
         if closure is not None:
             with torch.enable_grad():
@@ -347,16 +430,26 @@ class Sharded(torch.optim.Optimizer):
 
         All of it is copied: later steps do not change it.
         """
-        return {
-            **self._place,
-            "steps": self._steps,
-            "optimizer": copy.deepcopy(self.optimizer.state_dict()),
-            "weights": self._weights.clone(),
-            "gradients": self._sum.save(),
-            "replica": self._gather.save(),
-        }
+        for before in self._optimizer_state_dict_pre_hooks.values():
+            before(self)
+        state = self._save()
+        for after in self._optimizer_state_dict_post_hooks.values():
+            changed = after(self, state)
+            if changed is not None:
+                state = changed
+        return state
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def _save(self) -> dict[str, Any]:
+        return _State(
+            **self._place,
+            steps=self._steps,
+            optimizer=copy.deepcopy(self.optimizer.state_dict()),
+            weights=self._weights.clone(),
+            gradients=self._sum.save(),
+            replica=self._gather.save(),
+        )
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up what this rank's :meth:`state_dict` returned, among as many ranks.
 
         The model's parameters become the replica that was saved. What was given stays as it is. On
@@ -368,10 +461,23 @@ class Sharded(torch.optim.Optimizer):
             FrameError: the bytes are not of such channels
 
         """
+        if not isinstance(state_dict, dict):
+            raise ArgumentError(f"state: expected a dict, found a {type(state_dict).__name__}")
+        state = dict(state_dict)
+        for before in self._optimizer_load_state_dict_pre_hooks.values():
+            changed = before(self, state)
+            if changed is not None:
+                state = changed
+        self._take(state)
+        for after in self._optimizer_load_state_dict_post_hooks.values():
+            after(self)
+
+    def _take(self, state: dict[str, Any]) -> None:
         missing = {"steps", "optimizer", "weights", "gradients", "replica", *self._place}
         missing -= set(state)
         if missing:
-            raise ArgumentError(f"state: found no {', '.join(sorted(missing))}")
+            text = f"state: found no {', '.join(sorted(missing))}"
+            raise ArgumentError(f"{text}: {_OWN}" if "param_groups" in state else text)
         for name, expected in self._place.items():
             if state[name] != expected:
                 raise ArgumentError(
@@ -388,7 +494,7 @@ class Sharded(torch.optim.Optimizer):
             )
         before = None
         with contextlib.suppress(StateError):  # the base, after a step that failed
-            before = self.state_dict()
+            before = self._save()
         try:
             self._load(state)
         except Exception as error:
@@ -420,5 +526,45 @@ class Sharded(torch.optim.Optimizer):
         raise TypeError("optimizers with channels are not copied or pickled: state_dict() is")
 
 
-def _listed(parameters: Any) -> list[Any]:
-    return [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+def _listed(parameters: Any, what: str, single: bool = False) -> list[Any]:
+    """Return a list of what is iterated in one order on every rank.
+
+    Raises:
+        ArgumentError: it is no such thing
+
+    """
+    if single and isinstance(parameters, torch.Tensor):
+        return [parameters]
+    if isinstance(parameters, (set, frozenset)):
+        raise ArgumentError(f"{what}: found a set, whose order differs between ranks: give a list")
+    if isinstance(parameters, (torch.Tensor, dict, str)) or not isinstance(parameters, Iterable):
+        raise ArgumentError(
+            f"{what}: expected a list, model.parameters() for instance, found a"
+            f" {type(parameters).__name__}"
+        )
+    return list(parameters)
+
+
+def _groups(parameters: Any) -> list[dict[str, Any]]:
+    """Return copies of groups, or one of parameters, whose parameters are lists.
+
+    Raises:
+        ArgumentError: they are none of these
+
+    """
+    given = _listed(parameters, "parameters")
+    if not given or not isinstance(given[0], dict):
+        return [{"params": given}]
+    groups = []
+    for i, one in enumerate(given):
+        if not isinstance(one, dict):
+            raise ArgumentError(
+                f"parameters[{i}]: expected a group as before, found a {type(one).__name__}"
+            )
+        if "params" not in one:
+            raise ArgumentError(
+                f"parameters[{i}]: found a group without 'params', expected its parameters there"
+            )
+        listed = _listed(one["params"], f"parameters[{i}]['params']", single=True)
+        groups.append({**one, "params": listed})
+    return groups

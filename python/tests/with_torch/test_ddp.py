@@ -3,7 +3,9 @@
 SPDX-License-Identifier: Apache-2.0
 """
 
+import copy
 import os
+import pickle
 import time
 
 import pytest
@@ -11,7 +13,7 @@ from ranks import TIMEOUT, Sums, bits, equal_everywhere, loss, net, run, torch
 from torch.nn.parallel import DistributedDataParallel
 
 import pith
-from pith.torch import _group, ddp
+from pith.torch import _group, ddp, device
 
 CAP = 0.004  # MB: the model has several buckets once they are rebuilt
 FEEDBACK = {"spec": "grad:bits=4,ef=full", "inter": "grad:bits=3,ef=full"}
@@ -441,6 +443,7 @@ def states(rank, ranks):
     state = ddp.register(DistributedDataParallel(net()), timeout=TIMEOUT, **FEEDBACK)
     good = state.state_dict()
     for bad, text in (
+        (None, "found a NoneType"),
         ({}, "residuals, step"),
         ({**good, "residuals": {"nobody": torch.zeros(3)}}, "no parameter"),
         ({**good, "residuals": {"module.0.bias": torch.zeros(3)}}, "expected 61 finite"),
@@ -454,7 +457,33 @@ def states(rank, ranks):
     ):
         with pytest.raises(pith.ArgumentError, match=text):
             state.load_state_dict(bad)
+    with pytest.raises(pith.ArgumentError, match="DistributedDataParallel, found a Sequential"):
+        ddp.register(net())
 
 
 def test_states_that_fit_no_model():
     run(1, states)
+
+
+def copied(rank, ranks):
+    """The module is copied, for averages of weights; what speaks with other ranks says not to."""
+    model = DistributedDataParallel(net())
+    state = ddp.register(model, timeout=TIMEOUT)
+    average = torch.optim.swa_utils.AveragedModel(model.module)
+    for step in range(2):
+        loss(model, rank, step).backward()
+        with torch.no_grad():
+            for p in model.parameters():
+                p -= p.grad
+        average.update_parameters(model.module)
+        equal_everywhere(bits(average.parameters()))
+        for what in (model, state, device.State.__new__(device.State)):
+            for how in (copy.deepcopy, pickle.dumps):
+                with pytest.raises(TypeError, match=r"copy model\.module"):
+                    how(what)
+    assert bits(average.parameters()) != bits(model.parameters())
+    assert bits(copy.deepcopy(model.module).parameters()) == bits(model.parameters())
+
+
+def test_a_model_is_copied_without_its_hook():
+    run(2, copied)

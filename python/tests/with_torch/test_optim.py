@@ -4,11 +4,17 @@ SPDX-License-Identifier: Apache-2.0
 """
 
 import copy
+import io
 import os
 
 import pytest
 from ranks import TIMEOUT, bits, equal_everywhere, loss, net, run, torch
 from torch import distributed as dist
+from torch.distributed.checkpoint.state_dict import (
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
+from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 
 import pith
 import pith.collective
@@ -126,6 +132,72 @@ def test_a_checkpoint_goes_on_bit_for_bit():
     run(3, resumed)
 
 
+def hooked(rank, ranks):
+    """Hooks of state_dict and load_state_dict run as those of other optimizers."""
+    optimizer = optim.Sharded(net().parameters(), torch.optim.SGD, lr=0.1, timeout=TIMEOUT)
+    seen = []
+
+    def stamp(which, state):
+        assert which is optimizer
+        state["own"] = 1
+
+    def replaced(which, state):
+        assert which is optimizer and state.pop("own") == 1
+        seen.append("replaced")
+        return {**state, "steps": 5}
+
+    handles = [
+        optimizer.register_state_dict_pre_hook(lambda which: seen.append("saves")),
+        optimizer.register_state_dict_post_hook(stamp),
+        optimizer.register_state_dict_post_hook(lambda _, state: {**state, "last": 2}),
+        optimizer.register_load_state_dict_pre_hook(replaced),
+        optimizer.register_load_state_dict_post_hook(lambda which: seen.append("loaded")),
+    ]
+    state = optimizer.state_dict()
+    assert state["own"] == 1 and state["last"] == 2 and seen == ["saves"]
+    optimizer.load_state_dict(state)
+    assert state["own"] == 1 and seen == ["saves", "replaced", "loaded"]
+    for handle in handles:
+        handle.remove()
+    assert optimizer.state_dict()["steps"] == 5 and "own" not in optimizer.state_dict()
+
+
+def test_hooks_of_states():
+    run(1, hooked)
+
+
+def gathered(rank, ranks):
+    """What gathers states by parameter is told what to do instead; states are saved as they are."""
+    model, plain = net(), net()
+    optimizer = optim.Sharded(model.parameters(), torch.optim.AdamW, lr=0.1, timeout=TIMEOUT)
+    other = torch.optim.AdamW(plain.parameters())
+    states = [get_optimizer_state_dict(plain, other), other.state_dict()]
+    for step in range(2):
+        with pytest.raises(pith.UnsupportedError, match=r"state_dict\(\) of a Sharded"):
+            get_optimizer_state_dict(model, optimizer)
+        with pytest.raises(pith.ArgumentError, match=r"state_dict\(\) of a Sharded"):
+            set_optimizer_state_dict(model, optimizer, states[0])
+        for state in states:
+            with pytest.raises(pith.ArgumentError, match=r"state_dict\(\) of a Sharded"):
+                optimizer.load_state_dict(state)
+        loss(model, rank, step).backward()
+        optimizer.step()
+    with pytest.raises(KeyError, match="'other'"):
+        optimizer.state_dict()["other"]
+    with pytest.raises(pith.ArgumentError, match="found a NoneType"):
+        optimizer.load_state_dict(None)
+    file = io.BytesIO()
+    torch.save(optimizer.state_dict(), file)
+    file.seek(0)
+    state = torch.load(file, weights_only=True)
+    assert state.keys() == optimizer.state_dict().keys()
+    optimizer.load_state_dict(state)
+
+
+def test_states_by_parameter_are_refused():
+    run(2, gathered)
+
+
 def one_cycle(optimizer):
     return torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=[0.05, 0.02], total_steps=12)
 
@@ -171,28 +243,124 @@ def test_schedulers_take_it_as_an_optimizer():
     run(2, scheduled)
 
 
-def scaled(rank, ranks):
-    """A GradScaler is refused, also after a step without it; gradients are the model's alone."""
-    model = net()
-    optimizer = optim.Sharded(model.parameters(), torch.optim.SGD, lr=0.1, timeout=TIMEOUT)
-    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
-    for step in range(2):
-        before = bits(model.parameters())
+def scaled(rank, ranks, dtype):
+    """With a ShardedGradScaler the steps are those without, and all ranks skip, or none."""
+
+    def make():
+        model = net(dtype=dtype)
+        options = {"gradients": "grad:bits=8,ef=full", "timeout": TIMEOUT}
+        return model, optim.Sharded(groups(model), torch.optim.AdamW, lr=0.01, **options)
+
+    plain, wanted = make()
+    model, optimizer = make()
+    scaler = ShardedGradScaler("cpu", init_scale=2.0**13, growth_interval=4)
+    scales = []
+    for step in range(8):
         optimizer.zero_grad()
         scaler.scale(loss(model, rank, step)).backward()
-        if step:
+        if step in (2, 5) and rank == ranks - 1:  # which alone meets it
+            model[2].weight.grad[3, 2] = float("inf" if step == 2 else "nan")
+        scaler.unscale_(optimizer)
+        if step in (3, 5):
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        before, state = bits(model.parameters()), optimizer.state_dict()
+        scaler.step(optimizer)
+        scaler.update()
+        scales.append(scaler.get_scale())
+        if step in (2, 5):
+            assert bits(model.parameters()) == before
+            assert optimizer.state_dict()["steps"] == state["steps"]
+            assert optimizer.state_dict()["gradients"] == state["gradients"]
+            continue
+        assert bits(model.parameters()) != before
+        wanted.zero_grad()
+        loss(plain, rank, step).backward()
+        if step == 3:
+            torch.nn.utils.clip_grad_norm_(plain.parameters(), 0.5)
+        wanted.step()
+        assert bits(model.parameters()) == bits(plain.parameters())
+        if step == 3:  # goes on from states that were saved
+            saved = [optimizer.state_dict(), scaler.state_dict()]
+            model, optimizer = make()
+            optimizer.load_state_dict(saved[0])
+            scaler = ShardedGradScaler("cpu")
+            scaler.load_state_dict(saved[1])
+    assert scales == [2.0**13] * 2 + [2.0**12] * 3 + [2.0**11] * 3
+    equal_everywhere(scales)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_sharded_grad_scaler_skips_on_all_ranks_or_none(dtype):
+    run(3, scaled, dtype)
+
+
+def scaled_apart(rank, ranks):
+    """A GradScaler that does not share what it finds is refused on every rank, in every step."""
+    model = net()
+    optimizer = optim.Sharded(model.parameters(), torch.optim.SGD, lr=0.1, timeout=TIMEOUT)
+    before = bits(model.parameters())
+    for scalers, unscales in (
+        (torch.amp.GradScaler, True),
+        (torch.amp.GradScaler, False),
+        (ShardedGradScaler, False),
+    ):
+        optimizer.zero_grad()
+        scaler = scalers("cpu", init_scale=256.0)
+        scaler.scale(loss(model, rank, 0)).backward()
+        if rank == 0:
+            model[0].bias.grad[0] = float("inf")
+        if unscales:
             scaler.unscale_(optimizer)
-        with pytest.raises(pith.UnsupportedError, match="GradScaler"):
+        with pytest.raises(pith.MismatchError, match="ShardedGradScaler"):
             scaler.step(optimizer)
         assert bits(model.parameters()) == before
-        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
-        optimizer.zero_grad()
-        loss(model, rank, step).backward()
-        optimizer.step()
-        assert all(p.grad is None for one in optimizer.param_groups for p in one["params"])
+    optimizer.zero_grad()
+    loss(model, rank, 0).backward()
+    optimizer.step()
+    assert bits(model.parameters()) != before
+    before = bits(model.parameters())
+    scaler = ShardedGradScaler("cpu", init_scale=256.0)
+    optimizer.zero_grad()
+    value = scaler.scale(loss(model, rank, 0))
+    if rank == 0:  # the other has no gradients
+        value.backward()
+        model[0].bias.grad[0] = float("inf")
+    scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    scaler.update()
+    assert bits(model.parameters()) == before and scaler.get_scale() == 128
+
+
+def test_a_grad_scaler_that_does_not_share_is_refused():
+    run(2, scaled_apart)
+
+
+def grouped(rank, ranks):
+    """Groups are the inner optimizer's, with the model's parameters; what assigns is refused."""
+    model = net()
+    optimizer = optim.Sharded(groups(model), torch.optim.SGD, lr=0.1, timeout=TIMEOUT)
+    parameters = [p for one in optimizer.param_groups for p in one["params"]]
+    assert all(p is q for p, q in zip(parameters, model.parameters(), strict=True))
+    loss(model, rank, 0).backward()
+    assert torch.nn.utils.clip_grad_norm_(parameters, 1e-3) > 1e-3
+    assert torch.cat([p.grad.flatten() for p in parameters]).norm() < 1.1e-3
+    optimizer.step()
+    assert all(p.grad is None for one in optimizer.optimizer.param_groups for p in one["params"])
+    first = optimizer.param_groups[0]
     optimizer.optimizer.load_state_dict(optimizer.optimizer.state_dict())
-    optimizer.param_groups[0]["lr"] = 0.0
+    first["lr"] = 0.0
     assert optimizer.optimizer.param_groups[0]["lr"] == 0.0
+    first["own"] = 1
+    assert optimizer.optimizer.param_groups[0].pop("own") == 1 and "own" not in first
+    assert copy.deepcopy(first).keys() == first.keys() == dict(first).keys()
+    assert len(first) == len(dict(first)) and "lr: 0.0" in repr(optimizer)
+    assert repr(first) == repr(dict(first))
+    first["own"] = 1
+    del first["own"]
+    assert "own" not in optimizer.optimizer.param_groups[0]
+    for change in (lambda: first.update(params=[]), lambda: first.pop("params")):
+        with pytest.raises(pith.UnsupportedError, match="when the optimizer is made"):
+            change()
     for name, value in (("param_groups", [{}]), ("state", {1: 2})):
         with pytest.raises(pith.UnsupportedError):
             setattr(optimizer, name, value)
@@ -200,8 +368,8 @@ def scaled(rank, ranks):
         optim.Sharded(net().parameters(), torch.optim.LBFGS, timeout=TIMEOUT)
 
 
-def test_what_it_is_not():
-    run(2, scaled)
+def test_groups_have_the_models_parameters():
+    run(2, grouped)
 
 
 def helped(rank, ranks):
@@ -286,7 +454,7 @@ def refused(rank, ranks):
     def made(parameters, **options):
         return optim.Sharded(parameters, torch.optim.SGD, lr=0.1, timeout=TIMEOUT, **options)
 
-    p = torch.nn.Parameter(torch.zeros(5, 4))
+    p, q = torch.nn.Parameter(torch.zeros(5, 4)), torch.nn.Parameter(torch.zeros(1))
     for parameters, error, text in (
         ([], pith.ArgumentError, "found none"),
         ([torch.nn.Parameter(torch.zeros(0))], pith.ArgumentError, "found none"),
@@ -298,15 +466,31 @@ def refused(rank, ranks):
         ([torch.nn.Parameter(torch.zeros(3, device="meta"))], pith.UnsupportedError, "CPU"),
         ([torch.nn.Parameter(torch.zeros(4, 3).t())], pith.UnsupportedError, "contiguous"),
         ([("name", p)], pith.ArgumentError, "found a tuple"),
+        ([p, None], pith.ArgumentError, r"parameters\[1\]: expected a tensor, found a NoneType"),
+        (None, pith.ArgumentError, "found a NoneType"),
+        (torch.nn.Linear(2, 2), pith.ArgumentError, r"model\.parameters\(\).* found a Linear"),
+        (p, pith.ArgumentError, "expected a list.* found a Parameter"),
+        ({"params": [p]}, pith.ArgumentError, "expected a list.* found a dict"),
+        ({p}, pith.ArgumentError, "order differs"),
+        ([{}], pith.ArgumentError, r"parameters\[0\]: found a group without 'params'"),
+        ([{"params": [p]}, q], pith.ArgumentError, r"parameters\[1\]: expected a group"),
+        ([q, {"params": [p]}], pith.ArgumentError, r"parameters\[1\]: .* found a dict"),
+        ([{"params": None}], pith.ArgumentError, r"\['params'\]: .* found a NoneType"),
+        ([{"params": [None]}], pith.ArgumentError, "found a NoneType"),
+        ([{"params": {p}}], pith.ArgumentError, "order differs"),
     ):
         with pytest.raises(error, match=text):
             made(parameters)
     with pytest.raises(pith.ArgumentError, match="'avg' or 'sum'"):
         made([p], op="max")
+    with pytest.raises(pith.ArgumentError, match="verify_every: found None"):
+        made([p], verify_every=None)
+    for wrong, text in ((torch.optim.SGD([p]), "found SGD"), (None, "None"), (list, "made a list")):
+        with pytest.raises(pith.ArgumentError, match=f"optimizer: expected a class.*{text}"):
+            optim.Sharded([p], wrong, timeout=TIMEOUT)
     with pytest.raises(pith.MismatchError, match="rank 1"):
         made([p], weights="wdiff:bits=4" if rank else "wdiff:bits=8")
     # A gradient that one rank has not, and a parameter that is smaller than the ranks are many.
-    q = torch.nn.Parameter(torch.zeros(1))
     optimizer = made([q], gradients="raw", inter=None, exempt=None)
     if rank == 0:
         q.grad = torch.ones(1)
