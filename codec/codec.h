@@ -173,7 +173,7 @@ const void *pithi_block_values(struct pithi_block *b);
 void pithi_block_put(void *block, size_t at, size_t count, const void *values);
 
 /* A domain of a codec is a transform of its values in which sums are formed and residuals are kept
- * (grad: rotated values). x holds elements [at, at + count) of the block in the domain; at is a
+ * (rotated values, say). x holds elements [at, at + count) of the block in the domain; at is a
  * multiple of PITHI_CHUNK, and count is PITHI_CHUNK or ends with the block. The functions do not
  * look at exempt elements. `sum` and `put` are NULL in codecs that choose what is sent by its size
  * in the domain: they encode values that have entered it already, and sums are of what they decode

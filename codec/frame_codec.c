@@ -239,7 +239,7 @@ pith_status pithi_encode_frame(struct pithi_coding *c, uint8_t *dst, size_t cap,
     const uint64_t most = least + l->data_bytes;
     if (cap < least || (cap < most && (l->fixed || c->update)))
         return pithi_fail_with(&work->error, PITH_ERR_SPACE, most,
-                               "the frame needs room for # bytes, the capacity is #",
+                               "the frame needs # bytes, the capacity is #",
                                &(struct pithi_words){.number = {most, cap}});
     pithi_parallel_begin(work);
     uint64_t used = l->data + l->data_bytes;

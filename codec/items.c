@@ -396,7 +396,7 @@ static pith_status check_capacity(const pith_item *item, bool key, pith_error *e
     const uint64_t bytes = pith_plan_frame_bytes(p, item->slot, key);
     if (item->capacity >= bytes) return PITH_OK;
     return pithi_fail_with(error, PITH_ERR_SPACE, bytes,
-                           "the frame needs room for # bytes, the capacity is #",
+                           "the frame needs # bytes, the capacity is #",
                            &(struct pithi_words){.number = {bytes, item->capacity}});
 }
 

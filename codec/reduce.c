@@ -393,7 +393,7 @@ pith_status pithi_reduce_frame(const struct pithi_reduction *r, struct pithi_cod
     }
     if (cap < total)
         return pithi_fail_with(&r->work->error, PITH_ERR_SPACE, total,
-                               "the frame needs room for # bytes, the capacity is #",
+                               "the frame needs # bytes, the capacity is #",
                                &(struct pithi_words){.number = {total, cap}});
     PITHI_TRY(open_all(&d));
     pithi_encode_open(out, dst);
