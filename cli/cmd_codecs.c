@@ -28,7 +28,8 @@ static const struct {
     const char *name;
 } traits[] = {{PITH_TRAIT_LOSSLESS, "lossless"}, {PITH_TRAIT_FIXED_RATE, "fixed_rate"},
               {PITH_TRAIT_BASE, "base"},         {PITH_TRAIT_EXEMPT, "exempt"},
-              {PITH_TRAIT_BOUND, "bound"},       {PITH_TRAIT_UPDATE, "update"}};
+              {PITH_TRAIT_BOUND, "bound"},       {PITH_TRAIT_UPDATE, "update"},
+              {PITH_TRAIT_SPARSE, "sparse"}};
 enum { TRAITS = sizeof traits / sizeof *traits };
 
 static json_t *codec_json(uint32_t index, const pith_codec_info *c) {

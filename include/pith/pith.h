@@ -256,7 +256,8 @@ enum {
     PITH_TRAIT_BASE = 0x4,       /* can code against a base */
     PITH_TRAIT_EXEMPT = 0x8,     /* takes pith_layout.exempt */
     PITH_TRAIT_BOUND = 0x10,     /* frames state a bound that holds for every value */
-    PITH_TRAIT_UPDATE = 0x20     /* made for changes: of little use without a base */
+    PITH_TRAIT_UPDATE = 0x20,    /* made for changes: of little use without a base */
+    PITH_TRAIT_SPARSE = 0x40     /* sends chosen elements, others decode to 0: pith/sparse.h */
 };
 
 typedef struct pith_codec_info {

@@ -174,7 +174,11 @@ def _status(name: str, standard: int) -> os.stat_result | None:
 
 
 def _same_file(a: os.stat_result | None, b: os.stat_result | None) -> bool:
-    return a is not None and b is not None and stat.S_ISREG(a.st_mode) and os.path.samestat(a, b)
+    return a is not None and stat.S_ISREG(a.st_mode) and _same_inode(a, b)
+
+
+def _same_inode(a: os.stat_result, b: os.stat_result | None) -> bool:
+    return b is not None and os.path.samestat(a, b)
 
 
 # ---- Outputs ------------------------------------------------------------------------------------
@@ -279,6 +283,7 @@ class _Temporary:
     )
     LETTERS = string.ascii_lowercase + string.digits
     TRIES = 100
+    FOLDER = "pith-copies-"
 
     def __init__(self) -> None:
         self._handlers: dict[signal.Signals, Any] = {}
@@ -287,6 +292,7 @@ class _Temporary:
         self._held = False
         self._arrived = 0
         self._names: dict[bytes, bytes] = {}
+        self._lock = -1
         self.folder = ""
 
     def __enter__(self) -> _Temporary:
@@ -298,6 +304,7 @@ class _Temporary:
 
     def __exit__(self, *_: object) -> None:
         self._remove()
+        os.close(self._lock)
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
 
@@ -348,7 +355,8 @@ class _Temporary:
             if terminal:
                 tty.setraw(sink)  # lines end as the other terminal wants it
             with self._hold():
-                self._child = subprocess.Popen(words, stderr=sink)
+                # The folder is in use as long as one of both runs.
+                self._child = subprocess.Popen(words, stderr=sink, pass_fds=[self._lock])
         finally:
             os.close(sink)
         self._relay(source)
@@ -358,15 +366,53 @@ class _Temporary:
         return status
 
     def _make_folder(self) -> str:
-        """Make a folder where cli/spool.c makes files: /tmp is memory on many machines."""
+        """Make a folder where cli/spool.c makes files: /tmp is memory on many machines.
+
+        It is locked while it is in use. Those that are not were left by programs that were killed,
+        and are removed.
+        """
         for place in filter(None, (os.environ.get("TMPDIR"), "/var/tmp", "/tmp")):
+            with contextlib.suppress(OSError):
+                self._remove_left(place)
             try:
-                with self._hold():
-                    self._paths.append(tempfile.mkdtemp(prefix="pith-", dir=place))
-                return self._paths[-1]
+                for _ in range(self.TRIES):
+                    with self._hold():
+                        folder = tempfile.mkdtemp(prefix=self.FOLDER, dir=place)
+                        self._paths.append(folder)
+                    if self._keep(folder):
+                        return folder
+                    self._paths.remove(folder)
+                text = f"{place}: cannot keep a temporary folder"
             except OSError as error:
                 text = f"{place}: cannot make a temporary folder: {error.strerror}"
         raise _Failed(text)
+
+    def _keep(self, folder: str) -> bool:
+        """Lock a folder that was just made; return False where another run removed it before."""
+        try:
+            self._lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        if _same_inode(os.fstat(self._lock), _status(folder, -1)):
+            return True
+        os.close(self._lock)
+        return False
+
+    def _remove_left(self, place: str) -> None:
+        """Remove the folders that nobody has locked, of this user alone."""
+        for entry in os.scandir(place):
+            if not re.fullmatch(self.FOLDER + "[a-z0-9_]{8}", entry.name):
+                continue
+            with contextlib.suppress(OSError):  # another user's; in use; removed meanwhile
+                fd = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+                try:
+                    if os.fstat(fd).st_uid == os.geteuid():
+                        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        shutil.rmtree(entry.path, ignore_errors=True)
+                finally:
+                    os.close(fd)
 
     def _relay(self, source: int) -> None:
         """Copy messages to stderr, with the names of files in place of those of their copies."""

@@ -97,6 +97,10 @@ class Codec(NamedTuple):
     """Frames state a bound that holds for every value."""
     exempt: bool
     """Plans take exempt ranges."""
+    update: bool
+    """Made for changes: of little use without a base."""
+    sparse: bool
+    """Sends chosen elements; the others decode to 0."""
     keys: tuple[Key, ...]
 
 
@@ -412,6 +416,8 @@ def _read_codecs() -> Iterable[Codec]:
             base=bool(info.traits & lib.PITH_TRAIT_BASE),
             bound=bool(info.traits & lib.PITH_TRAIT_BOUND),
             exempt=bool(info.traits & lib.PITH_TRAIT_EXEMPT),
+            update=bool(info.traits & lib.PITH_TRAIT_UPDATE),
+            sparse=bool(info.traits & lib.PITH_TRAIT_SPARSE),
             keys=tuple(keys),
         )
         index += 1

@@ -1150,6 +1150,10 @@ class Bucket:
     def _borrow(self) -> _Borrowed:
         return _Borrowed(self._work, self._work_bytes, self._threads)
 
+    def _expect(self) -> None:
+        views.expect(self._bytes)
+        self._expected = True
+
     def _check_bases(self) -> None:
         for stream in self._streams:
             if stream._base is not None:
@@ -1224,8 +1228,7 @@ class Bucket:
         kept, lengths, frames = None, ffi.NULL, 0
         if out is None:
             if not self._expected:
-                views.expect(self._bytes)
-                self._expected = True
+                self._expect()
             results: list[Any] = [None] * n
             frames, bytes_, offsets = id(results), self._scratch, self._scratch_c
             if same_set or held_set:
@@ -1355,21 +1358,20 @@ class Bucket:
             raise ArgumentError(f"to: found {len(to)} streams, expected {len(self)}")
         sums, keep = self._sums(frames, scale)
         held = to._items()
-        items, each = held
         try:
             call = to._idle.pop()
         except IndexError:
             call = _Call()
-        memory = call.room(to._bytes)
-        for item, (stream, _), at in zip(each, to._ends, to._offsets, strict=True):
-            item.frame, item.capacity, item.length = memory + at, stream._capacity, 0
+        if not to._expected:
+            to._expect()
+        results: list[Any] = [None] * len(to)
         plans = [stream._plan for stream, _ in self._ends + to._ends]
         marks = marks_of(stream._mark for stream in self._streams + to._streams)
         with borrow(self._work, plans, self._threads) as work:
-            status = lib.pithpy_reduce_encode_list(work, *marks, sums, items, len(each))
-            whole = ffi.buffer(memory, to._bytes)
-            ends = zip(to._offsets, each, strict=True)
-            results = [whole[at : at + item.length] for at, item in ends]
+            status = lib.pithpy_reduce_encode_list(
+                *(work, *marks, sums, held[0], len(to)),
+                *(call.room(to._scratch), to._scratch_c, id(results)),
+            )
             to._finish(status, work, held, results)
         to._idle.append(call)
         del keep

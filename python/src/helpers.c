@@ -361,9 +361,10 @@ int64_t pithpy_decode(pith_work *work, pith_item *item, intptr_t *mark, pith_str
     return status;
 }
 
-int pithpy_encode_list(pith_work *work, intptr_t *const *marks, size_t marked, pith_item *items,
-                       size_t count, char *memory, const uint64_t *offsets, uint32_t flags,
-                       size_t list, uint64_t *lengths) {
+/* Encodes the items' views or, where there are sums, these. */
+static pith_status encode_list(pith_work *work, intptr_t *const *marks, size_t marked,
+                               const pith_sum *sums, pith_item *items, size_t count, char *memory,
+                               const uint64_t *offsets, uint32_t flags, size_t list) {
     PyObject *const frames = (PyObject *)list; /* NOLINT: an address from id() */
     pith_status status = PITH_OK;
     if (!enter_all(marks, marked)) return PITH_ERR_BUSY;
@@ -378,14 +379,30 @@ int pithpy_encode_list(pith_work *work, intptr_t *const *marks, size_t marked, p
         status = make_frames(frames, items, count, flags);
         PyGILState_Release(lock);
     }
-    if (status == PITH_OK) status = pith_encode(work, items, count, flags);
+    if (status == PITH_OK)
+        status = sums ? pith_reduce_encode(work, sums, items, count)
+                      : pith_encode(work, items, count, flags);
     leave_all(marks, marked);
     if (frames && status != PITH_ERR_MEMORY) {
         const pith_status kept = keep_frames(frames, items, count, memory, offsets);
         if (status == PITH_OK) status = kept;
     }
+    return status;
+}
+
+int pithpy_encode_list(pith_work *work, intptr_t *const *marks, size_t marked, pith_item *items,
+                       size_t count, char *memory, const uint64_t *offsets, uint32_t flags,
+                       size_t list, uint64_t *lengths) {
+    const pith_status status =
+        encode_list(work, marks, marked, NULL, items, count, memory, offsets, flags, list);
     for (size_t i = 0; lengths && i < count; i++) lengths[i] = items[i].length;
     return status;
+}
+
+int pithpy_reduce_encode_list(pith_work *work, intptr_t *const *marks, size_t marked,
+                              const pith_sum *sums, pith_item *items, size_t count, char *memory,
+                              const uint64_t *offsets, size_t list) {
+    return encode_list(work, marks, marked, sums, items, count, memory, offsets, 0, list);
 }
 
 int pithpy_frames(pith_item *items, size_t count, size_t list) {

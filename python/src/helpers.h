@@ -81,6 +81,11 @@ int64_t pithpy_decode(pith_work *work, pith_item *item, intptr_t *mark, pith_str
 int pithpy_encode_list(pith_work *work, intptr_t *const *marks, size_t marked, pith_item *items,
                        size_t count, char *memory, const uint64_t *offsets, uint32_t flags,
                        size_t list, uint64_t *lengths);
+/* pith_reduce_encode of a list, with the marks of the streams of sums and items; the rest is as
+ * above, and list is not 0. */
+int pithpy_reduce_encode_list(pith_work *work, intptr_t *const *marks, size_t marked,
+                              const pith_sum *sums, pith_item *items, size_t count, char *memory,
+                              const uint64_t *offsets, size_t list);
 
 /* Frame i is that of the list, which must live as long as they are used. 0 where one is not of type
  * bytes. */

@@ -495,6 +495,10 @@ def test_what_a_signal_finds_half_written_goes_or_is_found_later(torch, start, t
         assert subprocess.run([cli.program(), "compress", "-q", "-o", "x", "x.npy"]).returncode == 0
         os.unlink("x")
         assert half.exists()
+        # So does this one with copies.
+        assert run("compress", "-q", "-o", "x", "a.pt", cwd=".").returncode == 0
+        os.unlink("x")
+        assert len(list((tmp_path / "temporary").iterdir())) == 1
         process.send_signal(number)
         assert process.wait(60) == -number
         if number == signal.SIGTERM:
@@ -502,6 +506,9 @@ def test_what_a_signal_finds_half_written_goes_or_is_found_later(torch, start, t
         else:
             subprocess.run([cli.program(), "compress", "-q", "-o", "x", "x.npy"], check=True)
             os.unlink("x")
+            assert run("compress", "-q", "-o", "x", "a.pt", cwd=".").returncode == 0
+            os.unlink("x")
+            assert not list((tmp_path / "temporary").iterdir())
         assert sorted(os.listdir()) == there
         assert pathlib.Path("back.pt").read_bytes() == b"before"
 

@@ -61,6 +61,11 @@ def test_lossy_codecs_come_back_nearly(spec, dtype, ml_dtypes):
     assert (pith.inspect(frame).bound is not None) == codec.bound
 
 
+def test_codecs_that_are_alone_of_their_kind():
+    assert [codec.name for codec in pith.codecs() if codec.sparse] == ["topk"]
+    assert [codec.name for codec in pith.codecs() if codec.update] == ["wdiff"]
+
+
 def test_codecs_that_take_exempt_ranges():
     for codec in pith.codecs():
         try:

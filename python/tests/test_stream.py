@@ -765,8 +765,31 @@ def test_list_sums():
     with pytest.raises(pith.ArgumentError, match="found 2 streams"):
         bucket.reduce_encode(lists, pith.Bucket(to[:2]))
     with pytest.raises(pith.TruncatedError) as caught:
+        bucket.reduce_encode([lists[0], [lists[1][0][:-1]], lists[2]], pith.Bucket(twins))
+    assert caught.value.item == 1 and caught.value.results[1] is None
+    for i in (0, 2):
+        assert caught.value.results[i] == streams[i].reduce_encode(lists[i], to[i])
+    with pytest.raises(pith.TruncatedError) as caught:
         bucket.reduce([lists[0], [lists[1][0][:-1]], lists[2]])
     assert caught.value.item == 1 and caught.value.results[1] is None
+
+
+def test_summed_frames_are_encoded_where_they_stay(monkeypatch):
+    """Those of lengths that are known beforehand, as encode does; others are copied once."""
+    rooms = []
+    room = pith.stream._Call.room
+    monkeypatch.setattr(pith.stream._Call, "room", lambda *a: rooms.append(a[1]) or room(*a))
+    plan = pith.Plan("grad:bits=8,rotate=0", shape=5000, dtype="f32")
+    few = pith.Plan("topk:density=0.02", shape=5000, dtype="f32")
+    streams = [pith.Stream(plan, rng_stream=i) for i in range(3)]
+    lists = [[s.encode(noise(5000, seed=k)) for k in range(3)] for s in streams]
+    rooms.clear()
+    for plans, most in (([plan] * 3, 0), ([plan, few, plan], few.sizes.frame_bytes)):
+        to, twins = ([pith.Stream(p) for p in plans] for _ in range(2))
+        frames = pith.Bucket(streams).reduce_encode(lists, pith.Bucket(to))
+        assert most <= rooms.pop() < most + 64
+        for frame, s, some, twin in zip(frames, streams, lists, twins, strict=True):
+            assert frame == twin.encode(s.reduce(some))
 
 
 def test_lists_of_every_kind_of_tensor():

@@ -27,6 +27,13 @@ json out "{r['isa'] for r in d['results']} == {'scalar'} and
 exits 0 pith bench --quick -C raw
 heading='codec +value +base +ratio +encode +/read +/move +decode +/fill +/move +memcpy +of'
 grep -qE "^$heading\$" out || die 'the heading'
+# The help names each column, and doc/FILES.md explains it.
+exits 0 pith bench --help
+columns=$(sed -n '/^Columns:/,/^$/p' out)
+for column in ${heading// +/ }; do
+    grep -q -- "$column" <<<"$columns" || die "the help lacks column $column"
+    grep -q "^|.*\`$column\`.*|" "$REPO/doc/FILES.md" || die "doc/FILES.md lacks column $column"
+done
 
 # Settings that take no base have no rows with one; heads are of a dimension that can be rotated.
 settings=()

@@ -30,7 +30,8 @@ for codec in $codecs; do
     exits 0 pith codecs --json $codec
     json out "[c['name'] for c in d['codecs']] == ['$codec']"
 done
-for traits in 'lossless base' 'fixed_rate base update' 'fixed_rate exempt' bound; do
+for traits in 'lossless base' 'fixed_rate base update' 'fixed_rate exempt' bound sparse; do
     grep -qx "    traits: $traits" all || die "no codec is $traits"
 done
+[ "$(grep -c '^    traits: ' all)" = "$(wc -w <<<"$codecs")" ] || die 'a codec has no traits'
 rm all one

@@ -95,6 +95,8 @@ for command in "compress" "decompress" "compare a.npy"; do
     exits 2 pith $command ''
     says 'a file name is empty'
 done
+exits 2 pith codecs ''
+says "codecs: no codec has the name ''"
 
 # A bad spec names the key.
 exits 2 pith compress -C wdiff:bitz=4 --base b.npy a.npy

@@ -58,6 +58,12 @@ int main(void) {
 END
     run env LD_LIBRARY_PATH="$place/usr/lib" "$place/svd"
 fi
+# README.md says how to compile its example with an installed pith.
+line=$(grep '^    cc example\.c .*(pkg-config --cflags --libs pith)$' "$source/README.md")
+awk '/^```c$/ { on = 1; next } /^```/ { on = 0 } on' "$source/README.md" >"$place/example.c"
+(cd "$place" && run eval "${line/cc/$cc}")
+run env LD_LIBRARY_PATH="$place/usr/lib" "$place/example"
+grep -q 'off by' "$place/log" || { echo 'the example of README.md says no error'; exit 1; }
 # A stub: it links everywhere, and says what it is.
 run "$cc" -std=c11 -Wall -Wextra -Werror -x c - -o "$place/cuda" \
     $(pkg-config --cflags --libs pith_cuda) <<'END'

@@ -12,6 +12,7 @@ awk -v place="$place" '/^```(c|cpp)$/ { on = substr($0, 4); n++; next } /^```/ {
     on { print > (place "/example" n "." on) }' \
     README.md doc/{STREAMS,SPARSE,BOUNDS,CACHES,COLLECTIVES}.md
 [ "$(ls "$place" | wc -l)" -gt 7 ] || { echo 'there are fewer than eight examples'; exit 1; }
+build=$(dirname "$(dirname "$library")")
 strict=(-Wall -Wextra -Wconversion -Werror -Iinclude -Iadapters/collective/include)
 nm -D "$library" | grep __asan_ >/dev/null && strict+=(-fsanitize=address,undefined)
 # Of the compiler that the library was made with, whose sanitizers it may have.
@@ -34,3 +35,14 @@ for source in "$place"/example*; do
     "$place/run"
     echo "the example of $(wc -l <"$source") lines works"
 done
+
+# README.md says how to compile its example with a build, in the folder that the build is in.
+line=$(sed -n '/^    cc example\.c .*meson-uninstalled/,/[^\\]$/p' README.md)
+[ -n "$line" ] || { echo 'README.md does not say how to compile its example'; exit 1; }
+mkdir "$place/checkout"
+cd "$place/checkout"
+cp ../example1.c example.c
+ln -s "$build" build
+case " ${strict[*]}" in *' -fsanitize'*) line+=' -fsanitize=address,undefined' ;; esac
+eval "${line/cc/${CC:-cc}}"
+./example | grep -E '^[0-9]+ bytes carry 16384, off by [0-9.e-]+ at most$'

@@ -50,6 +50,26 @@ static void decode_to(struct stream *s, const struct frame *f, float *out, size_
     CHECK_OK(decode_one(s->work, s->stream, 0, f->bytes, f->length, &view, 0));
 }
 
+/* Streams of the codecs with the trait, and of no others, hold sets. */
+static void test_trait(void **state) {
+    (void)state;
+    pith_codec_info codec = {.size = sizeof codec};
+    bool any = false;
+    for (uint32_t i = 0; pith_codec_at(i, &codec) == PITH_OK; i++) {
+        context("codec %s", codec.name);
+        const bool sparse = codec.traits & PITH_TRAIT_SPARSE;
+        const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
+        struct stream s;
+        stream_open(&s, codec.name, &layout, NULL);
+        pith_sparse_state got = {.size = sizeof got};
+        CHECK_STATUS(sparse ? PITH_OK : PITH_ERR_UNSUPPORTED,
+                     pith_sparse_get_state(s.stream, 0, &got));
+        stream_close(&s);
+        any = any || sparse;
+    }
+    CHECK(any);
+}
+
 /* ---- Choices ---------------------------------------------------------------------------------*/
 
 static int descending(const void *a, const void *b) {
@@ -1823,6 +1843,7 @@ static void test_feedback_saturates(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_trait),
         cmocka_unit_test(test_exact),
         cmocka_unit_test(test_revisions),
         cmocka_unit_test(test_exact_of_many),
