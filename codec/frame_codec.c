@@ -409,7 +409,7 @@ static pith_status compare(const struct pithi_frame *f, const struct pithi_frame
         char spec[2][PITH_SPEC_MAX];
         pithi_spec_print(p, spec[0], sizeof spec[0]);
         pithi_spec_print(given, spec[1], sizeof spec[1]);
-        spec[0][100] = spec[1][100] = 0; /* room for both in the text */
+        spec[0][100] = spec[1][100] = 0; /* space for both in the text */
         return pithi_fail_with(error, PITH_ERR_MISMATCH, 0, "expected a frame of $, found $",
                                &(struct pithi_words){.name = {spec[0], spec[1]}});
     }

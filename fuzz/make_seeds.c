@@ -94,7 +94,7 @@ static void must(pith_status status) {
     exit(1);
 }
 
-/* The targets that decode read parameters behind the frame; frame has room for them. */
+/* The targets that decode read parameters behind the frame; frame has space for them. */
 static void frame_seed(unsigned number, uint8_t *frame, size_t length) {
     memset(frame + length, 0, 24);
     seed("inspect", number, frame, length);
@@ -223,7 +223,7 @@ static void *memory_of(uint64_t bytes) {
     return memory;
 }
 
-/* One frame of a new stream, and the stream as it is saved behind it. The frame has room for the
+/* One frame of a new stream, and the stream as it is saved behind it. The frame has space for the
  * parameters. */
 static size_t stream_seed(unsigned number, const char *spec, const pith_layout *layout,
                           const pith_view *view, uint32_t flags, uint8_t *frame, size_t capacity) {

@@ -95,7 +95,7 @@ pith_status pithi_cuda_coded_encode(const pith_cuda_plan *c, enum pithi_gpu_kern
     if (l.status != PITH_OK) return l.status;
     stage(&groups.to.items, &a->coding);
     groups.to.plan.checksums = false; /* they are those of the strings */
-    /* A base changes with the codes, so that room is needed before their lengths are known. */
+    /* A base changes with the codes, so that space is needed before their lengths are known. */
     if (!pithi_cuda_has_base(&c->plan)) groups.to.items.capacity = UINT64_MAX;
     l.status = pithi_cuda_launch(c, kernel, &groups, n, cuda_stream, error);
     l.items = n;

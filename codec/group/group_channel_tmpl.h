@@ -4,7 +4,7 @@
  * The including file has included group_encode_tmpl.h and group_decode_tmpl.h, and defines nothing
  * more.
  *
- * Strips of columns, as wide as the second-level cache has room for their rows. Extremes are taken
+ * Strips of columns, as wide as the second-level cache has space for their rows. Extremes are taken
  * of a few rows at a time, in the order of memory; then scales; then codes, of as many rows. So
  * that memory need not wait for scales and codes, beside these the first rows of what comes next
  * are fetched, and beside extremes the others, at a pace that lasts to the last of them: all of

@@ -212,7 +212,7 @@ static __attribute__((noinline)) void decode_end(struct decoder *d, const struct
 }
 
 /* Prefetches a base. One of f32 is the most that is read here: it comes into the second-level cache
- * from further off, as the first has no room for so many lines on their way. */
+ * from further off, as the first has no space for so many lines on their way. */
 ALWAYS void prefetch_base(const uint8_t *base, size_t size) {
     if (size < 4) {
         prefetch_unit(base, size, PREFETCH);

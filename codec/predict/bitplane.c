@@ -16,7 +16,7 @@ void pithi_widths_c(const uint32_t *words, size_t count, uint8_t *widths) {
     }
 }
 
-/* Makes the table of no more widths than it has room for; returns the bytes of all planes. */
+/* Makes the table of no more widths than it has space for; returns the bytes of all planes. */
 static uint64_t every_width(const struct pithi_bitplane_scratch *r,
                             uint8_t table[PITHI_PACK_WIDTHS]) {
     uint64_t bytes = 0, before = 0;

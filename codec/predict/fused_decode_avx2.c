@@ -103,7 +103,7 @@ ALWAYS void get_pairs16(const uint8_t *from, const uint8_t *widths, size_t pairs
     }
 }
 
-/* With an odd number of pairs the last one is made twice: there is room. */
+/* With an odd number of pairs the last one is made twice: there is space. */
 ALWAYS void get_pairs9(const uint8_t *from, const uint8_t *widths, size_t pairs, struct words *w,
                        bool nine) {
     for (size_t n = 0; n < pairs; n += 2, w += 2) {

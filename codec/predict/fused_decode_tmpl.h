@@ -68,7 +68,7 @@ struct held {
 
 ALWAYS void held_init(struct held *h) { h->pairs = h->next = 0; }
 
-/* Holds the next pairs of `left` elements, as many as there is room for, of words of at most so
+/* Holds the next pairs of `left` elements, as many as there is space for, of words of at most so
  * many bits; false when there are none. */
 ALWAYS bool hold(struct pithi_fused_decode *r, struct held *h, size_t left, unsigned most) {
     const uint8_t *const from = r->planes, *const widths = r->widths;

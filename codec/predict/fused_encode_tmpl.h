@@ -108,13 +108,13 @@ ALWAYS void prefetch_pair(const uint8_t *values) {
 /* Words that are not planes yet. */
 struct held {
     struct words words[PAIRS];
-    size_t pairs, most; /* most of them for which there is room */
+    size_t pairs, most; /* most of them for which there is space */
 };
 
 /* Some compilers do not see that no words are put that were not made. */
 ALWAYS void held_init(struct held *h) { h->words[0] = words_of(v_set(0), v_set(0)); }
 
-/* Begins to hold pairs, as many as there is room for, of the `left` elements that come next. */
+/* Begins to hold pairs, as many as there is space for, of the `left` elements that come next. */
 ALWAYS void hold(const struct pithi_fused_encode *c, struct held *h, size_t left) {
     const size_t pairs = left / PAIR, fit = (size_t)(c->end - c->to) / REACH;
     h->pairs = 0;

@@ -422,7 +422,7 @@ static void pairs_init(struct pairs *p, const uint8_t table[TABLE]) {
     for (unsigned k = 0; k < 16; k++) p->widths[k] = (uint16_t)(table[k & 3] | table[k >> 2] << 8);
 }
 
-/* Finds the widths of a strip's groups, and of as many as the last byte of names has room for;
+/* Finds the widths of a strip's groups, and of as many as the last byte of names has space for;
  * returns the bytes of the planes of the strip's. */
 static size_t widths_of(const uint8_t *names, size_t groups, const struct pairs *pairs,
                         uint8_t widths[STRIP_GROUPS]) {

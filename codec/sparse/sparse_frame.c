@@ -381,7 +381,7 @@ static pith_status encode_blocks(struct pithi_coding *c, uint64_t capacity, uint
     return PITH_OK;
 }
 
-/* Encodes all elements that reach the threshold, and counts them. Where there is no room for them,
+/* Encodes all elements that reach the threshold, and counts them. Where there is no space for them,
  * though there is for `most`, they are only counted. */
 static pith_status encode_found(struct pithi_coding *c, uint64_t most, uint64_t capacity,
                                 uint64_t *used) {

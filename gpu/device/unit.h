@@ -189,7 +189,7 @@ PITHI_DEVICE uint64_t pithi_unit_hash_bits(uint32_t dtype, uint64_t e, uint32_t 
     return pithi_unit_hash(width, e, n, raw);
 }
 
-/* The codes of n elements, code k at bits [k * bits, (k + 1) * bits) of word; p has room for what
+/* The codes of n elements, code k at bits [k * bits, (k + 1) * bits) of word; p has space for what
  * they need and no more. */
 PITHI_DEVICE void pithi_unit_put_codes(uint8_t *p, uint32_t bits, uint32_t n, uint64_t word) {
     const uint32_t bytes = (n * bits + 7) / 8;

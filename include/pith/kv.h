@@ -97,7 +97,7 @@ PITH_NODISCARD PITH_API pith_status pith_kv_read(pith_work *work, const pith_kv 
 PITH_NODISCARD PITH_API pith_status pith_kv_truncate(pith_work *work, pith_kv *cache,
                                                      uint64_t tokens);
 /* A second cache of the same plan with the first `tokens` of parent, in memory of its own, which
- * needs room for what is copied and for what is appended later. Complete pages are read where
+ * needs space for what is copied and for what is appended later. Complete pages are read where
  * parent has them (its own, or those of its parent): that memory must stay, and parent must not be
  * truncated below `tokens`, loaded or built again, as long as the child is used. Parent may go on
  * appending, also on another thread. With PITH_KV_COPY everything is copied, and nothing of parent

@@ -374,7 +374,7 @@ typedef struct pith_sizes {
                               key_every=N key frames are among them; frames of held sets with more
                               elements than the hard limit are not (sparse.h) */
     uint64_t frame_bytes;  /* the largest that is no key frame: with key_every=N all but every Nth
-                              step have room in this (pith_plan_is_key) */
+                              step have space in this (pith_plan_is_key) */
     uint64_t key_bytes;    /* largest key frame: may be more than the others (wdiff); 0: the plan
                               makes none */
     uint64_t stream_bytes; /* memory to give pith_stream_init; where 64 bits do not hold it, there
@@ -621,7 +621,7 @@ enum {
  * take. The view's dtype is the layout's.
  * An item that fails has length 0 and an unspecified frame; its stream is unchanged when the status
  * is one of the caller's arguments (-1..-19) or PITH_ERR_BUSY, but for one thing: where blocks of
- * topk find too little room (PITH_ERR_SPACE; pith_sizes.slot_bytes is enough for all but held
+ * topk find too little space (PITH_ERR_SPACE; pith_sizes.slot_bytes is enough for all but held
  * sets), pith_stream_rollback takes no earlier step of the slot back any more, and the slot may be
  * without its set (sparse.h). After others, but as PITH_ERR_BASE has it below, a slot's base is
  * invalid: see pith_decode.

@@ -217,7 +217,7 @@ typedef struct pith_cuda_items {
 
 /* As pith_encode: flags are PITH_KEY_FRAME, PITH_SAME_SET, PITH_HELD_SET, PITH_SAME_BLOCKS or 0. A
  * slot that holds no set to send has the status PITH_ERR_STATE. pith_sizes.slot_bytes need not have
- * room for the frame of a set that the spec did not choose: where capacity has none, the slot goes
+ * space for the frame of a set that the spec did not choose: where capacity has none, the slot goes
  * on holding it. Whether others have changed the base is not looked at, whatever the layout's flags
  * say (PITH_LAYOUT_CHECK_BASE): that is of the CPU only. Where it may be, call
  * pith_cuda_stream_verify before, on the same CUDA stream, and send nothing of a slot whose status
@@ -315,7 +315,7 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_sparse_gather(const pith_cuda_plan
                                                             uint32_t values, void *cuda_stream,
                                                             pith_error *error);
 /* As pith_sparse_scatter: the tensor += scale * values at the set's elements. PITH_ERR_SHAPE:
- * lengths say that there are more or fewer values than elements, or capacity has less room.
+ * lengths say that there are more or fewer values than elements, or capacity has less space.
  * Workspace as for gather. Takes each slot once, but for pieces (tensors). */
 PITH_NODISCARD PITH_API pith_status pith_cuda_sparse_scatter(const pith_cuda_plan *cuda,
                                                              const pith_cuda_stream *stream,

@@ -40,7 +40,7 @@
  * was refused is lost; the sender's next encode with flags 0 brings the receiver up to date.
  *
  * At most one of the three flags may be given (PITH_ERR_ARG). A slot is left without a set by an
- * encode that chooses and finds too little room for its blocks (PITH_ERR_SPACE, see pith_encode) or
+ * encode that chooses and has too little space for its blocks (PITH_ERR_SPACE, see pith_encode) or
  * fails in the runner, and by a frame to decode whose blocks or their counts are damaged; other
  * failures leave what it held.
  *

@@ -67,11 +67,11 @@ def single_calls():
     for spec in ("raw", "grad:bits=8"):
         plan = pith.Plan(spec, like=kinds["NumPy"])
         end = pith.Stream(plan)
-        room = bytearray(plan.sizes.slot_bytes)
+        out = bytearray(plan.sizes.slot_bytes)
         held = stream._Call()
-        work, memory = held.work_for(end._work_bytes, 1), held.room(len(room))
+        work, memory = held.work_for(end._work_bytes, 1), held.frame_memory(len(out))
         item = held.item
-        item.stream, item.frame, item.capacity = end._stream, memory, len(room)
+        item.stream, item.frame, item.capacity = end._stream, memory, len(out)
         keep = views.fill(ffi.addressof(item, "view"), kinds["NumPy"])
         encode = least(lambda w=work, i=item: lib.pith_encode(w, i, 1, 0)) - nothing
         frame = end.encode(kinds["NumPy"])
@@ -81,7 +81,7 @@ def single_calls():
         del keep
         rows = {
             "encode": (encode, lambda x, e=end: e.encode(x)),
-            "encode, out=": (encode, lambda x, e=end, r=room: e.encode(x, out=r)),
+            "encode, out=": (encode, lambda x, e=end, r=out: e.encode(x, out=r)),
             "decode, out=": (decode, lambda x, e=end, f=frame: e.decode(f, x)),
         }
         for name, (c, call) in rows.items():
@@ -99,7 +99,7 @@ def lists():
     for spec in ("raw", "lossless", "wdiff", "grad", "eb:rel=1e-3"):
         plan = pith.Plan(spec, shape=count, dtype="f32")
         bucket = pith.Bucket([pith.Stream(plan) for _ in arrays])
-        room = np.zeros(bucket.nbytes, np.uint8)
+        out = np.zeros(bucket.nbytes, np.uint8)
         frames = bucket.encode(arrays)
         outs = [np.empty_like(x) for x in arrays]
         held = bucket._items()
@@ -107,7 +107,7 @@ def lists():
         keep = [bucket._fill(items, arrays, False)]
         scratch = stream._Call()
         work = scratch.work_for(bucket._work_bytes, 1)
-        base = ffi.cast("char *", room.ctypes.data)
+        base = ffi.cast("char *", out.ctypes.data)
         for item, at, end in zip(each, bucket.offsets, bucket.offsets[1:], strict=False):
             item.frame, item.capacity = base + at, end - at
         each[-1].frame, each[-1].capacity = base + bucket.offsets[-1], plan.sizes.slot_bytes
@@ -118,7 +118,7 @@ def lists():
             decoded[i].frame, decoded[i].length = ffi.from_buffer(frame), len(frame)
         calls = (
             (lambda w=work, i=items: lib.pith_encode(w, i, TENSORS, 0)),
-            (lambda b=bucket, r=room: b.encode(arrays, out=r)),
+            (lambda b=bucket, r=out: b.encode(arrays, out=r)),
             (lambda b=bucket: b.encode(arrays)),
             (lambda w=work, i=decoded: lib.pith_decode(w, i, TENSORS, 0)),
             (lambda b=bucket, f=frames, o=outs: b.decode(f, o)),

@@ -408,10 +408,10 @@ class DeviceStream:
         items, keep = self._items(x, listed, plan._number, "x")
         key = plan.sizes.key_bytes if key_frame else 0
         out = self._room(len(listed), max(plan.sizes.slot_bytes, key)) if out is None else out
-        room = self._plan._workspace_bytes
-        room += self._plan._sum_bytes if same_set or held_set else 0
-        room += self._plan._set_bytes if same_blocks else 0
-        keep += self._put(items, out, len(listed), room)
+        scratch = self._plan._workspace_bytes
+        scratch += self._plan._sum_bytes if same_set or held_set else 0
+        scratch += self._plan._set_bytes if same_blocks else 0
+        keep += self._put(items, out, len(listed), scratch)
         if listed:
             flags = encode_flags(key_frame, same_set, held_set, same_blocks)
             self._do(_lib.pith_cuda_encode, items, flags)
@@ -542,9 +542,9 @@ class DeviceStream:
         frames = self._given(frames)
         per_item = self._per_item(frames, listed)
         items, keep = self._items(out, listed, None, "out")
-        room = self._plan._workspace_bytes * per_item
-        room += self._plan._sum_bytes if items.dtype != _lib.PITH_F32 else 0
-        keep += self._put(items, frames, len(listed), room, per_item)
+        scratch = self._plan._workspace_bytes * per_item
+        scratch += self._plan._sum_bytes if items.dtype != _lib.PITH_F32 else 0
+        keep += self._put(items, frames, len(listed), scratch, per_item)
         if listed:
             self._do(_lib.pith_cuda_reduce, items, per_item, check_scale(scale))
         del keep
@@ -583,8 +583,8 @@ class DeviceStream:
         frames = self._given(frames)
         per_item = self._per_item(frames, listed)
         items, keep = self._items(None, listed, None, "")
-        room = self._plan._workspace_bytes * per_item + self._plan._sum_bytes
-        keep += self._put(items, frames, len(listed), room, per_item)
+        scratch = self._plan._workspace_bytes * per_item + self._plan._sum_bytes
+        keep += self._put(items, frames, len(listed), scratch, per_item)
         out_items, more = to._items(None, written, None, "")
         if out is None:
             out = to._room(len(written), to._plan._plan.sizes.slot_bytes)
@@ -636,8 +636,8 @@ class DeviceStream:
         per_item = self._per_item(frames, listed)
         items, keep = self._items(None, listed, None, "")
         intersects = SETS[how] == _lib.PITH_SET_INTERSECTION
-        room = self._plan._workspace_bytes * per_item + self._plan._set_bytes * intersects
-        keep += self._put(items, frames, len(listed), room, per_item)
+        scratch = self._plan._workspace_bytes * per_item + self._plan._set_bytes * intersects
+        keep += self._put(items, frames, len(listed), scratch, per_item)
         if listed:
             self._do(_lib.pith_cuda_sparse_hold, items, per_item, SETS[how])
         del keep
@@ -700,7 +700,7 @@ class DeviceStream:
 
         Args:
             x: the whole tensor, f32, bf16 or f16, or a piece for each slot; None: the residual
-            capacity: room for so many values in each row, at least 1; a set of more is SpaceError
+            capacity: values of a row at most, at least 1; a set of more is SpaceError
             slots: which, none twice; None: all
             dtype: of the values: f32, bf16 or f16
 

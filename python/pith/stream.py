@@ -86,7 +86,7 @@ _KEPT_BYTES = 64 << 20
 
 
 class _Call:
-    """Scratch memory of one call: a work, an item, room for frames. Calls at once have one each."""
+    """Scratch memory of one call: a work, an item, and frames. Calls at once have one each."""
 
     __slots__ = ("bytes", "capacity", "item", "memory", "work", "work_memory")
 
@@ -95,7 +95,7 @@ class _Call:
         self.capacity, self.memory = 0, views.memory(0)
         self.bytes, self.work = 0, ffi.NULL
 
-    def room(self, bytes_: int) -> Any:
+    def frame_memory(self, bytes_: int) -> Any:
         """Return memory for a frame of so many bytes."""
         if bytes_ > _KEPT_BYTES:
             return views.memory(bytes_)
@@ -223,7 +223,7 @@ class Stream:
         self._idle = idle_calls(threads)
 
     def _capacity_for(self, slot: int, flags: int) -> int:
-        """Return in how many bytes every frame has room that ``pith_encode`` makes of a slot now.
+        """Return in how many bytes every frame has space that ``pith_encode`` makes of a slot now.
 
         A set that is held may have more elements than the hard limit, of which the sizes of the
         plan are: each of these takes up to 4 bytes of index, 4 of value and 4 of a group's scale.
@@ -348,7 +348,7 @@ class Stream:
             frames = [None]
             list_, memory, capacity = id(frames), call.memory, most
             if call.capacity < most:
-                memory = call.room(most)
+                memory = call.frame_memory(most)
         else:
             try:  # what most are, at once
                 memory = keep_out = _from_buffer("char[]", out, True)
@@ -1206,7 +1206,7 @@ class Bucket:
             held_set: the same with their indices, for receivers that do not hold them
             same_blocks: codec topk: send no indices of blocks whose sets the slots hold
             out: :attr:`nbytes` writable bytes; frame i begins at ``offsets[i]``, where a held set
-                of more elements than the hard limit may have no room
+                of more elements than the hard limit may have no space
 
         Returns:
             The frames, or with ``out`` their lengths.
@@ -1234,7 +1234,7 @@ class Bucket:
             if same_set or held_set:
                 at, bytes_ = _offsets_of(s._capacity_for(slot, flags) for s, slot in self._ends)
                 offsets = ffi.new("uint64_t[]", [*at, bytes_])
-            memory = call.room(bytes_)
+            memory = call.frame_memory(bytes_)
         else:
             memory, capacity, kept = views.bytes_of(out, "out", write=True)
             if capacity < self._bytes:
@@ -1370,7 +1370,7 @@ class Bucket:
         with borrow(self._work, plans, self._threads) as work:
             status = lib.pithpy_reduce_encode_list(
                 *(work, *marks, sums, held[0], len(to)),
-                *(call.room(to._scratch), to._scratch_c, id(results)),
+                *(call.frame_memory(to._scratch), to._scratch_c, id(results)),
             )
             to._finish(status, work, held, results)
         to._idle.append(call)

@@ -74,9 +74,9 @@ int64_t pithpy_encode(pith_work *work, pith_item *item, intptr_t *mark, pith_str
 int64_t pithpy_decode(pith_work *work, pith_item *item, intptr_t *mark, pith_stream *stream,
                       uint64_t slot, uint32_t flags, const void *frame, size_t length, int kind,
                       size_t object, size_t more);
-/* pith_encode of a list, with the marks of its streams, item i to memory + offsets[i] with room up
+/* pith_encode of a list, with the marks of its streams, item i to memory + offsets[i] with space up
  * to offsets[i + 1]. list: 0 or a list of as many elements, which become the frames as above; those
- * whose lengths are known need no room. lengths may be NULL; lengths[i] is set to the bytes
+ * whose lengths are known need no space. lengths may be NULL; lengths[i] is set to the bytes
  * of frame i, 0 where it failed. */
 int pithpy_encode_list(pith_work *work, intptr_t *const *marks, size_t marked, pith_item *items,
                        size_t count, char *memory, const uint64_t *offsets, uint32_t flags,

@@ -333,7 +333,7 @@ def test_sets_of_elements(cuda, torch, put, zeros):
     assert not sender.gather(capacity=40).values[0, :5].any()
     halves = sender.gather(put(x), capacity=40, slots=[1], dtype="f16")
     assert same(halves.values[0, : len(values[1])].cpu().numpy(), values[1].astype("f2"))
-    # Sums to half precision have a room of their own.
+    # Sums to half precision have a space of their own.
     half = zeros(6, 50, dtype=torch.float16)
     cuda.check(sender.reduce(made, half))
     sums = [pith.Stream(host.plan).reduce([f], slot=i) for i, f in enumerate(frames)]

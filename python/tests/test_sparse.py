@@ -46,10 +46,10 @@ def test_frames_of_any_length():
         assert same(b.decode(frame), only(x, largest(x, 100)))
         pith.verify(frame)
     assert len(lengths) > 1
-    room = bytearray(a.plan.sizes.slot_bytes)
-    n = a.encode(x, out=room)
-    assert same(b.decode(memoryview(room)[:n]), only(x, largest(x, 100)))
-    assert same(b.decode(room), only(x, largest(x, 100)))  # what follows the frame is ignored
+    space = bytearray(a.plan.sizes.slot_bytes)
+    n = a.encode(x, out=space)
+    assert same(b.decode(memoryview(space)[:n]), only(x, largest(x, 100)))
+    assert same(b.decode(space), only(x, largest(x, 100)))  # what follows the frame is ignored
     with pytest.raises(pith.SpaceError):
         a.encode(x, out=bytearray(100))
 

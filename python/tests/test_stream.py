@@ -147,11 +147,11 @@ def test_key_every_has_room():
 
 def test_out_of_encode_and_decode():
     plan, a, b = ends()
-    x, room = noise(100), bytearray(plan.sizes.slot_bytes)
-    n = a.encode(x, out=room)
+    x, space = noise(100), bytearray(plan.sizes.slot_bytes)
+    n = a.encode(x, out=space)
     y = np.zeros((10, 20), np.float32)
     out = y[::-1, ::2]
-    assert b.decode(memoryview(room)[:n], out) is out
+    assert b.decode(memoryview(space)[:n], out) is out
     assert same(out.ravel().copy(), b.get_base())
     place = np.zeros(plan.sizes.slot_bytes, np.uint8)
     n = a.encode(x, out=place)
@@ -555,21 +555,21 @@ def test_lists_are_what_single_calls_are(threads):
         tensors = [noise(n, seed=step) for _, n, _ in MIXED]
         frames = listed.encode(tensors)
         assert frames == [s.encode(x) for s, x in zip(singles, tensors, strict=True)]
-        room = bytearray(listed.nbytes)
+        space = bytearray(listed.nbytes)
         values = takers.decode(frames)
         for y, r, frame in zip(values, receivers, frames, strict=True):
             assert same(y, r.decode(frame))
-        assert len(room) >= max(listed.offsets)
+        assert len(space) >= max(listed.offsets)
 
 
 def test_list_out():
     bucket, twin = pith.Bucket(mixed()), pith.Bucket(mixed())
     tensors = [noise(n) for _, n, _ in MIXED]
-    room = np.zeros(bucket.nbytes, np.uint8)
-    lengths = bucket.encode(tensors, out=room)
+    space = np.zeros(bucket.nbytes, np.uint8)
+    lengths = bucket.encode(tensors, out=space)
     frames = twin.encode(tensors)
     for at, n, frame in zip(bucket.offsets, lengths, frames, strict=True):
-        assert room[at : at + n].tobytes() == frame
+        assert space[at : at + n].tobytes() == frame
     with pytest.raises(pith.SpaceError):
         bucket.encode(tensors, out=bytearray(bucket.nbytes - 1))
     outs = [np.zeros(n, np.float32) for _, n, _ in MIXED]
@@ -594,14 +594,14 @@ def test_frames_are_the_same_wherever_they_are_made(spec, base, slots):
     plan = pith.Plan(spec, shape=640, dtype="f32", base_dtype=base, slots=slots)
     plain, listed, twin = (pith.Stream(plan) for _ in range(3))
     bucket = pith.Bucket([(listed, slot) for slot in range(slots)])
-    room = bytearray(max(plan.sizes.slot_bytes, plan.sizes.key_bytes))
+    space = bytearray(max(plan.sizes.slot_bytes, plan.sizes.key_bytes))
     for step in range(7):
         x = noise(640, seed=step)
         key = base is not None and step == 5 and spec != "lossless"
         frames = bucket.encode([x] * slots, key_frame=key)
         for slot, frame in enumerate(frames):
-            n = twin.encode(x, slot=slot, out=room, key_frame=key)
-            assert type(frame) is bytes and frame == bytes(room[:n])
+            n = twin.encode(x, slot=slot, out=space, key_frame=key)
+            assert type(frame) is bytes and frame == bytes(space[:n])
             assert plain.encode(x, slot=slot, key_frame=key) == frame
             if plan.sizes.fixed:
                 assert n == plan.frame_bytes(slot, key or plan.is_key(step))
@@ -776,18 +776,18 @@ def test_list_sums():
 
 def test_summed_frames_are_encoded_where_they_stay(monkeypatch):
     """Those of lengths that are known beforehand, as encode does; others are copied once."""
-    rooms = []
-    room = pith.stream._Call.room
-    monkeypatch.setattr(pith.stream._Call, "room", lambda *a: rooms.append(a[1]) or room(*a))
+    sizes = []
+    own = pith.stream._Call.frame_memory
+    monkeypatch.setattr(pith.stream._Call, "frame_memory", lambda *a: sizes.append(a[1]) or own(*a))
     plan = pith.Plan("grad:bits=8,rotate=0", shape=5000, dtype="f32")
     few = pith.Plan("topk:density=0.02", shape=5000, dtype="f32")
     streams = [pith.Stream(plan, rng_stream=i) for i in range(3)]
     lists = [[s.encode(noise(5000, seed=k)) for k in range(3)] for s in streams]
-    rooms.clear()
+    sizes.clear()
     for plans, most in (([plan] * 3, 0), ([plan, few, plan], few.sizes.frame_bytes)):
         to, twins = ([pith.Stream(p) for p in plans] for _ in range(2))
         frames = pith.Bucket(streams).reduce_encode(lists, pith.Bucket(to))
-        assert most <= rooms.pop() < most + 64
+        assert most <= sizes.pop() < most + 64
         for frame, s, some, twin in zip(frames, streams, lists, twins, strict=True):
             assert frame == twin.encode(s.reduce(some))
 

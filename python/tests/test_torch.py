@@ -126,9 +126,9 @@ def test_frames_in_tensors(torch):
     x = noise(100)
     frame = torch.frombuffer(bytearray(pith.compress(x)), dtype=torch.uint8)
     assert same(pith.decompress(frame), x)
-    room = torch.zeros(1000, dtype=torch.uint8)
-    n = pith.compress(x, out=room)
-    assert same(pith.decompress(room[:n]), x)
+    space = torch.zeros(1000, dtype=torch.uint8)
+    n = pith.compress(x, out=space)
+    assert same(pith.decompress(space[:n]), x)
 
 
 def test_gradients_are_no_obstacle(torch):

@@ -485,7 +485,7 @@ static void test_again(void **state) {
             }
 }
 
-/* Of an item with a damaged frame, or without room, neither stream moves on. */
+/* Of an item with a damaged frame, or without space, neither stream moves on. */
 static void test_again_refused(void **state) {
     (void)state;
     struct again g, other;

@@ -7,7 +7,7 @@
 
 /* ---- Values in place of frames ---------------------------------------------------------------*/
 
-/* A call on all slots. Behind the values of each slot there is room for one more. */
+/* A call on all slots. Behind the values of each slot there is space for one more. */
 struct moves {
     pith_cuda_items items;
     struct mirror tensor, value, lengths, status;
@@ -638,7 +638,7 @@ static void test_held(void **state) {
 }
 
 /* A set has more elements than the hard limit: a union, sent with its indices in every form, and
- * without; at the end with too little room, which leaves the set and takes the older residual. */
+ * without; at the end with too little space, which leaves the set and takes the older residual. */
 static void test_held_union(void **state) {
     (void)state;
     static const char *const more[] = {"topk:density=0.04,cap=1,block=512,ef=full",
@@ -802,7 +802,7 @@ static void one_repeated(const struct repeated *p, const pith_layout *layout, ui
     }
     if (from.count >= 20 * p->block && !turned) CHECK(held[0] && held[0] < held[1]);
     if (from.count >= 20 * p->block) CHECK(p->overflows == (overflowed != 0));
-    /* A slot whose frame has no room, or whose step is taken back, holds no set. */
+    /* A slot whose frame has no space, or whose step is taken back, holds no set. */
     const size_t data = header_of(&(struct frame){job_frame(&j, 0), (size_t)*job_length(&j, 0)}) +
                         data_at(layout, p->block, from.count);
     for (int back = from.slots == 1 && from.count ? 0 : 1; back < 2; back++) {
@@ -1043,7 +1043,7 @@ static void test_no_set(void **state) {
     rig_close(&r);
 }
 
-/* Values that are more than there is room for, or others than the set has elements. */
+/* Values that are more than there is space for, or others than the set has elements. */
 static void test_counts(void **state) {
     (void)state;
     const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 300);

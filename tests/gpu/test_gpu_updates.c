@@ -240,7 +240,7 @@ static void test_slots(void **state) {
     }
 }
 
-/* Room is wanted for values as they are, since the base changes before lengths are known. */
+/* Space is wanted for values as they are, since the base changes before lengths are known. */
 static void test_space(void **state) {
     (void)state;
     enum { COUNT = 3000 };

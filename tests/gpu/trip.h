@@ -74,7 +74,7 @@ void trip_check_three_slots(const char *spec, uint32_t dtype);
 
 /* ---- Frames of any set -----------------------------------------------------------------------*/
 
-/* A call on all slots with room for frames of any set. */
+/* A call on all slots with space for frames of any set. */
 void open_sender(struct job *j, const struct rig *r);
 /* Encodes the values of the job's tensor, every slot on both sides: statuses, frames and streams
  * are the same. */

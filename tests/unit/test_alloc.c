@@ -433,7 +433,7 @@ static void test_allocator_pairs(void **state) {
     CHECK(a.calls == 0);
 }
 
-/* A struct of a newer program, with room for fields this library does not know. */
+/* A struct of a newer program, with space for fields this library does not know. */
 union newer_layout {
     pith_layout layout;
     uint8_t bytes[sizeof(pith_layout) + 32];

@@ -1054,7 +1054,7 @@ static void test_small_child(void **state) {
     cache_close(&parent);
 }
 
-/* The memory that kv.h names for a child: room for n tokens wherever a parent is cut. */
+/* The memory that kv.h names for a child: space for n tokens wherever a parent is cut. */
 static void test_memory_of_children(void **state) {
     (void)state;
     for (size_t k = 0; k < SETTINGS; k++) {

@@ -258,7 +258,7 @@ static void check_map(const struct map *m, bool coded) {
     }
     struct coded again;
     for (size_t cap = 0; cap < c.length; cap++) CHECK(!put_map(m, coded, cap, &again));
-    if (!coded) CHECK(put_map(m, false, c.length, &again)); /* zstd may ask for more room */
+    if (!coded) CHECK(put_map(m, false, c.length, &again)); /* zstd may ask for more space */
     for (size_t length = 0; length < c.length; length++)
         CHECK(take_map(c.bytes, length, c.kind, m, which) < 0);
     CHECK(take_map(c.bytes, c.length, PITHI_ROWMAP_NONE, m, which) < 0);

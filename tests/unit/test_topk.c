@@ -541,7 +541,7 @@ static void test_rollback(void **state) {
 
 /* Two phases over several ranks: choose, union, gather, sum, scatter, clear; and what was sent and
  * what stays is all that was given. */
-/* A frame without room may have been coded over the older copy of the residual: there is no step to
+/* A frame without space may be coded over the older copy of the residual: there is no step to
  * take back then. */
 static void test_rollback_after_space(void **state) {
     static float x[COUNT];
@@ -562,7 +562,7 @@ static void test_rollback_after_space(void **state) {
 }
 
 /* All elements of a block take fewer bytes than some of them, where no values are sent: too little
- * room for k of equal ones is none for the limit's. */
+ * space for k of equal ones is none for the limit's. */
 static void test_space_of_ties(void **state) {
     enum { MANY = 128 };
     static float x[MANY];
@@ -1019,7 +1019,7 @@ static void test_rows(void **state) {
         free(f.bytes);
     }
     stream_close(&s);
-    /* The limit is of every row: 3 times 7 elements, for which the plan has room, and no more. */
+    /* The limit is of every row: 3 times 7 elements, for which the plan has space, and no more. */
     const pith_sparse_request request = {.size = sizeof request, .k = 40};
     pith_sparse_state got = {.size = sizeof got};
     stream_open(&s, "topk:k=7,cap=3,scope=row,block=256", &layout, NULL);

@@ -118,7 +118,7 @@ static pith_status use(pith_work *work, struct stream *s, const pith_view *v, ui
     return status;
 }
 
-/* From the least memory that a work takes to what its plan asks for: a call has room, or says
+/* From the least memory that a work takes to what its plan asks for: a call has space, or says
  * that it has not, and never writes behind the work. */
 static void test_every_size_of_a_work(void **state) {
     (void)state;

@@ -280,7 +280,7 @@ PITHI_PHASE(pithi_lossless_length, uint64_t form) {
     if (t->tid < a->coding.strings) t->rans.total = pithi_lossless_own(a, s, form, t->tid)->length;
     t->rans.own = t->rans.total;
 }
-/* The CPU writes one string after the other while there is room for a block that is shorter than
+/* The CPU writes one string after the other while there is space for a block that is shorter than
  * its values; a rANS string it does not begin where there may be too little. */
 PITHI_PHASE(pithi_lossless_place, uint64_t form) {
     const struct pithi_lossless_shared *const w = &s->rans.words;

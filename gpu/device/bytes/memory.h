@@ -110,7 +110,7 @@ struct pithi_lossless_block {
  * Without a base, and in key frames, only the first. */
 enum { PITHI_FORM_VALUES, PITHI_FORM_SAMPLE, PITHI_FORM_UPDATE, PITHI_FORMS };
 /* A block of exact values. values: in the staging buffer; before: those of the base, or NULL;
- * parts: there is room for `run` words; number: of the block's form; apart: how far apart the runs
+ * parts: there is space for `run` words; number: of the block's form; apart: how far apart the runs
  * of a sample are, else 0; limit: what the form must be shorter than, sampled: what the sample
  * takes; exponent: bits of it, 0 where tops are not tried, most: of the tops that are counted;
  * last: the largest of these that has a symbol; tally: words that symbols of 1, 2, 4 and 8 bits do
@@ -235,7 +235,7 @@ struct pithi_rans_shared {
 };
 
 /* A block in the workspace. length: with the flag PLAIN. Encode, of its string: head: bytes before
- * the words; skipped: words for which there is room before those that there are. */
+ * the words; skipped: words for which there is space before those that there are. */
 struct pithi_rans_entry {
     uint64_t at;    /* in the payload */
     uint64_t bound; /* of a page, as bits */
@@ -264,7 +264,7 @@ static_assert(4 + PITHI_RANS_TABLE_MOST + 4 * PITHI_RANS_STATES_MOST <= PITHI_RA
               "heads fit");
 
 PITHI_INLINE uint64_t pithi_coding_pad(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
-/* Room for a string of so many bytes before it is coded. */
+/* Space for a string of so many bytes before it is coded. */
 PITHI_INLINE uint64_t pithi_coding_string_bytes(uint64_t packed) {
     return pithi_coding_pad(packed + PITHI_RANS_ROOM);
 }
@@ -355,7 +355,7 @@ PITHI_INLINE uint64_t pithi_coding_tail_bytes(const struct pithi_device_plan *t,
     if (t->device.kind == PITHI_KIND_ZEROS) return pithi_act_tail_bytes(run);
     return pithi_coding_bounded(t) ? 0 : pithi_lossless_tail_bytes(run);
 }
-/* Where the symbols of a sequence begin in those of a block, and its strings in the room for
+/* Where the symbols of a sequence begin in those of a block, and its strings in the space for
  * these, behind sequences of so many words. */
 enum { PITHI_SEQUENCE_SLACK = 768 };
 PITHI_INLINE uint64_t pithi_sequence_symbols(const struct pithi_device_plan *t, uint32_t sequence,
@@ -368,7 +368,7 @@ PITHI_INLINE uint64_t pithi_sequence_place(const struct pithi_device_plan *t, ui
     return pithi_coding_pad(before * pithi_lossless_parts(t)) +
            sequence * strings * pithi_coding_string_bytes(1);
 }
-/* Symbols, and room for strings, of a form of so many words. */
+/* Symbols, and space for strings, of a form of so many words. */
 PITHI_INLINE uint64_t pithi_lossless_symbols_bytes(const struct pithi_device_plan *t,
                                                    uint64_t run) {
     return pithi_lossless_parts(t) * pithi_lossless_part_bytes(run) +

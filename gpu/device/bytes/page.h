@@ -111,12 +111,12 @@ PITHI_DEVICE uint8_t *pithi_coding_head(const struct pithi_gpu_call *a,
                                         uint64_t block, uint32_t head) {
     return pithi_coding_plane(a, g, frame, block, g->planes) + (uint64_t)head * g->tokens * g->dim;
 }
-/* Room for the strings of a block. */
+/* Space for the strings of a block. */
 PITHI_DEVICE uint8_t *pithi_coding_strings(const struct pithi_gpu_call *a, uint64_t frame,
                                            uint64_t block) {
     return pithi_coding_of(a, frame) + a->coding.unplaced + block * a->coding.unplaced_each;
 }
-/* Room for the string of number `string`. */
+/* Space for the string of number `string`. */
 PITHI_DEVICE uint8_t *pithi_coding_string(const struct pithi_gpu_call *a,
                                           const struct pithi_coded_page *g, uint64_t frame,
                                           uint64_t block, uint32_t string) {

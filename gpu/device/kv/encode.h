@@ -260,7 +260,7 @@ PITHI_DEVICE void pithi_channels_fill(const struct pithi_gpu_call *a, struct pit
         }                                          \
     } while (0)
 
-/* The scales of as many columns at a time as the team's memory has room for: of all that there are,
+/* The scales of as many columns at a time as the team's memory holds: of all that there are,
  * but where whole heads are rotated. */
 PITHI_DEVICE void pithi_channels_search(const struct pithi_gpu_call *a, struct pithi_gpu_shared *s,
                                         struct pithi_gpu_thread *t, struct pithi_team *team,

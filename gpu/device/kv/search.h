@@ -150,7 +150,7 @@ PITHI_PHASE(pithi_channels_keep, uint32_t row, uint32_t first) {
     }
 }
 
-/* t->x := them, of a tile that the team's memory has room for. */
+/* t->x := them, of a tile that the team's memory has space for. */
 PITHI_LOCAL(pithi_channels_fetch, uint32_t row) {
     const struct pithi_device_plan *const p = &a->to.plan;
     const struct pithi_gpu_page *const g = &s->paged.page;

@@ -45,7 +45,7 @@ PITHI_INLINE bool pithi_pages_strips(const struct pithi_device_plan *p) {
 }
 
 /* The most threads that share a page's columns, or a group: those whose tile the team's memory has
- * room for, where groups are searched, but whole heads where they are rotated. */
+ * space for, where groups are searched, but whole heads where they are rotated. */
 PITHI_INLINE uint32_t pithi_pages_lanes(const struct pithi_device_plan *p) {
     const uint32_t lanes = PITHI_TILE / PITHI_UNIT / p->device.groups.set.group;
     const bool all = !pithi_pages_keep(p) || !p->device.pages.channel || p->device.pages.rotated;

@@ -25,7 +25,7 @@ PITHI_DEVICE uint32_t pithi_paths_log2(const struct pithi_device_plan *p,
     return p->device.pages.channel ? pithi_trellis_log2(p->device.groups.set.group) : g->log2 + 3;
 }
 
-/* Room for groups. */
+/* Space for groups. */
 PITHI_DEVICE uint32_t pithi_paths_most(const struct pithi_device_plan *p,
                                        const struct pithi_gpu_page *g) {
     return (uint32_t)PITHI_TILE >> pithi_paths_log2(p, g);

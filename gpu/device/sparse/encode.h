@@ -382,7 +382,7 @@ PITHI_DEVICE uint32_t pithi_chosen_flags(const struct pithi_gpu_call *a,
 }
 
 /* What the plan's header does not know; and the answer. The older copy of the residual is written
- * over even where the frame has no room. */
+ * over even where the frame has no space. */
 PITHI_PHASE(pithi_chosen_header, uint64_t number) {
     struct pithi_gpu_item *const it = &s->to;
     const struct pithi_gpu_mark *const m = pithi_mark(a, it->index);

@@ -17,7 +17,7 @@ PITHI_PHASE(pithi_hold_open, uint64_t number) {
 }
 
 /* Frame k of the item: its set goes to the map, or, of an intersection from the second one on, to
- * room beside it. */
+ * space beside it. */
 PITHI_PHASE(pithi_hold_frame, uint64_t number, uint32_t k) {
     struct pithi_gpu_set *const c = &s->strip.set;
     const uint64_t item = number / a->chunks, block = number % a->chunks;
