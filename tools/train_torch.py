@@ -85,6 +85,7 @@ WAYS = {
     "zero": {"way": "zero"},
     "pith-zero": {"way": "pith-zero"},  # 4 bits, weights by wdiff in 4 bits
     "pith-zero-mse": {"way": "pith-zero", "spec": SEARCHED},
+    "pith-zero-2/2": {"way": "pith-zero", "spec": "grad:bits=2", "weights": "wdiff:bits=2"},
 }
 LONGEST = 900  # seconds of a run
 
@@ -266,7 +267,10 @@ def losses_table(ends):
     rows, first = [], next(iter(ends.values()))
     for name, values in ends.items():
         apart = [100 * (v / p - 1) for v, p in zip(values, first, strict=True)]
-        rows.append((name, " ".join("%.4f" % v for v in values), "%+.2f" % statistics.mean(apart)))
+        error = (" +- %.2f" % (statistics.stdev(apart) / len(apart) ** 0.5)
+                 if len(apart) > 1 and any(apart) else "")
+        rows.append((name, " ".join("%.4f" % v for v in values),
+                     "%+.2f" % statistics.mean(apart) + error))
     return table(("gradients", "validation loss, each seed", "apart, %"), rows)
 
 
@@ -298,14 +302,15 @@ def show(net, args):
 # ---- The page -----------------------------------------------------------------------------------
 
 TWO_BITS = ("pith-2/2", "pith-2/2-ef", "pith-2/2-trellis", "pith-2/2-trellis-32")
+SHARDED = ("pith-zero", "pith-zero-mse", "pith-zero-2/2")
 WAYS_OF = {  # by ranks of a node
     1: ("none", "no-hook", "bytes-alone", "fp16", "bf16", "powersgd", "pith-4/4", "pith-4/4-mse",
-        "pith-4/4-trellis", *TWO_BITS, *SHARES, "zero", "pith-zero", "pith-zero-mse"),
+        "pith-4/4-trellis", *TWO_BITS, *SHARES, "zero", *SHARDED),
     2: ("none", "no-hook", "bytes-alone", "pith-8/4", "pith-4/4", "pith-2/2"),
 }
 HEADINGS = {1: "One rank a node", 2: "Two ranks a node"}
 LEARNING = ("no-hook", "fp16", "bf16", "powersgd", "pith-4/4", "pith-4/4-mse", "pith-4/4-trellis",
-            *TWO_BITS, *SHARES, "pith-zero", "pith-zero-mse")
+            *TWO_BITS, *SHARES, *SHARDED)
 LEARNING_SGD = tuple(name for name in WAYS if name.startswith("sgd"))
 RATES, SEEDS, STEPS, LOSS_STEPS, EVERY = (100, 250, 1000), (1, 2, 3), 20, 300, 50
 # The rows of pith advise.
@@ -379,8 +384,10 @@ parameters, 4 ranks, batches of 8 x 64 bytes each, on links that are not shaped,
 then falls to {floor:g} % of that along half a cosine: the rate with which no hook learns best.
 With a lower one whatever shortens steps would seem to be a loss, and noise in gradients does: it
 is in the means of squares that AdamW divides by. `pith-zero-mse`: `pith-zero` with gradients as
-`pith-4/4-mse`; `pith-2/2-trellis-32`: along a trellis, not rotated, in groups of 32, at 2.5 bits
-(`grad:bits=2,codebook=trellis,group=32,scale_dtype=bf16,rotate=0`).
+`pith-4/4-mse`; `pith-zero-2/2`: with `grad:bits=2` and `wdiff:bits=2`; `pith-2/2-trellis-32`:
+along a trellis, not rotated, in groups of 32, at 2.5 bits
+(`grad:bits=2,codebook=trellis,group=32,scale_dtype=bf16,rotate=0`). "Apart": means of the seeds,
+and their standard errors.
 
 {losses}
 

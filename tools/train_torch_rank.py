@@ -139,10 +139,8 @@ class Trainer:
     def __init__(self, s):
         self._make(s)
         steps = s["before"] + s["steps"]
-        # Of the sharded optimizer of pith.torch the one inside.
         self.schedule = torch.optim.lr_scheduler.LambdaLR(
-            getattr(self.optimizer, "optimizer", self.optimizer),
-            lambda step: scheduled(step, steps, s["warm_up"], s["floor"]))
+            self.optimizer, lambda step: scheduled(step, steps, s["warm_up"], s["floor"]))
 
     def _make(self, s):
         torch.manual_seed(s["seed"])
