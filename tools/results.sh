@@ -285,8 +285,8 @@ $("$build/bench/base_check")
 ## Small calls
 
 Nanoseconds of one encode with a warm stream, medians of 151 batches of 64 calls, and of these the
-median of nine streams, tensors and frames, each in memory of its own; the fixed cost is where a
-line through the times meets zero elements.
+median of nine streams, tensors and frames, each in memory of its own; the fixed cost is where
+the line of the least squares of relative errors meets zero elements.
 
 $("$build/bench/latency")
 
