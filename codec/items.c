@@ -69,15 +69,20 @@ static pith_status take_sizes(const void *first, size_t count, size_t known, siz
         const uint8_t *const at = (const uint8_t *)first + i * *bytes;
         size_t size;
         memcpy(&size, at, sizeof size);
+        pith_status status = PITH_OK;
         if (size != *bytes || size < known || size > 4096 || size % _Alignof(pith_item))
-            return pithi_fail_numbers(error, PITH_ERR_ARG,
-                                      "item # of a list has size #: not set, or not that of the "
-                                      "first",
-                                      i, size);
-        for (size_t k = known; k < size; k++)
+            status = pithi_fail_numbers(error, PITH_ERR_ARG,
+                                        "item # of a list has size #: not set, or not that of the "
+                                        "first",
+                                        i, size);
+        for (size_t k = known; status == PITH_OK && k < size; k++)
             if (at[k])
-                return pithi_fail(error, PITH_ERR_UNSUPPORTED,
-                                  "a struct has fields of a newer pith");
+                status =
+                    pithi_fail(error, PITH_ERR_UNSUPPORTED, "a struct has fields of a newer pith");
+        if (status != PITH_OK) {
+            error->item = i;
+            return status;
+        }
     }
     return PITH_OK;
 }

@@ -580,7 +580,9 @@ PITH_API pith_status pith_stream_stats(const pith_stream *stream, pith_stats *ou
  * Several items may be slots of one stream, but no slot may come twice (PITH_ERR_ARG), except with
  * PITH_ADD, which only reads what the stream's plan says and, for a frame that was made with
  * PITH_SAME_SET or PITH_SAME_BLOCKS, the slot's set. A view is either the slot's piece (count =
- * the slot's) or the whole tensor (count = the layout's, the slot is taken out of it).
+ * the slot's) or the whole tensor (count = the layout's, the slot is taken out of it). What items
+ * of a list write (frames, or elements of views) must not overlap, which is not checked: frames
+ * that are added to one view are items of one list each, or one pith_sum.
  *
  * Whose frame it is. A frame does not carry the number of its slot: ends number slots as they need
  * (what one rank sends as piece 3 is another's piece 0), and pages move. Every call that decodes

@@ -251,9 +251,9 @@ typedef struct pith_sparse_link {
  * for other arguments. */
 PITH_API double pith_sparse_link_seconds(const pith_sparse_link *links, uint32_t count,
                                          uint32_t value_bits, double ratio);
-/* The largest k of every link whose expected bytes take no longer than `seconds`, at least 1, and
- * n where the whole tensor does. PITH_ERR_ARG: seconds, or a link's speed, is not finite and above
- * 0, or no frame has such value_bits or index. */
+/* The largest k of every link whose expected bytes take no longer than `seconds`, at least 1 (0 for
+ * n = 0), and n where the whole tensor does. PITH_ERR_ARG: seconds, or a link's speed, is not
+ * finite and above 0, or no frame has such value_bits or index. */
 PITH_NODISCARD PITH_API pith_status pith_sparse_link_counts(const pith_sparse_link *links,
                                                             uint32_t count, uint32_t value_bits,
                                                             uint32_t index, double seconds,

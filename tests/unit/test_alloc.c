@@ -530,8 +530,12 @@ static void test_lists_of_newer_structs(void **state) {
     }
     items[2].rest[0] = 1;
     CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_encode(s[0].work, &items[0].item, 3, 0));
-    CHECK(pith_stream_step(s[0].stream, 0) == 0);
+    CHECK(pith_stream_step(s[0].stream, 0) == 0 && pith_work_error(s[0].work)->item == 2);
     items[2].rest[0] = 0;
+    items[1].item.size = 0;
+    CHECK_STATUS(PITH_ERR_ARG, pith_encode(s[0].work, &items[0].item, 3, 0));
+    CHECK(pith_work_error(s[0].work)->item == 1);
+    items[1].item.size = sizeof items[1];
     CHECK_OK(pith_encode(s[0].work, &items[0].item, 3, 0));
     for (size_t i = 0; i < 3; i++) {
         CHECK(items[i].item.status == PITH_OK && items[i].item.length > 120);
