@@ -277,9 +277,9 @@ const uint8_t *pithi_block_at(const struct pithi_coding *c, uint64_t block, size
     const uint32_t entry = pithi_get32(c->bytes + 4 * block);
     *length = entry & ~PITHI_PLAIN;
     *plain = entry & PITHI_PLAIN;
-    if (!c->walks) return c->bytes + c->work->worker[0].block_offset[block];
-    uint64_t at = p->data;
-    for (uint64_t i = 0; i < block; i++) at += pithi_get32(c->bytes + 4 * i) & ~PITHI_PLAIN;
+    uint64_t at = c->block_offset ? c->block_offset[block / c->stride] : p->data;
+    uint64_t i = c->block_offset ? block / c->stride * c->stride : 0;
+    for (; i < block; i++) at += pithi_get32(c->bytes + 4 * i) & ~PITHI_PLAIN;
     return c->bytes + at;
 }
 
@@ -298,16 +298,20 @@ static bool zeros(const uint8_t *p, uint64_t from, uint64_t to) {
     return any == 0;
 }
 
-pith_status pithi_find_blocks(const struct pithi_coding *c) {
+pith_status pithi_find_blocks(struct pithi_coding *c) {
     const struct pithi_payload *p = &c->frame.payload;
     pith_error *error = &c->work->error;
     uint64_t at = p->data;
+    if (!c->stride) {
+        c->stride = 1;
+        c->block_offset = c->work->worker[0].block_offset;
+    }
     for (uint64_t i = 0; i < p->blocks; i++) {
         const uint64_t entry = c->frame.header_bytes + 4 * i;
         const uint64_t length = pithi_get32(c->bytes + 4 * i) & ~PITHI_PLAIN;
         const uint64_t most =
             c->frame.params.codec->block_bytes(&c->frame.params, elements_of(c, i));
-        if (!c->walks) c->work->worker[0].block_offset[i] = at;
+        if (c->block_offset && i % c->stride == 0) c->block_offset[i / c->stride] = at;
         if (length > most || length > c->frame.payload_bytes - at)
             return pithi_fail_at(error, PITH_ERR_CORRUPT, "a block is too long", entry);
         at += length;

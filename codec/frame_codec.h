@@ -35,9 +35,12 @@ struct pithi_coding {
     pithi_source_fn *source;    /* encode, codecs without tiles: in place of view; NULL: view */
     void *source_from;
     bool began; /* encode: blocks may have been written */
-    bool walks; /* decode: find blocks by adding lengths, not in the table of offsets */
     bool add;   /* decode, codecs with a hook decode_add: values are added to those of the view */
     bool busy;  /* decode: another call changes the stream, so that nothing of a slot can be read */
+    /* Decode, variable rate: the offset of one block in so many, from which the lengths of those
+     * between are added. Stride 0 until pithi_find_blocks, unless a sum of several frames shares
+     * the table among them; NULL: there is none. */
+    uint64_t *block_offset, stride;
     /* Decode: blocks give what the codec's domain has. Encode: the source has it. */
     bool coefficients;
     /* Results. */
@@ -79,7 +82,7 @@ pith_status pithi_read_values(const struct pithi_coding *c, uint64_t first, uint
 /* Encodes all blocks of a variable-rate frame; *used becomes the bytes of its payload. */
 pith_status pithi_encode_waves(struct pithi_coding *c, uint64_t capacity, uint64_t *used);
 /* Finds the offsets of the blocks of a variable-rate payload, which they must fill exactly. */
-pith_status pithi_find_blocks(const struct pithi_coding *c);
+pith_status pithi_find_blocks(struct pithi_coding *c);
 /* Parses a frame whose payload must be there as a whole and finds its blocks. Sets frame, bytes,
  * first and count (all elements), and leaves the rest to the caller. */
 pith_status pithi_decode_open(struct pithi_coding *c, pith_work *work, const pith_plan *plan,

@@ -75,7 +75,10 @@ pith_status pithi_add_values(struct pithi_coding *c, const struct pithi_span *vi
  * but for the lengths of headers and for checksum tables, which each frame may have or not. */
 struct reduction {
     const struct pithi_reduction *r;
-    struct pithi_coding coding;      /* the last frame opened */
+    struct pithi_coding coding; /* the last frame opened */
+    /* Variable rate: a table with an entry for each block of a frame, which all frames share. Each
+     * has `offsets` of them, of one block in `stride`; of more frames than blocks none has any. */
+    uint64_t *block_offset, offsets, stride;
     struct pithi_payload payload[2]; /* layout of frames [0] without checksums, [1] with them */
     const struct pithi_span *view;
     struct pithi_coding *out; /* reduce-encode: the encoding of the sum */
@@ -84,16 +87,33 @@ struct reduction {
     bool nontemporal;
 };
 
+/* Shares the table of the frames' plan, which is that of the first worker, or of the second plan's
+ * where their sum is encoded. */
+static void share_table(struct reduction *d) {
+    const struct pithi_reduction *r = d->r;
+    pithi_plan_frame(r->stream->plan, r->slot, false, &d->coding.frame);
+    const uint64_t blocks = d->coding.frame.payload.blocks;
+    d->block_offset = (d->out ? r->work->second : r->work->worker)->block_offset;
+    d->offsets = r->count ? blocks / r->count : 0;
+    d->stride = d->offsets ? (blocks + d->offsets - 1) / d->offsets : 1;
+}
+
+/* Lets c use the part of the table that is frame i's. */
+static void select_offsets(const struct reduction *d, struct pithi_coding *c, size_t i) {
+    c->stride = d->stride;
+    c->block_offset = d->offsets ? d->block_offset + i * d->offsets : NULL;
+}
+
 /* Checks every frame, headers and checksums, before anything is written. */
 static pith_status open_all(struct reduction *d) {
     const struct pithi_reduction *r = d->r;
     struct pithi_coding *c = &d->coding;
-    /* The table of block offsets is that of a worker of one plan and one frame. */
-    c->walks = true;
+    share_table(d);
     c->slot_words = pithi_stream_slot_words(r->stream, r->slot);
     const struct pithi_frame_hooks *const hooks = r->stream->plan->params.codec->frame_hooks;
     if (hooks && hooks->begin_decode) hooks->begin_decode(&r->stream->slot[r->slot], c);
     for (size_t i = 0; i < r->count; i++) {
+        select_offsets(d, c, i);
         PITHI_TRY(
             pithi_decode_slot(c, r->work, r->stream->plan, r->slot, r->frames[i], r->lengths[i]));
         PITHI_TRY(pithi_admit(c));
@@ -129,6 +149,7 @@ static void select_frame(const struct reduction *d, struct pithi_coding *c, size
     take_revision(&c->frame.params, d->r->frames[i]);
     c->bytes = (uint8_t *)(uintptr_t)payload_of(d, i, &layout);
     c->frame.payload = *layout;
+    select_offsets(d, c, i);
     const struct pithi_frame_hooks *const hooks = c->frame.params.codec->frame_hooks;
     if (hooks) hooks->read_section(pithi_frame_section(d->r->frames[i], hooks->section), &c->frame);
 }

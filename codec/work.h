@@ -16,7 +16,7 @@ struct pithi_worker {
     uint8_t *coded;   /* one encoded block of a variable-rate codec */
     uint8_t *scratch; /* scratch memory of the codec */
     struct pithi_entropy *coder;
-    uint64_t *block_offset; /* variable rate: offsets of blocks; a call uses worker 0's */
+    uint64_t *block_offset; /* variable rate: offsets of blocks; a call uses the first worker's */
     _Alignas(64) uint64_t hash;
     uint64_t saturated, poisoned, exact, nonzero;
     uint64_t block; /* the first block that failed */

@@ -1269,6 +1269,37 @@ static void test_reduce(void **state) {
 
 /* The union of frames in one frame, whose size is known before the data: a k that is the sum of
  * theirs chooses all sums but those that are 0. */
+/* Frames share one table of where their blocks begin: few frames have many of its entries, more
+ * frames than blocks have none. */
+static void test_reduce_of_any_number(void **state) {
+    enum { MOST = 40 };
+    static float x[RANKS][COUNT], y[RANKS][COUNT], sum[COUNT], got[COUNT];
+    struct stream s;
+    struct frame frame[RANKS];
+    const void *frames[MOST];
+    size_t lengths[MOST];
+    (void)state;
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
+    stream_open(&s, "topk:density=0.05,control=exact,block=256", &layout, NULL);
+    for (int r = 0; r < RANKS; r++) {
+        values(x[r], COUNT);
+        const pith_view view = flat(x[r], PITH_F32, COUNT);
+        frame[r] = stream_encode(&s, &view, 0, false);
+        decode_to(&s, &frame[r], y[r], COUNT);
+    }
+    const pith_view out = flat(got, PITH_F32, COUNT);
+    for (int count = 1; count <= MOST; count++) {
+        const int r = (count - 1) % RANKS;
+        context("a sum of %d frames", count);
+        frames[count - 1] = frame[r].bytes, lengths[count - 1] = frame[r].length;
+        for (size_t i = 0; i < COUNT; i++) sum[i] = count > 1 ? sum[i] + y[r][i] : y[r][i];
+        CHECK_OK(reduce_one(s.work, s.stream, 0, frames, lengths, (size_t)count, 1, &out));
+        for (size_t i = 0; i < COUNT; i++) CHECK(bits_of(got[i]) == bits_of(sum[i]));
+    }
+    for (int r = 0; r < RANKS; r++) free(frame[r].bytes);
+    stream_close(&s);
+}
+
 static void test_reduce_to_the_union(void **state) {
     static float x[RANKS][COUNT], got[COUNT], y[COUNT];
     struct stream s, all;
@@ -1876,6 +1907,7 @@ int main(void) {
         cmocka_unit_test(test_same_blocks_past_the_limit),
         cmocka_unit_test(test_held_sets_in_lists),
         cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_reduce_of_any_number),
         cmocka_unit_test(test_reduce_to_the_union),
         cmocka_unit_test(test_merged_in_pairs),
         cmocka_unit_test(test_sum_controllers),
