@@ -1,5 +1,7 @@
 /* reduce_scatter.c - reduce-scatter: the hops to the owners of shards, and the sums of frames.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Which shard is whose, and its slices, which are the slots of plans: shards.c. */
 #include "hops.h"
 
 /* ---- Hops ------------------------------------------------------------------------------------*/

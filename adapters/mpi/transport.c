@@ -1,5 +1,7 @@
 /* transport.c - messages of channels over MPI's point-to-point calls.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Calls that wait and their time limits are the channel's: ../collective/request.c. */
 #include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>

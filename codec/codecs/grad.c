@@ -3,7 +3,8 @@
  *
  * Source: SDP4Bit (NeurIPS 2024), sections 3.2 and 3.3: two levels, Hadamard smoothing;
  * error feedback as in LoCo (TPAMI 2025) and EF-SGD (ICML 2019); shifted rounding across ranks is
- * antithetic sampling. Sums stay in the rotated domain: the transform is linear. */
+ * antithetic sampling. Sums stay in the rotated domain: the transform is linear. The quantizer is
+ * group/group.c, the rotation group/hadamard.c. */
 #include <string.h>
 
 #include "codec.h"

@@ -3,7 +3,8 @@
  *
  * Source: KIVI (ICML 2024): keys in groups along tokens, values along channels; XQuant (arXiv
  * 2508.10395): layer inputs, and what they add to a base that goes along; QuaRot (NeurIPS 2024):
- * heads rotated; the symmetric presets are ggml's q8_0 and q4_0 in spirit. */
+ * heads rotated; the symmetric presets are ggml's q8_0 and q4_0 in spirit. Pages are laid out in
+ * kv/page.c and quantized in group/. */
 #include <string.h>
 
 #include "bytes/entropy.h"

@@ -3,7 +3,7 @@
  *
  * Source: SDP4Bit (NeurIPS 2024), section 3.1, with the difference taken in f32. Both ends apply
  * the same decoded difference to the same base, so replicas stay bit-identical and the error of
- * one step is part of the next difference (closed loop). */
+ * one step is part of the next difference (closed loop). The quantizer is group/group.c. */
 #include <string.h>
 
 #include "bytes/block_rans.h"

@@ -2,7 +2,9 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * Along a head's elements the groups of rows are what group kernels take, in runs as long as they
- * lie dense. Along tokens a rectangle of columns is turned into rows and back. */
+ * lie dense. Along tokens a rectangle of columns is turned into rows and back.
+ *
+ * A page has no header: its frame has (frame.c), or who keeps it knows the plan. */
 #include "kv/page.h"
 
 #include <string.h>

@@ -73,7 +73,8 @@ typedef struct pith_kv_tokens {
 /* The same for caches of one plan whose tokens lie alike, as when every sequence of a batch, or
  * every layer, gets a token: the same bytes at less cost, since what the next caches take is
  * fetched meanwhile. `like` says where each one's tokens lie: the layout's dtype, shape
- * [n, heads, dim] and strides; its data is not used. */
+ * [n, heads, dim] and strides; its data is not used. Errors as pith_kv_append; PITH_ERR_DTYPE,
+ * PITH_ERR_SHAPE: those of like. */
 PITH_NODISCARD PITH_API pith_status pith_kv_append_batch(pith_work *work, const pith_view *like,
                                                          const pith_kv_tokens *to, size_t count);
 /* Tokens held. */
@@ -111,15 +112,17 @@ PITH_NODISCARD PITH_API pith_status pith_kv_fork(pith_work *work, const pith_kv 
                                                  uint64_t tokens, uint32_t flags, void *memory,
                                                  size_t bytes, pith_kv **child);
 /* What appending met since the cache was built: groups that decode to NaN (poisoned), and, with
- * pith_kv_append_delta, results that overflowed (saturated). The other counters are 0. */
+ * pith_kv_append_delta, results that overflowed (saturated). The other counters are 0.
+ * PITH_ERR_ARG: an argument is NULL, or out has no size. Not while another call appends. */
 PITH_API pith_status pith_kv_stats(const pith_kv *cache, pith_stats *out);
 
+/* Bytes that pith_kv_save writes of the cache as it is. */
+PITH_API uint64_t pith_kv_save_bytes(const pith_kv *cache);
 /* Serialise: frames of codec kv with what is finished (one ends with the last page, or with a page
  * that truncation cut), then a frame of codec raw with the exact tokens. Each is an ordinary frame,
- * with checksums where the layout asks for them. Caches with one history save the same bytes;
- * pith_kv_save_bytes is their number for the cache as it is. PITH_ERR_SPACE: cap is less;
- * PITH_ERR_BUSY: another call uses the cache. */
-PITH_API uint64_t pith_kv_save_bytes(const pith_kv *cache);
+ * with checksums where the layout asks for them. Caches with one history save the same bytes.
+ * PITH_ERR_SPACE: cap is less than pith_kv_save_bytes; PITH_ERR_BUSY: another call changes the
+ * cache. */
 PITH_NODISCARD PITH_API pith_status pith_kv_save(pith_work *work, const pith_kv *cache, void *dst,
                                                  size_t cap, size_t *written);
 /* Inverse of save, into a cache that was built and whose tokens are dropped; its window may be
@@ -137,11 +140,15 @@ PITH_NODISCARD PITH_API pith_status pith_kv_load(pith_work *work, pith_kv *cache
 
 /* Append what the tokens of view differ from those of base by, and set base := round(base +
  * decoded), which is what readers get: both in one pass. base: like view in shape, dense, f32, bf16
- * or f16; it must not overlap the view. */
+ * or f16; it must not overlap the view. PITH_ERR_DTYPE, PITH_ERR_SHAPE: those of view or base;
+ * PITH_ERR_UNSUPPORTED: the plan; PITH_ERR_SPACE: more tokens than pith_kv_remaining;
+ * PITH_ERR_BUSY: another call uses the cache. */
 PITH_NODISCARD PITH_API pith_status pith_kv_append_delta(pith_work *work, pith_kv *cache,
                                                          const pith_view *view,
                                                          const pith_view *base);
-/* The reader's side: base := round(base + decoded) for tokens [first, first + count), all heads. */
+/* The reader's side: base := round(base + decoded) for tokens [first, first + count), all heads;
+ * base as there. PITH_ERR_ARG: tokens that the cache has not; PITH_ERR_DTYPE, PITH_ERR_SHAPE: the
+ * base; PITH_ERR_UNSUPPORTED: the plan; PITH_ERR_BUSY: another call changes the cache. */
 PITH_NODISCARD PITH_API pith_status pith_kv_read_add(pith_work *work, const pith_kv *cache,
                                                      uint64_t first, uint64_t count,
                                                      const pith_view *base);
@@ -202,17 +209,18 @@ typedef struct pith_kv_pair {
     void *page;      /* pith_kv_page_bytes(plan, page tokens), any alignment; the other way round */
     uint32_t tokens; /* 0: all of a page. A shorter page is followed by zeros */
 } pith_kv_pair;
-/* Encode or decode `count` pages, with the work's threads. `like` says where the tokens of every
- * page lie: dtype (encode: the layout's; decode: f32, bf16 or f16), shape [page tokens, heads, dim]
- * and strides; its data is not used. Neither the pages nor the values may overlap. Any bytes decode
- * to something. Whether decoding a page and encoding it again gives the same page:
- * pith_kv_idempotent_from. PITH_ERR_UNSUPPORTED: the plan has no pages of their own
+/* Encode `count` pages, with the work's threads. `like` says where the tokens of every page lie:
+ * the layout's dtype, shape [page tokens, heads, dim] and strides; its data is not used. Neither
+ * the pages nor the values may overlap. Whether decoding a page and encoding it again gives the
+ * same page: pith_kv_idempotent_from. PITH_ERR_UNSUPPORTED: the plan has no pages of their own
  * (pith_kv_check); PITH_ERR_DTYPE, PITH_ERR_SHAPE: those of like; PITH_ERR_ARG: an argument or a
  * pointer of a pair is NULL, or a pair has more tokens than a page (the error's offset is its
  * number); PITH_ERR_SPACE: the work is too small. */
 PITH_NODISCARD PITH_API pith_status pith_kv_encode_pages(pith_work *work, const pith_plan *plan,
                                                          const pith_view *like,
                                                          const pith_kv_pair *pairs, size_t count);
+/* Decode `count` pages, as pith_kv_encode_pages, to the dtype of like: f32, bf16 or f16. Any bytes
+ * decode to something. */
 PITH_NODISCARD PITH_API pith_status pith_kv_decode_pages(pith_work *work, const pith_plan *plan,
                                                          const pith_view *like,
                                                          const pith_kv_pair *pairs, size_t count);

@@ -479,7 +479,8 @@ PITH_API const pith_plan *pith_stream_plan(const pith_stream *stream);
  * they have a base, until a key frame, pith_stream_load, _set_base, _bind_base or _reset; of codec
  * topk they hold no set (sparse.h). */
 PITH_API void pith_stream_unlock(pith_stream *stream);
-/* As after pith_stream_init with the stream's options. An external base is set to +0. */
+/* As after pith_stream_init with the stream's options. An external base is set to +0.
+ * PITH_ERR_BUSY: another call uses the stream or the work. */
 PITH_NODISCARD PITH_API pith_status pith_stream_reset(pith_work *work, pith_stream *stream);
 /* Take back what encoding step `step` did, in every slot whose last encode was of that step: its
  * step, and what it did to the residual: for steps that a trainer throws away because a gradient
@@ -521,22 +522,23 @@ PITH_API uint64_t pith_stream_base_hash(const pith_stream *stream, uint64_t slot
 /* Re-read the base and compare hashes: PITH_ERR_BASE when memory changed, PITH_ERR_UNSUPPORTED
  * with base_hash=off, PITH_ERR_STATE without a base. */
 PITH_NODISCARD PITH_API pith_status pith_stream_verify(pith_work *work, const pith_stream *stream);
-/* The residual of elements [first, first + view count) of the tensor taken flat, as values: for
- * frameworks that cut their buckets anew, which read the residual of the old stream and write it to
- * the new one. get rounds to the view's dtype (f32, bf16, f16). set replaces the range and makes
- * the slots it touches forget the older copy (pith_stream_rollback). A residual that is kept
- * transformed is transformed back by get, and set transforms the whole runs of H elements that the
- * range touches (grad: rotate=H; topk: 64 with transform=dct, 32 with hadamard). Rotations round
- * every element to f32 log2(H) times each way, an error of at most log2(H) * 2^-24 of the root of
- * the sum of squares of its run; cosines form sums of 64 products, each rounded. Both saturate: a
- * value that the view's dtype does not reach is told as the dtype's largest finite number with its
- * sign, and what a value is transformed to is kept as f32's, so that set takes all that get gives.
- * set answers PITH_ERR_ARG for a value that is not finite; then, and in other failures, nothing
- * changed. PITH_ERR_STATE for a stream without error feedback. Exempt elements have no residual of
- * their own. */
+/* The residual of elements [first, first + view count) of the tensor taken flat, as values rounded
+ * to the view's dtype (f32, bf16, f16): for frameworks that cut their buckets anew, which read the
+ * residual of the old stream and write it to the new one. A residual that is kept transformed, in
+ * runs of H elements (grad: rotate=H; topk: 64 with transform=dct, 32 with hadamard), is
+ * transformed back. Rotations round every element to f32 log2(H) times each way, an error of at
+ * most log2(H) * 2^-24 of the root of the sum of squares of its run; cosines form sums of 64
+ * products, each rounded. A value that the view's dtype does not reach is told as the dtype's
+ * largest finite number with its sign. Exempt elements have no residual of their own.
+ * PITH_ERR_STATE: the stream has no error feedback; PITH_ERR_SHAPE: the range does not lie in the
+ * tensor; PITH_ERR_DTYPE: the view's; PITH_ERR_BUSY: another call changes the stream. */
 PITH_NODISCARD PITH_API pith_status pith_stream_get_residual(pith_work *work,
                                                              const pith_stream *stream,
                                                              uint64_t first, const pith_view *view);
+/* The other way: replaces the range, transforms the whole runs that it touches, and makes the slots
+ * that it touches forget the older copy (pith_stream_rollback). What a value is transformed to is
+ * kept within f32's range, so that all that pith_stream_get_residual gives is taken. Errors as
+ * there, and PITH_ERR_ARG for a value that is not finite; then nothing changed. */
 PITH_NODISCARD PITH_API pith_status pith_stream_set_residual(pith_work *work, pith_stream *stream,
                                                              uint64_t first, const pith_view *view);
 /* Serialise everything, base included, into sizes.save_bytes bytes, the same on every machine.

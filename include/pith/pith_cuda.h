@@ -88,7 +88,8 @@ typedef struct pith_cuda_sizes {
                                * pith_cuda_encode with PITH_SAME_BLOCKS; else 0 */
 } pith_cuda_sizes;
 
-/* Of the device side of a plan; a pure host function. */
+/* Of the device side of a plan; a pure host function. PITH_ERR_UNSUPPORTED: a codec or a setting
+ * that devices do not take, or a stub; PITH_ERR_ARG: out has no size. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_plan_sizes(const pith_plan *plan,
                                                          pith_cuda_sizes *out, pith_error *error);
 /* The device side of a plan, which may be destroyed afterwards. memory is device memory of
@@ -155,18 +156,20 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_stream_rollback(const pith_cuda_pl
                                                               pith_cuda_stream *stream,
                                                               uint64_t step, void *cuda_stream,
                                                               pith_error *error);
-/* Between host and device streams of one spec and layout, through a host copy of the device
- * stream's bytes: pack makes the bytes from a host stream, unpack sets a host stream from bytes
- * copied off the device. Host functions, which allocate through the device plan's env while they
- * run. All that pith_stream_save writes is carried over, and with it seed, rng_stream, rank, ranks
- * and steps; a residual without its older copy, as by pith_stream_load. An external base is not
- * part of the bytes: bind it, after pack on the device, before unpack on the host. PITH_ERR_BASE
- * from unpack: a base is not what the bytes say of it. PITH_ERR_UNSUPPORTED from pack: a bound was
- * set in the stream. */
+/* From a host stream to a device stream of one spec and layout, through a host copy of the device
+ * stream's bytes, which this makes. A host function, which allocates through the device plan's env
+ * while it runs. All that pith_stream_save writes is carried over, and with it seed, rng_stream,
+ * rank, ranks and steps; a residual without its older copy, as by pith_stream_load. An external
+ * base is not part of the bytes: bind it afterwards on the device. PITH_ERR_UNSUPPORTED: a bound
+ * was set in the stream; PITH_ERR_MISMATCH: the streams are of two plans; PITH_ERR_SPACE: `size` is
+ * less than sizes.stream_bytes; PITH_ERR_MEMORY: the env has none. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_stream_pack(const pith_cuda_plan *cuda,
                                                           pith_work *work, const pith_stream *host,
                                                           void *bytes, size_t size,
                                                           pith_error *error);
+/* The other way, from bytes copied off the device; an external base is bound to the host stream
+ * before. Errors as pith_cuda_stream_pack, and PITH_ERR_BASE: a base is not what the bytes say of
+ * it. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_stream_unpack(const pith_cuda_plan *cuda,
                                                             pith_work *work, pith_stream *host,
                                                             const void *bytes, size_t size,
@@ -236,7 +239,7 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_decode(const pith_cuda_plan *cuda,
  * of the item's piece (tensors), or at their place in `tensor`. Unlike pith_decode_range it knows
  * the set that the slot holds, and so reads frames of PITH_SAME_SET and PITH_SAME_BLOCKS. With a
  * base: of the new base; the stream is compared as pith_decode does and stays as it is; what a key
- * frame says of its whole content is not compared. */
+ * frame says of its whole content is not compared. Errors as pith_cuda_decode. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_decode_range(const pith_cuda_plan *cuda,
                                                            const pith_cuda_stream *stream,
                                                            const pith_cuda_items *items,
@@ -262,7 +265,7 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_reduce_encode(
     const pith_cuda_items *out_items, void *cuda_stream, pith_error *error);
 /* Check what pith_cuda_decode checks of every frame (header, checksums, step, base hash, the set
  * that the slot holds), and that key frames hold what they say. Nothing but status words is
- * written. */
+ * written. Errors as pith_cuda_decode. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_verify(const pith_cuda_plan *cuda,
                                                      const pith_cuda_stream *stream,
                                                      const pith_cuda_items *items,
@@ -354,7 +357,7 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_sparse_get_state(
 
 /* ---- Pages ----------------------------------------------------------------------------------*/
 
-/* As pith_kv_encode_pages and as pith_kv_decode_pages, of `count` pages in one launch: pairs and
+/* As pith_kv_encode_pages, of `count` pages in one launch: pairs and
  * what they point to are device memory, the rest of them is as there. status: one word per page, in
  * device memory, PITH_OK or PITH_ERR_ARG for a pair that cannot be, which is left as it is. The
  * elements of a head are neighbours (stride 1), else PITH_ERR_UNSUPPORTED; tokens and heads have
@@ -364,6 +367,7 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_kv_encode_pages(const pith_cuda_pl
                                                               const pith_kv_pair *pairs,
                                                               uint64_t count, int32_t *status,
                                                               void *cuda_stream, pith_error *error);
+/* As pith_kv_decode_pages, and otherwise as pith_cuda_kv_encode_pages. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_kv_decode_pages(const pith_cuda_plan *cuda,
                                                               const pith_view *like,
                                                               const pith_kv_pair *pairs,

@@ -141,14 +141,16 @@ PITH_NODISCARD PITH_API pith_status pith_sparse_gather(pith_work *work, const pi
                                                        const pith_view *values);
 /* to := to + scale * values at the held set's elements, in f32: the product is rounded, then the
  * sum, then to the view's dtype. `to` is a view of the slot or of the whole tensor; its other
- * elements are neither read nor written. */
+ * elements are neither read nor written. PITH_ERR_STATE: the slot holds no set; PITH_ERR_SHAPE,
+ * PITH_ERR_DTYPE: a view; PITH_ERR_UNSUPPORTED: the set is one of coefficients. */
 PITH_NODISCARD PITH_API pith_status pith_sparse_scatter(pith_work *work, const pith_stream *stream,
                                                         uint64_t slot, const pith_view *values,
                                                         float scale, const pith_view *to);
 /* The residual, and with momentum the momentum (DGC's factor masking), becomes +0 at the held set's
  * elements: at the union, or, after PITH_SET_INTERSECTION of the own frame and that of the chosen
  * sums, where both agree (Ok-Topk).
- * pith_stream_rollback takes it back together with the encode before it. */
+ * pith_stream_rollback takes it back together with the encode before it. PITH_ERR_STATE: the slot
+ * holds no set, or the stream has no error feedback. */
 PITH_NODISCARD PITH_API pith_status pith_sparse_clear(pith_work *work, pith_stream *stream,
                                                       uint64_t slot);
 

@@ -3,11 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The form of the public headers.
 
-C. The text at the top of a header has a paragraph that begins with "Threads.". The comment of a
-call that returns a status names errors (PITH_ERR_...), or calls whose errors it has ("As pith_...",
-"Errors: as pith_...;"). What all calls of a section can answer is said once in the section's
-comment ("/* ----"), what all of a header can in a paragraph at its top that begins with "Errors.".
-A call without a comment of its own shares that of the call before it.
+C. The text at the top of a header has a paragraph that begins with "Threads.". Every call has a
+comment of its own. That of a call which returns a status names errors (PITH_ERR_...), or calls
+whose errors it has ("As pith_...", "Errors as pith_...;"). What all calls of a section can answer
+besides is said once in the section's comment ("/* ----"), what all of a header can at its top.
 
 C++. The comment of a call that has a form try_name has "Errors:" and "Threads:".
 """
@@ -37,7 +36,6 @@ class Call:
     name: str
     has_status: bool
     comment: str
-    section: str
 
 
 def paragraphs_of(comment: str) -> list[str]:
@@ -48,7 +46,7 @@ def paragraphs_of(comment: str) -> list[str]:
 
 def read(path: Path) -> tuple[list[str], list[Call]]:
     """Return the paragraphs at the top of a header, and its calls."""
-    depth, words, comment, section = 0, "", "", ""
+    depth, words, comment = 0, "", ""
     top: list[str] = []
     found: list[Call] = []
     for part in PART.findall(NOT_C.sub("", path.read_text())):
@@ -57,7 +55,7 @@ def read(path: Path) -> tuple[list[str], list[Call]]:
             if not top:
                 top = paragraphs_of(part)
             elif depth == 0 and part.startswith("/* ----"):
-                section, comment = text, ""
+                comment = ""
             elif depth == 0 and not words.strip():
                 comment = text
             continue
@@ -68,7 +66,8 @@ def read(path: Path) -> tuple[list[str], list[Call]]:
             name = NAME.search(words)
             if name:
                 status = bool(STATUS.search(words))
-                found.append(Call(path, name.group(1), status, comment, section))
+                found.append(Call(path, name.group(1), status, comment))
+                comment = ""
             words = ""
     return top, found
 
@@ -77,16 +76,14 @@ def faults_of(headers: list[Path]) -> list[str]:
     """Return a line for everything that is not said."""
     faults: list[str] = []
     calls: dict[str, Call] = {}
-    shared: dict[Path, str] = {}
     for path in headers:
         top, found = read(path)
-        shared[path] = " ".join(p for p in top if p.startswith("Errors."))
         calls.update((call.name, call) for call in found)
         if found and not any(p.startswith("Threads.") for p in top):
             faults.append(f"{path.name}: no paragraph 'Threads.' at the top")
 
     def says_errors(call: Call, seen: tuple[str, ...] = ()) -> bool:
-        if "PITH_ERR_" in f"{call.comment} {call.section} {shared[call.header]}":
+        if "PITH_ERR_" in call.comment:
             return True
         others = {a or b for a, b in REFERENCE.findall(call.comment)}.difference(seen)
         return any(n in calls and says_errors(calls[n], (*seen, n)) for n in others)

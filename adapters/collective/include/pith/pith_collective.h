@@ -476,7 +476,8 @@ PITH_NODISCARD PITH_API pith_status pith_collective_verify_base(pith_collective_
  * do so, or none. PITH_ERR_STATE with a base. */
 PITH_NODISCARD PITH_API pith_status pith_collective_rollback(pith_collective_channel *channel,
                                                              uint64_t step);
-/* As after creation: residuals, bases, counters. */
+/* As after creation: residuals, bases, counters. PITH_ERR_ARG: channel is NULL; PITH_ERR_BUSY: a
+ * call is in flight. */
 PITH_NODISCARD PITH_API pith_status pith_collective_reset(pith_collective_channel *channel);
 /* What encoding has lost so far of elements [first, first + count) of the tensor, in this rank's
  * calls of reduce-scatter or all-reduce, as if the first hop had lost it all: to its residual is
@@ -484,24 +485,30 @@ PITH_NODISCARD PITH_API pith_status pith_collective_reset(pith_collective_channe
  * stands for 1), where this rank encodes there. Added up over all ranks that is all that the sums
  * still lack. For frameworks that cut their buckets anew: each rank reads the residual of the old
  * channel and writes it to the new one, wherever shards and nodes now lie. get writes count values
- * to out. set makes values the first hop's residual, and +0 that of the others, as
- * pith_stream_set_residual does. PITH_ERR_STATE where there is no error feedback: for get in any
- * hop, for set in the first. PITH_ERR_ARG: the range does not lie in the tensor, out or values is
- * NULL and count not 0, scale is not finite, or a value is not; then set has changed nothing. */
+ * to out. PITH_ERR_STATE: no hop has error feedback; PITH_ERR_ARG: the range does not lie in the
+ * tensor, out is NULL and count not 0, or scale is not finite; PITH_ERR_BUSY. */
 PITH_NODISCARD PITH_API pith_status pith_collective_get_residual(pith_collective_channel *channel,
                                                                  uint64_t first, uint64_t count,
                                                                  float scale, float *out);
+/* The other way: `count` values become the first hop's residual, and +0 that of the others, as
+ * pith_stream_set_residual does. PITH_ERR_STATE: the first hop has no error feedback; PITH_ERR_ARG:
+ * the range does not lie in the tensor, values is NULL and count not 0, or a value is not finite;
+ * PITH_ERR_BUSY. Then nothing has changed. */
 PITH_NODISCARD PITH_API pith_status pith_collective_set_residual(pith_collective_channel *channel,
                                                                  uint64_t first, uint64_t count,
                                                                  const float *values);
-/* Everything remembered, for a checkpoint: save_bytes bytes, of this rank among so many ranks in
- * this placement. After load the channel goes on as the saved one would have; seed and rng_stream
- * are its own options'. Any bytes are safe to load. PITH_ERR_MISMATCH: they were saved by another
- * rank, among other ranks or with another shard, or for other specs. On failure a channel with a
- * base is as before, values included; any other is as after pith_collective_reset. */
+/* Bytes that pith_collective_save writes: always the same of a channel. */
 PITH_API uint64_t pith_collective_save_bytes(const pith_collective_channel *channel);
+/* Everything remembered, for a checkpoint of this rank among so many ranks in this placement.
+ * PITH_ERR_SPACE: cap is less than save_bytes; PITH_ERR_STATE: a failed call left the base invalid;
+ * PITH_ERR_ARG: dst or written is NULL; PITH_ERR_BUSY. */
 PITH_NODISCARD PITH_API pith_status pith_collective_save(pith_collective_channel *channel,
                                                          void *dst, size_t cap, size_t *written);
+/* The other way: the channel goes on as the saved one would have; seed and rng_stream are its own
+ * options'. Any bytes are safe. PITH_ERR_MISMATCH: they were saved by another rank, among other
+ * ranks or with another shard, or for other specs; errors of pith_stream_load; PITH_ERR_ARG: src is
+ * NULL; PITH_ERR_BUSY. On failure a channel with a base is as before, values included; any other is
+ * as after pith_collective_reset. */
 PITH_NODISCARD PITH_API pith_status pith_collective_load(pith_collective_channel *channel,
                                                          const void *src, size_t bytes);
 /* Counters of what this rank encoded in one hop, and, in all-gather, decoded: 0 the first encoding,
