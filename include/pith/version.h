@@ -1,4 +1,4 @@
-/* version.h - the three numbers; the build reads them too.
+/* version.h - the three numbers, which the build reads too: macros, so that #if can compare them.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef PITH_VERSION_H
 #define PITH_VERSION_H
