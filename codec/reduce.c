@@ -91,6 +91,7 @@ struct reduction {
  * where their sum is encoded. */
 static void share_table(struct reduction *d) {
     const struct pithi_reduction *r = d->r;
+    if (!r->stream->plan->scratch.offsets) return; /* a fixed rate needs none */
     pithi_plan_frame(r->stream->plan, r->slot, false, &d->coding.frame);
     const uint64_t blocks = d->coding.frame.payload.blocks;
     d->block_offset = (d->out ? r->work->second : r->work->worker)->block_offset;
