@@ -19,7 +19,7 @@ static uint32_t base_at(const struct pithi_group_job *job, size_t i) {
     return pithi_nonfinite(b) ? 0 : b;
 }
 
-static float difference(const struct pithi_group_job *job, size_t i) {
+PITHI_INLINE float difference(const struct pithi_group_job *job, size_t i) {
     const float v = pithi_float(pithi_load(job->value, job->value_dtype, i));
     return job->base_dtype == PITH_NONE ? v : v - pithi_float(base_at(job, i));
 }
