@@ -445,7 +445,8 @@ static double scattered(const struct reader *r, uint32_t heads, uint32_t *seed) 
         const uint64_t first = (next(seed) >> 8) % (r->tokens - READ);
         const uint32_t head = heads == HEADS ? 0 : next(seed) >> 16 & (HEADS - 1);
         const double from = roofline_clock();
-        must(&r->end, pith_kv_read(r->end.work, r->cache, first, READ, head, heads, &view));
+        must(&r->end, pith_kv_read(r->end.work,
+                                   &(pith_kv_range){r->cache, first, READ, head, heads, view}, 1));
         s[i] = roofline_clock() - from;
     }
     return 1e6 * runs_median(s, READS);
@@ -456,7 +457,8 @@ static double whole(const struct reader *r) {
     const pith_view view = view_of(r->to, PITH_F32, r->tokens);
     for (int i = 0; i < 3; i++) {
         const double from = roofline_clock();
-        must(&r->end, pith_kv_read(r->end.work, r->cache, 0, r->tokens, 0, HEADS, &view));
+        must(&r->end, pith_kv_read(r->end.work,
+                                   &(pith_kv_range){r->cache, 0, r->tokens, 0, HEADS, view}, 1));
         s[i] = roofline_clock() - from;
     }
     return 1e6 * runs_median(s, 3);

@@ -147,7 +147,8 @@ static void read_some(struct scene *x, uint32_t i, struct fuzz_source *s) {
     const uint64_t shape[3] = {count, heads, x->set.dim};
     struct fuzz_tensor t;
     fuzz_tensor_new(&t, s, false, dtype, 3, shape);
-    FUZZ_CHECK(pith_kv_read(x->work, c->kv, first, count, head, heads, &t.view) == PITH_OK);
+    FUZZ_CHECK(pith_kv_read(x->work, &(pith_kv_range){c->kv, first, count, head, heads, t.view},
+                            1) == PITH_OK);
     for (uint64_t e = 0; e < t.count; e++) {
         const uint64_t row = (uint64_t)heads * x->set.dim;
         uint8_t wanted[4];
@@ -319,8 +320,10 @@ static void load_any(struct scene *x, uint32_t i, uint8_t *bytes, size_t length)
         struct fuzz_source none = {NULL, 0};
         struct fuzz_tensor t;
         fuzz_tensor_new(&t, &none, true, PITH_F32, 3, x->rows_shape);
-        FUZZ_CHECK(pith_kv_read(x->work, c->kv, 0, x->rows_shape[0], 0, x->set.heads, &t.view) ==
-                   PITH_OK);
+        FUZZ_CHECK(
+            pith_kv_read(x->work,
+                         &(pith_kv_range){c->kv, 0, x->rows_shape[0], 0, x->set.heads, t.view},
+                         1) == PITH_OK);
         FUZZ_CHECK(pith_kv_load(x->work, c->kv, after, m) == PITH_OK);
         fuzz_tensor_free(&t);
         drop(x, i);

@@ -230,8 +230,9 @@ pith_status pith_kv_stats(const pith_kv *c, pith_stats *out) {
 
 /* ---- Read ------------------------------------------------------------------------------------*/
 
+/* What is read of one cache. */
 struct reading {
-    pith_work *work;
+    struct pithi_worker *worker;
     const pith_kv *cache;
     struct pithi_kv kv;
     struct pithi_span span;
@@ -277,66 +278,142 @@ static uint64_t read_some(const struct reading *r, uint64_t token, uint64_t coun
                                  .out_dtype = r->dtype,
                                  .token_stride = to->token_stride,
                                  .nontemporal = r->nontemporal,
-                                 .scratch = r->work->worker[0].scratch};
+                                 .scratch = r->worker->scratch};
     pithi_kv_get(&r->kv, c->page[page].bytes, &part);
     return count;
 }
 
-static void read_tokens(const struct reading *r, uint64_t first, uint64_t count) {
+/* Reads tokens [from, until) of a view whose first one is token `first` of the cache. */
+static void read_tokens(const struct reading *r, uint64_t first, uint64_t from, uint64_t until) {
     const size_t row = (size_t)r->heads * r->kv.dim;
     const uint32_t page = r->cache->paged.tokens;
     const uint32_t most = r->direct ? page : pithi_paged_some(&r->cache->paged, row);
-    uint8_t *const buffer = r->work->worker[0].values;
-    for (uint64_t t = 0, n; t < count; t += n) {
+    uint8_t *const buffer = r->worker->values;
+    for (uint64_t t = from, n; t < until; t += n) {
         struct place to = {buffer, (int64_t)row};
         if (r->direct)
             to = (struct place){r->span.data + (int64_t)t * r->token_stride * (int64_t)r->element,
                                 r->token_stride};
-        n = read_some(r, first + t, pithi_min(count - t, most), &to);
+        n = read_some(r, first + t, pithi_min(until - t, most), &to);
         if (!r->direct) pithi_span_write(&r->span, t * row, n * row, buffer);
     }
 }
 
-static pith_status take_range(pith_work *w, const pith_kv *c, uint64_t first, uint64_t count,
-                              const pith_view *view) {
-    if (!view) return pithi_fail(&w->error, PITH_ERR_ARG, "view is NULL");
+static pith_status check_tokens(const pith_kv *c, uint64_t first, uint64_t count,
+                                const pith_view *view, pith_error *error) {
     if (first > pith_kv_count(c) || count > pith_kv_count(c) - first)
-        return pithi_fail_with(&w->error, PITH_ERR_ARG, pith_kv_count(c),
+        return pithi_fail_with(error, PITH_ERR_ARG, pith_kv_count(c),
                                "the cache has # tokens: not # from # on",
                                &(struct pithi_words){.number = {pith_kv_count(c), count, first}});
     if (!pithi_is_float16_32(view->dtype))
-        return pithi_fail(&w->error, PITH_ERR_DTYPE, "tokens are read as f32, bf16 or f16");
+        return pithi_fail(error, PITH_ERR_DTYPE, "tokens are read as f32, bf16 or f16");
     if (view->ndim == 0 || view->shape[0] != count)
-        return pithi_fail(&w->error, PITH_ERR_SHAPE, "the view has another number of tokens");
+        return pithi_fail(error, PITH_ERR_SHAPE, "the view has another number of tokens");
     return PITH_OK;
 }
 
-static pith_status read_view(pith_work *w, const pith_kv *c, uint64_t first, uint64_t count,
-                             uint32_t head, uint32_t heads, const pith_view *view) {
-    PITHI_TRY(pithi_cache_read(c, w));
-    PITHI_TRY(take_range(w, c, first, count, view));
-    struct reading r = {.work = w, .cache = c, .kv = c->paged.kv, .head = head, .heads = heads};
-    if (head > r.kv.heads || heads > r.kv.heads - head)
-        return pithi_fail_with(&w->error, PITH_ERR_ARG, 0, "a token has # heads: not # from # on",
-                               &(struct pithi_words){.number = {r.kv.heads, heads, head}});
-    PITHI_TRY(pithi_paged_view(&r.kv, view, heads, true, &r.span, &w->error));
-    r.dtype = view->dtype;
-    r.element = r.span.element;
-    r.direct = pithi_paged_direct(&r.kv, view, heads);
+/* Sets all but the worker, and whether the output is large. */
+static pith_status open_range(struct reading *r, const pith_kv_range *range, pith_error *error) {
+    const pith_kv *const c = range->cache;
+    const pith_view *const view = &range->view;
+    PITHI_TRY(check_tokens(c, range->first, range->count, view, error));
+    r->cache = c;
+    r->kv = c->paged.kv;
+    r->head = range->head;
+    r->heads = range->heads;
+    if (r->head > r->kv.heads || r->heads > r->kv.heads - r->head)
+        return pithi_fail_with(error, PITH_ERR_ARG, 0, "a token has # heads: not # from # on",
+                               &(struct pithi_words){.number = {r->kv.heads, r->heads, r->head}});
+    PITHI_TRY(pithi_paged_view(&r->kv, view, r->heads, true, &r->span, error));
+    r->dtype = view->dtype;
+    r->element = r->span.element;
+    r->direct = pithi_paged_direct(&r->kv, view, r->heads);
     /* A single token never uses its stride, which may be any number. */
-    r.token_stride = view->shape[0] > 1 ? view->stride[0] : (int64_t)r.kv.dim * heads;
-    r.nontemporal = r.span.count * r.element >= PITHI_LARGE_OUTPUT;
-    if (!r.span.count) return PITH_OK;
-    const uint64_t before = pithi_fp_enter();
-    read_tokens(&r, first, count);
-    pithi_fp_leave(before);
+    r->token_stride = view->shape[0] > 1 ? view->stride[0] : (int64_t)r->kv.dim * r->heads;
     return PITH_OK;
 }
 
-pith_status pith_kv_read(pith_work *w, const pith_kv *c, uint64_t first, uint64_t count,
-                         uint32_t head, uint32_t heads, const pith_view *view) {
+/* A list of ranges that have been checked. */
+struct readings {
+    const pith_kv_range *ranges;
+    size_t count;
+    uint64_t values, part; /* of all ranges; of one worker */
+    bool nontemporal;
+};
+
+static uint64_t divide_up(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
+
+/* Reads the tokens whose first values are among [from, until) of those of all ranges. */
+static void read_part(const struct readings *l, uint64_t from, uint64_t until,
+                      struct pithi_worker *worker) {
+    uint64_t at = 0;
+    for (size_t i = 0; i < l->count && at < until; i++) {
+        const pith_kv_range *const range = &l->ranges[i];
+        const uint64_t row = (uint64_t)range->heads * range->cache->paged.kv.dim;
+        const uint64_t first = at, end = at + row * range->count;
+        struct reading r;
+        at = end;
+        if (end <= from || first == end) continue;
+        pithi_worker_cut(worker, range->cache->plan);
+        if (open_range(&r, range, NULL) != PITH_OK) continue; /* was checked before */
+        r.worker = worker;
+        r.nontemporal = l->nontemporal;
+        read_tokens(&r, range->first, from > first ? divide_up(from - first, row) : 0,
+                    divide_up(pithi_min(until, end) - first, row));
+    }
+}
+
+static pith_status read_job(void *arg, uint64_t i, struct pithi_worker *worker) {
+    const struct readings *const l = arg;
+    const uint64_t from = pithi_min(i * l->part, l->values);
+    read_part(l, from, pithi_min(from + l->part, l->values), worker);
+    return PITH_OK;
+}
+
+/* Lists of fewer values than this are decoded sooner than threads are woken. */
+enum { ALONE = 1 << 16 };
+
+static pith_status run_readings(pith_work *w, struct readings *l) {
+    if (w->workers == 1 || l->values <= ALONE) {
+        read_part(l, 0, l->values, &w->worker[0]);
+        return PITH_OK;
+    }
+    l->part = divide_up(l->values, w->workers);
+    pithi_parallel_begin(w);
+    return pithi_parallel_for(w, 0, w->workers, read_job, l);
+}
+
+static pith_status check_range(pith_work *w, const pith_kv_range *range, struct readings *l,
+                               uint64_t *bytes) {
+    struct reading r;
+    PITHI_TRY(pithi_cache_read(range->cache, w));
+    PITHI_TRY(open_range(&r, range, &w->error));
+    l->values += r.span.count;
+    *bytes += r.span.count * r.element;
+    return PITH_OK;
+}
+
+static pith_status read_list(pith_work *w, const pith_kv_range *ranges, size_t count) {
+    struct readings l = {.ranges = ranges, .count = count};
+    uint64_t bytes = 0;
+    if (count && !ranges) return pithi_fail(&w->error, PITH_ERR_ARG, "ranges are NULL");
+    for (size_t i = 0; i < count; i++) {
+        const pith_status status = check_range(w, &ranges[i], &l, &bytes);
+        if (status == PITH_OK) continue;
+        w->error.item = i;
+        return status;
+    }
+    if (!l.values) return PITH_OK;
+    l.nontemporal = bytes >= PITHI_LARGE_OUTPUT;
+    const uint64_t before = pithi_fp_enter();
+    const pith_status status = run_readings(w, &l);
+    pithi_fp_leave(before);
+    return status;
+}
+
+pith_status pith_kv_read(pith_work *w, const pith_kv_range *ranges, size_t count) {
     PITHI_TRY(pithi_work_enter(w));
-    const pith_status status = read_view(w, c, first, count, head, heads, view);
+    const pith_status status = read_list(w, ranges, count);
     pithi_work_leave(w);
     return status;
 }
@@ -360,7 +437,8 @@ static pith_status read_add(pith_work *w, const pith_kv *c, uint64_t first, uint
                             const pith_view *base) {
     struct pithi_span span;
     PITHI_TRY(pithi_cache_read(c, w));
-    PITHI_TRY(take_range(w, c, first, count, base));
+    if (!base) return pithi_fail(&w->error, PITH_ERR_ARG, "the base is NULL");
+    PITHI_TRY(check_tokens(c, first, count, base, &w->error));
     PITHI_TRY(pithi_cache_base(w, c, base, count, &span));
     struct pithi_kv k = c->paged.kv;
     k.base_dtype = base->dtype;

@@ -83,14 +83,21 @@ PITH_API uint64_t pith_kv_count(const pith_kv *cache);
 PITH_API uint64_t pith_kv_finished(const pith_kv *cache);
 /* Tokens that can still be appended in the memory that the cache was given. */
 PITH_API uint64_t pith_kv_remaining(const pith_kv *cache);
-/* Tokens [first, first + count), heads [head, head + heads) into a view [count, heads, dim] of
- * dtype f32, bf16 or f16: decoded, or exact ones rounded to the view's dtype. Work is in proportion
- * to what is read, after a search for the first page. The view must not overlap the cache.
- * PITH_ERR_ARG: tokens or heads that the cache has not; PITH_ERR_DTYPE, PITH_ERR_SHAPE: the
- * view. */
-PITH_NODISCARD PITH_API pith_status pith_kv_read(pith_work *work, const pith_kv *cache,
-                                                 uint64_t first, uint64_t count, uint32_t head,
-                                                 uint32_t heads, const pith_view *view);
+/* What is read of a cache: tokens [first, first + count), heads [head, head + heads). */
+typedef struct pith_kv_range {
+    const pith_kv *cache;
+    uint64_t first, count;
+    uint32_t head, heads;
+    pith_view view; /* [count, heads, dim] of dtype f32, bf16 or f16 */
+} pith_kv_range;
+/* Into the views of a list of ranges, of one cache or of several, also of several plans, with all
+ * threads of the work: decoded tokens, or exact ones rounded to the view's dtype. Work is in
+ * proportion to what is read, after a search for the first page. Views must not overlap each other
+ * nor a cache. All ranges are checked before the first one is read; of an error, `item` says which.
+ * PITH_ERR_ARG: tokens or heads that the cache has not; PITH_ERR_DTYPE, PITH_ERR_SHAPE: the view;
+ * PITH_ERR_SPACE: the work is for other plans; PITH_ERR_BUSY: another call changes the cache. */
+PITH_NODISCARD PITH_API pith_status pith_kv_read(pith_work *work, const pith_kv_range *ranges,
+                                                 size_t count);
 /* Keep the first `tokens`, at most pith_kv_count. Tokens that were finished stay as they are coded;
  * none becomes exact again. What is appended next is coded apart from them: with axis=channel it
  * begins a page of its own. PITH_ERR_SPACE: a cache without memory for a page cannot cut one that

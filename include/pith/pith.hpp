@@ -1202,7 +1202,8 @@ public:
     [[nodiscard]] pith_status try_read(Work &work, std::uint64_t first, std::uint64_t count,
                                        std::uint32_t head, std::uint32_t heads,
                                        const View &values) const noexcept {
-        return pith_kv_read(work.get(), get(), first, count, head, heads, &values);
+        const pith_kv_range range = {get(), first, count, head, heads, values};
+        return pith_kv_read(work.get(), &range, 1);
     }
     // Keep the first tokens.
     //   tokens  at most count()
@@ -1332,6 +1333,17 @@ inline void append(Work &work, Span<pith_kv *const> caches, Span<const pith_view
 }
 inline void append_batch(Work &work, const ConstView &like, Span<const pith_kv_tokens> to) {
     work.check(try_append_batch(work, like, to));
+}
+
+// Read ranges of one cache or of several, into views that do not overlap.
+//   ranges  of each a cache, tokens, heads and a view [count, heads, dim] of f32, bf16 or f16
+// Errors: PITH_ERR_ARG (beyond what is held), _SHAPE, _DTYPE, _SPACE (the work is of other plans):
+// nothing was read. Threads: work, the caches.
+[[nodiscard]] inline pith_status try_read(Work &work, Span<const pith_kv_range> ranges) noexcept {
+    return pith_kv_read(work.get(), ranges.data(), ranges.size());
+}
+inline void read(Work &work, Span<const pith_kv_range> ranges) {
+    work.check(try_read(work, ranges));
 }
 
 // ---- Frames and one-shot calls ----------------------------------------------------------------

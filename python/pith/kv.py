@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -160,22 +160,16 @@ class Cache:
             ArgumentError: the range does not lie in the cache
 
         """
-        _, all_heads, dim = _token_shape(self._plan)
-        count = max(len(self) - first, 0) if count is None else count
-        heads = max(all_heads - head, 0) if heads is None else heads
-        if min(first, count, head, heads) < 0:
-            raise ArgumentError("a range of tokens or heads: found a negative number")
-        if out is None:
-            if first + count > len(self) or head + heads > all_heads:
-                raise ArgumentError(
-                    f"found tokens up to {first + count} and heads up to {head + heads}, expected"
-                    f" at most {len(self)} and {all_heads}"
-                )
-            number = self._plan._number if dtype is None else dtypes.number_of(dtype)
-            out = views.empty((count, heads, dim), dtype, number)
-        view, keep = views.new(out, write=True)
-        self._do(lib.pithpy_kv_read, first, count, head, heads, view)
-        del keep
+        (out,) = read(
+            [self],
+            first,
+            count,
+            head=head,
+            heads=heads,
+            out=None if out is None else [out],
+            dtype=dtype,
+            work=self._work,
+        )
         return out
 
     def truncate(self, tokens: int) -> None:
@@ -342,6 +336,86 @@ def append_batch(caches: Sequence[Cache], x: Tensor, *, work: Work | None = None
     with borrow(work, [cache._plan for cache in caches]) as w:
         check_status(lib.pithpy_kv_append_batch_list(w, *marks, like, to, len(caches)), w)
     del keep
+
+
+def read(
+    caches: Sequence[Cache],
+    first: int | Sequence[int] = 0,
+    count: int | Sequence[int] | None = None,
+    *,
+    head: int = 0,
+    heads: int | None = None,
+    out: Sequence[Tensor] | None = None,
+    dtype: Any = None,
+    work: Work | None = None,
+) -> list[Tensor]:
+    """Read a range of tokens of each of several caches in one call, with all threads.
+
+    Args:
+        caches: also one cache several times
+        first: first token, the same of all caches or of each
+        count: number of tokens, the same of all or of each; None: to the end
+        head: first head
+        heads: number of heads; None: to the last
+        out: for each cache ``[count, heads, dim]`` of dtype f32, bf16 or f16, no two overlapping
+        dtype: of the new tensors when out is None; the plan's
+        work: scratch memory and threads to use instead of the calling thread's own
+
+    Returns:
+        out, or new tensors, for each cache ``[count, heads, dim]``.
+
+    Raises:
+        As :meth:`Cache.read`; ``item`` is the number of the cache. Nothing is written then.
+
+    """
+    firsts, counts = _of_each(first, caches, "first"), _of_each(count, caches, "count")
+    if out is not None and len(out) != len(caches):
+        raise ArgumentError(f"out: found {len(out)}, expected {len(caches)}")
+    if not caches:
+        return []
+    ranges = ffi.new("pith_kv_range[]", len(caches))
+    outs, keep = [], []
+    for i, cache in enumerate(caches):
+        _set_range(ranges[i], cache, firsts[i], counts[i], head, heads)
+        outs.append(_new_tokens(ranges[i], cache, dtype) if out is None else out[i])
+        keep.append(views.fill(ffi.addressof(ranges[i], "view"), outs[i], write=True))
+    marks = marks_of(cache._mark for cache in caches)
+    with borrow(work, [cache._plan for cache in caches]) as w:
+        check_status(lib.pithpy_kv_read_list(w, *marks, ranges, len(caches)), w)
+    del keep
+    return outs
+
+
+def _of_each(value: Any, caches: Sequence[Cache], what: str) -> Sequence[Any]:
+    """Return a value for each cache, which `value` is or has."""
+    if value is None or isinstance(value, int):
+        return [value] * len(caches)
+    if len(value) != len(caches):
+        raise ArgumentError(f"{what}: found {len(value)}, expected {len(caches)}")
+    return cast("Sequence[Any]", value)
+
+
+def _set_range(
+    to: Any, cache: Cache, first: int, count: int | None, head: int, heads: int | None
+) -> None:
+    """Set all of a ``pith_kv_range`` but the view."""
+    count = max(len(cache) - first, 0) if count is None else count
+    heads = max(_token_shape(cache._plan)[1] - head, 0) if heads is None else heads
+    if min(first, count, head, heads) < 0:
+        raise ArgumentError("a range of tokens or heads: found a negative number")
+    to.cache, to.first, to.count, to.head, to.heads = cache._cache, first, count, head, heads
+
+
+def _new_tokens(range_: Any, cache: Cache, dtype: Any) -> Tensor:
+    """Return a new tensor for a range that lies in the cache."""
+    _, heads, dim = _token_shape(cache._plan)
+    if range_.first + range_.count > len(cache) or range_.head + range_.heads > heads:
+        raise ArgumentError(
+            f"found tokens up to {range_.first + range_.count} and heads up to"
+            f" {range_.head + range_.heads}, expected at most {len(cache)} and {heads}"
+        )
+    number = cache._plan._number if dtype is None else dtypes.number_of(dtype)
+    return views.empty((range_.count, range_.heads, dim), dtype, number)
 
 
 def _first_of(view: Any, what: str) -> tuple[Any, int]:

@@ -229,12 +229,12 @@ int pithpy_alike(pith_item *items, size_t count, size_t list, int kind, size_t m
         leave(mark, false);                            \
         return PITH_OK;                                \
     }
-#define PITHPY_LIST(name, parameters, arguments)             \
-    int pithpy_##name##_list parameters {                    \
-        if (!enter_all(marks, marked)) return PITH_ERR_BUSY; \
-        const pith_status status = pith_##name arguments;    \
-        leave_all(marks, marked);                            \
-        return status;                                       \
+#define PITHPY_LIST(name, reading, parameters, arguments)             \
+    int pithpy_##name##_list parameters {                             \
+        if (!enter_all(marks, marked, reading)) return PITH_ERR_BUSY; \
+        const pith_status status = pith_##name arguments;             \
+        leave_all(marks, marked, reading);                            \
+        return status;                                                \
     }
 #include "calls.def"
 
@@ -367,7 +367,7 @@ static pith_status encode_list(pith_work *work, intptr_t *const *marks, size_t m
                                const uint64_t *offsets, uint32_t flags, size_t list) {
     PyObject *const frames = (PyObject *)list; /* NOLINT: an address from id() */
     pith_status status = PITH_OK;
-    if (!enter_all(marks, marked)) return PITH_ERR_BUSY;
+    if (!enter_all(marks, marked, false)) return PITH_ERR_BUSY;
     for (size_t i = 0; i < count; i++) {
         items[i].frame = memory + offsets[i];
         items[i].capacity = (size_t)(offsets[i + 1] - offsets[i]);
@@ -382,7 +382,7 @@ static pith_status encode_list(pith_work *work, intptr_t *const *marks, size_t m
     if (status == PITH_OK)
         status = sums ? pith_reduce_encode(work, sums, items, count)
                       : pith_encode(work, items, count, flags);
-    leave_all(marks, marked);
+    leave_all(marks, marked, false);
     if (frames && status != PITH_ERR_MEMORY) {
         const pith_status kept = keep_frames(frames, items, count, memory, offsets);
         if (status == PITH_OK) status = kept;

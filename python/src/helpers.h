@@ -46,7 +46,7 @@ size_t pithpy_exchange(size_t capsule);
 #define PITHPY_CHANGE(name, parameters, arguments) int pithpy_##name parameters;
 #define PITHPY_READ(name, parameters, arguments) int pithpy_##name parameters;
 #define PITHPY_ANSWER(name, parameters, arguments) int pithpy_##name parameters;
-#define PITHPY_LIST(name, parameters, arguments) int pithpy_##name##_list parameters;
+#define PITHPY_LIST(name, reading, parameters, arguments) int pithpy_##name##_list parameters;
 #include "calls.def"
 
 /* pith_stream_bind_base to memory that an object of Python, given by its address, keeps: it becomes

@@ -43,15 +43,15 @@ static inline void leave(intptr_t *mark, bool shared) {
         __atomic_store_n(mark, 0, __ATOMIC_RELEASE);
 }
 
-static inline void leave_all(intptr_t *const *marks, size_t count) {
-    for (size_t i = 0; i < count; i++) leave(marks[i], false);
+static inline void leave_all(intptr_t *const *marks, size_t count, bool reading) {
+    for (size_t i = 0; i < count; i++) leave(marks[i], reading);
 }
 
 /* Enters all, no two of which are the same one, or none. */
-static inline bool enter_all(intptr_t *const *marks, size_t count) {
+static inline bool enter_all(intptr_t *const *marks, size_t count, bool reading) {
     for (size_t i = 0; i < count; i++)
-        if (!enter(marks[i], false)) {
-            leave_all(marks, i);
+        if (!enter(marks[i], reading)) {
+            leave_all(marks, i, reading);
             return false;
         }
     return true;

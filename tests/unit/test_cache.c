@@ -133,7 +133,7 @@ static void check_read(const struct cache *c, const struct kv_model *m, uint64_t
     memset(wanted, 0x5A, bytes);
     pith_view v = {got, dtype, 3, {count, heads, dim}, {token, along, step}};
     if (heads == 1 && how & 64) v = (pith_view){got, dtype, 2, {count, dim}, {token, step}};
-    CHECK_OK(pith_kv_read(c->work, c->kv, first, count, head, heads, &v));
+    CHECK_OK(pith_kv_read(c->work, &(pith_kv_range){c->kv, first, count, head, heads, v}, 1));
     for (uint64_t t = 0; t < count; t++)
         for (uint32_t h = 0; h < heads; h++)
             for (uint32_t d = 0; d < dim; d++)
@@ -493,6 +493,147 @@ static void test_list(void **state) {
     }
 }
 
+/* ---- Lists of ranges -------------------------------------------------------------------------*/
+
+enum { RANGES = 9, RANGE_HEADS = 4, RANGE_DIM = 64, RANGE_TOKENS = 400 };
+
+/* Caches of two plans, and ranges of them, which have places of their own in `out`. */
+struct ranges {
+    const pith_plan *plan[2];
+    void *memory[LIST], *scratch;
+    pith_kv *cache[LIST];
+    pith_work *work; /* of one thread */
+    pith_kv_range range[RANGES];
+    uint8_t *out;
+    size_t bytes;
+};
+
+/* Fills the caches, which hold different numbers of tokens, and one of them none. */
+static void ranges_open(struct ranges *r) {
+    static const char *const specs[2] = {"kv:preset=kivi4", "kv:page=16,window=5"};
+    const pith_layout layout = {.size = sizeof layout,
+                                .dtype = PITH_F32,
+                                .ndim = 3,
+                                .shape = {RANGE_TOKENS, RANGE_HEADS, RANGE_DIM}};
+    const struct kv_setting s = {.dtype = PITH_F32, .heads = RANGE_HEADS, .dim = RANGE_DIM};
+    void *const rows = tokens_of(&s, RANGE_TOKENS, 3);
+    for (size_t k = 0; k < 2; k++)
+        CHECK_OK(pith_plan_create(&r->plan[k], specs[k], &layout, NULL, NULL));
+    r->work = work_for(r->plan, 2, NULL, &r->scratch);
+    for (size_t i = 0; i < LIST; i++) {
+        const pith_plan *const plan = r->plan[i % 2];
+        const size_t bytes = (size_t)pith_kv_bytes(plan, 0);
+        const pith_view v = rows_view(&s, rows, RANGE_TOKENS / (i + 1) * (i != 4));
+        r->memory[i] = allocate(bytes);
+        CHECK_OK(pith_kv_init(plan, r->memory[i], bytes, &r->cache[i], NULL));
+        CHECK_OK(pith_kv_append(r->work, &r->cache[i], &v, 1));
+    }
+    free(rows);
+}
+
+/* Ranges of all caches and, once more, of the first two, with an odd number of bytes before each.
+ * Every third view has its heads outermost. Returns how many values they have. */
+static uint64_t ranges_set(struct ranges *r, uint64_t most, uint64_t seed) {
+    uint64_t values = 0;
+    r->bytes = 0;
+    for (size_t i = 0; i < RANGES; i++) {
+        const pith_kv *const c = r->cache[i % LIST];
+        const uint64_t held = pith_kv_count(c), n = held < most ? held : most;
+        const uint32_t dtype = 1 + (uint32_t)i % 3, head = dtype == 3,
+                       heads = RANGE_HEADS - head - (uint32_t)i % 2;
+        pith_kv_range *const to = &r->range[i];
+        *to = (pith_kv_range){c, held > n ? gen_next(&seed) % (held - n) : 0, n, head, heads, {0}};
+        to->view =
+            (pith_view){NULL, dtype, 3, {n, heads, RANGE_DIM}, {heads * RANGE_DIM, RANGE_DIM, 1}};
+        if (i % 3 == 1) {
+            to->view.stride[0] = RANGE_DIM;
+            to->view.stride[1] = (int64_t)n * RANGE_DIM;
+        }
+        values += n * heads * RANGE_DIM;
+        r->bytes += 1 + (size_t)(n * heads * RANGE_DIM) * pith_dtype_bytes(to->view.dtype);
+    }
+    free(r->out);
+    r->out = allocate(r->bytes);
+    return values;
+}
+
+/* Gives the views their places in a memory, which is filled with what no call wrote. */
+static void ranges_place(struct ranges *r, uint8_t *memory) {
+    memset(memory, 0x5A, r->bytes);
+    for (size_t i = 0; i < RANGES; i++) {
+        pith_view *const v = &r->range[i].view;
+        v->data = ++memory;
+        memory += (size_t)pith_view_count(v) * pith_dtype_bytes(v->dtype);
+    }
+}
+
+static void ranges_close(struct ranges *r) {
+    for (size_t i = 0; i < LIST; i++) free(r->memory[i]);
+    for (size_t k = 0; k < 2; k++) pith_plan_destroy(r->plan[k]);
+    free(r->scratch);
+    free(r->out);
+}
+
+/* A list reads what calls with one range do, with any number of threads, whose parts begin and end
+ * inside of ranges. */
+static void test_read_list(void **state) {
+    (void)state;
+    struct ranges r = {0};
+    ranges_open(&r);
+    for (uint64_t most = 0; most <= RANGE_TOKENS; most = most ? 3 * most : 1) {
+        const uint64_t values = ranges_set(&r, most, most);
+        CHECK(most < 200 || values > 1 << 16); /* else one thread does it alone */
+        uint8_t *const wanted = allocate(r.bytes);
+        ranges_place(&r, wanted);
+        for (size_t i = 0; i < RANGES; i++) CHECK_OK(pith_kv_read(r.work, &r.range[i], 1));
+        for (uint32_t threads = 1; threads <= 7; threads += 2) {
+            pith_env env = test_env();
+            void *memory;
+            env.threads = threads;
+            env.run = run_backwards;
+            pith_work *const work = work_for(r.plan, 2, &env, &memory);
+            context("%u tokens, %u threads", (unsigned)most, (unsigned)threads);
+            ranges_place(&r, r.out);
+            CHECK_OK(pith_kv_read(work, r.range, RANGES));
+            CHECK(memcmp(r.out, wanted, r.bytes) == 0);
+            free(memory);
+        }
+        free(wanted);
+    }
+    CHECK_OK(pith_kv_read(r.work, NULL, 0));
+    ranges_close(&r);
+}
+
+/* Nothing is read when one of the ranges cannot be, and the item is named. */
+static void test_refused_read_list(void **state) {
+    (void)state;
+    struct ranges r = {0};
+    ranges_open(&r);
+    ranges_set(&r, 8, 1);
+    uint8_t *const untouched = allocate(r.bytes);
+    ranges_place(&r, untouched);
+    for (size_t k = 0; k < 4 * RANGES; k++) {
+        const size_t bad = k / 4;
+        pith_kv_range wrong[RANGES];
+        pith_status expected = PITH_ERR_ARG;
+        ranges_place(&r, r.out);
+        memcpy(wrong, r.range, sizeof wrong);
+        switch (k % 4) {
+        case 0: wrong[bad].cache = NULL; break;
+        case 1: wrong[bad].first = pith_kv_count(wrong[bad].cache) + 1; break;
+        case 2: wrong[bad].head = RANGE_HEADS; break;
+        default: wrong[bad].view.dtype = PITH_F64; expected = PITH_ERR_DTYPE;
+        }
+        context("range %zu, wrong %zu", bad, k % 4);
+        CHECK_STATUS(expected, pith_kv_read(r.work, wrong, RANGES));
+        CHECK(pith_work_error(r.work)->item == bad);
+        CHECK(memcmp(r.out, untouched, r.bytes) == 0);
+    }
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(r.work, NULL, 1));
+    free(untouched);
+    ranges_close(&r);
+}
+
 /* What a list has wrong is found before any cache is changed, and the item is named. */
 static void test_refused_list(void **state) {
     (void)state;
@@ -589,7 +730,8 @@ static void check_taken(const struct intruder *in, pith_kv *cache, uint64_t toke
     CHECK_STATUS(PITH_ERR_BUSY, pith_kv_append_batch(in->other, &like, batch, 2));
     CHECK(pith_work_error(in->other)->item == 1);
     CHECK_STATUS(PITH_ERR_BUSY, pith_kv_append_delta(in->other, cache, &one, &out));
-    CHECK_STATUS(PITH_ERR_BUSY, pith_kv_read(in->other, cache, 0, 1, 0, in->set->heads, &out));
+    CHECK_STATUS(PITH_ERR_BUSY,
+                 pith_kv_read(in->other, &(pith_kv_range){cache, 0, 1, 0, in->set->heads, out}, 1));
     CHECK_STATUS(PITH_ERR_BUSY, pith_kv_read_add(in->other, cache, 0, 1, &out));
     CHECK_STATUS(PITH_ERR_BUSY, pith_kv_truncate(in->other, cache, 0));
     CHECK_STATUS(PITH_ERR_BUSY, pith_kv_save(in->other, cache, memory, 1 << 16, &written));
@@ -754,7 +896,9 @@ static void *grow(void *arg) {
             const uint64_t held = pith_kv_count(side->cache[i]), n = held < 8 ? held : 8;
             const uint64_t shape[3] = {n, s->heads, s->dim};
             const pith_view v = pith_view_dense(out, PITH_F32, 3, shape);
-            note(side, pith_kv_read(side->work, side->cache[i], held - n, n, 0, s->heads, &v));
+            note(side,
+                 pith_kv_read(side->work,
+                              &(pith_kv_range){side->cache[i], held - n, n, 0, s->heads, v}, 1));
         }
         if (pith_kv_remaining(side->cache[1]) < 2)
             for (size_t i = 0; i < 3; i++)
@@ -1200,6 +1344,8 @@ int main(void) {
         cmocka_unit_test(test_refused_batch),
         cmocka_unit_test(test_twice),
         cmocka_unit_test(test_list),
+        cmocka_unit_test(test_read_list),
+        cmocka_unit_test(test_refused_read_list),
         cmocka_unit_test(test_refused_list),
         cmocka_unit_test(test_busy),
         cmocka_unit_test(test_unlock),

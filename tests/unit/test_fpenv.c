@@ -265,7 +265,7 @@ static void run_pages(struct trace *t, const struct data *d, const char *spec, u
     const pith_kv_tokens one = {.cache = cache, .values = d->value + (TOKENS - 2) * DIM};
     CHECK_OK(pith_kv_append_batch(work, &like, &one, 1));
     const pith_view whole = pith_view_dense(out, PITH_F32, 2, (const uint64_t[]){TOKENS - 1, DIM});
-    CHECK_OK(pith_kv_read(work, cache, 0, TOKENS - 1, 0, 1, &whole));
+    CHECK_OK(pith_kv_read(work, &(pith_kv_range){cache, 0, TOKENS - 1, 0, 1, whole}, 1));
     add(t, out, (TOKENS - 1) * DIM * sizeof *out);
     pith_plan_destroy(plan);
     free(work_memory);

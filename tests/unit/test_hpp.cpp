@@ -983,7 +983,8 @@ void test_caches() {
     Floats back(50 * 32), wanted(50 * 32);
     cache.read(work, 25, 50, 1, 1, pith::view(back, {50, 1, 32}));
     const pith_view to = pith::view(wanted, {50, 1, 32});
-    CHECK_OK(pith_kv_read(work.get(), twin, 25, 50, 1, 1, &to));
+    const pith_kv_range range = {twin, 25, 50, 1, 1, to};
+    CHECK_OK(pith_kv_read(work.get(), &range, 1));
     CHECK(same(back, wanted));
     CHECK_OK(cache.try_read(work, 25, 50, 1, 1, pith::view(back, {50, 1, 32})));
     CHECK(cache.try_read(work, 60, 50, 1, 1, pith::view(back, {50, 1, 32})) == PITH_ERR_ARG);
@@ -1044,6 +1045,15 @@ void test_caches() {
         {{c.get(), v.data()}, {d.get(), v.data() + 64 * 20}}};
     pith::append_batch(work, pith::view(v.data(), {20, 2, 32}), to_both);
     CHECK_OK(pith::try_append_batch(work, pith::view(v.data(), {20, 2, 32}), to_both));
+    Floats both(2 * 10 * 64);
+    const std::array<pith_kv_range, 2> ranges{
+        {{a.get(), 5, 10, 0, 2, pith::view(both.data(), {10, 2, 32})},
+         {b.get(), 7, 10, 0, 2, pith::view(both.data() + 640, {10, 2, 32})}}};
+    pith::read(work, ranges);
+    CHECK_OK(pith::try_read(work, ranges));
+    Floats second(10 * 64);
+    b.read(work, 7, 10, 0, 2, pith::view(second, {10, 2, 32}));
+    CHECK(std::equal(second.begin(), second.end(), both.begin() + 640));
     CHECK(c.count() == 40 && a.save(work) == c.save(work) && d.save(work) != c.save(work));
     const pith::Error full = thrown(PITH_ERR_SPACE, [&] {
         for (int i = 0; i < 20; i++) pith::append(work, caches, views);

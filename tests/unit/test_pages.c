@@ -132,7 +132,8 @@ static void check_frames(const struct cache *c, const struct kv_setting *s, stru
         const pith_view a = view_of(s, one, s->dtype, info.shape[0]);
         const pith_view b = view_of(s, other, s->dtype, info.shape[0]);
         CHECK_OK(pith_decompress(saved.bytes + at, saved.length - at, NULL, NULL, &a, NULL));
-        CHECK_OK(pith_kv_read(c->setup.work, c->kv, tokens, info.shape[0], 0, s->heads, &b));
+        CHECK_OK(pith_kv_read(c->setup.work,
+                              &(pith_kv_range){c->kv, tokens, info.shape[0], 0, s->heads, b}, 1));
         CHECK(memcmp(one, other, bytes) == 0);
         tokens += info.shape[0];
         CHECK((strcmp(info.codec_name, "raw") == 0) ==
@@ -709,19 +710,22 @@ static void test_arguments(void **state) {
     CHECK_OK(pith_kv_append(work, NULL, NULL, 0));
     CHECK_OK(pith_kv_append(work, &c.kv, &zero, 1)); /* one token twice */
     CHECK(pith_kv_count(c.kv) == 2 && pith_work_error(work)->text[0] == 0);
-    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_read(work, c.kv, 0, 2, 0, 2, &zero));
-    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(work, c.kv, 1, 2, 0, 2, &good));
-    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(work, c.kv, UINT64_MAX, 2, 0, 2, &good));
-    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(work, c.kv, 0, 2, 1, 2, &good));
-    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(work, c.kv, 0, 2, UINT32_MAX, 2, &good));
-    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_read(work, c.kv, 0, 1, 0, 2, &good));
-    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_read(work, c.kv, 0, 2, 0, 1, &good));
-    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(work, c.kv, 0, 2, 0, 2, NULL));
-    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(work, NULL, 0, 2, 0, 2, &good));
-    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(NULL, c.kv, 0, 2, 0, 2, &good));
-    CHECK_STATUS(PITH_ERR_SPACE, pith_kv_read(small.work, c.kv, 0, 2, 0, 2, &good));
+    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_read(work, &(pith_kv_range){c.kv, 0, 2, 0, 2, zero}, 1));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(work, &(pith_kv_range){c.kv, 1, 2, 0, 2, good}, 1));
+    CHECK_STATUS(PITH_ERR_ARG,
+                 pith_kv_read(work, &(pith_kv_range){c.kv, UINT64_MAX, 2, 0, 2, good}, 1));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(work, &(pith_kv_range){c.kv, 0, 2, 1, 2, good}, 1));
+    CHECK_STATUS(PITH_ERR_ARG,
+                 pith_kv_read(work, &(pith_kv_range){c.kv, 0, 2, UINT32_MAX, 2, good}, 1));
+    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_read(work, &(pith_kv_range){c.kv, 0, 1, 0, 2, good}, 1));
+    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_read(work, &(pith_kv_range){c.kv, 0, 2, 0, 1, good}, 1));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(work, NULL, 1));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(work, &(pith_kv_range){NULL, 0, 2, 0, 2, good}, 1));
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_read(NULL, &(pith_kv_range){c.kv, 0, 2, 0, 2, good}, 1));
+    CHECK_STATUS(PITH_ERR_SPACE,
+                 pith_kv_read(small.work, &(pith_kv_range){c.kv, 0, 2, 0, 2, good}, 1));
     const pith_view whole = view_of(s, rows, PITH_I32, 2);
-    CHECK_STATUS(PITH_ERR_DTYPE, pith_kv_read(work, c.kv, 0, 2, 0, 2, &whole));
+    CHECK_STATUS(PITH_ERR_DTYPE, pith_kv_read(work, &(pith_kv_range){c.kv, 0, 2, 0, 2, whole}, 1));
     CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_kv_append_delta(work, c.kv, &good, &good));
     CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_kv_read_add(work, c.kv, 0, 2, &good));
     pith_kv *child;

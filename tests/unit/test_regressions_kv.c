@@ -211,8 +211,8 @@ static void test_wild_stride(void **state) {
         b.data = wild;
         b.stride[0] = INT64_MAX;
         if (heads == 1) b.stride[1] = INT64_MIN;
-        CHECK_OK(pith_kv_read(work, cache, 1, 1, 0, heads, &a));
-        CHECK_OK(pith_kv_read(work, cache, 1, 1, 0, heads, &b));
+        CHECK_OK(pith_kv_read(work, &(pith_kv_range){cache, 1, 1, 0, heads, a}, 1));
+        CHECK_OK(pith_kv_read(work, &(pith_kv_range){cache, 1, 1, 0, heads, b}, 1));
         CHECK(memcmp(dense, wild, heads * DIM * sizeof *wild) == 0);
     }
     free(memory);

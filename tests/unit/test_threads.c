@@ -626,7 +626,7 @@ static void share_read(struct sharer *t, const pith_kv *cache) {
     uint8_t *const out = allocate(count * ROW * 4);
     for (int k = 0; k < 2; k++) {
         const pith_view view = tokens_at(out, dtypes[k], 0, count);
-        GOOD(pith_kv_read(t->work, cache, 0, count, 0, HEADS, &view));
+        GOOD(pith_kv_read(t->work, &(pith_kv_range){cache, 0, count, 0, HEADS, view}, 1));
         note(t, out, count * ROW * pith_dtype_bytes(dtypes[k]));
     }
     free(out);
