@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "choose.h"
 #include "cli.h"
 #include "tensors.h"
 
@@ -119,7 +120,10 @@ static double bits_per_value(uint64_t bytes, uint64_t count) {
 }
 
 /* Returns whether a frame is of a codec that sends some elements. */
-static bool is_sparse(const pith_info *info) { return strcmp(info->codec_name, "topk") == 0; }
+static bool is_sparse(const pith_info *info) {
+    pith_codec_info codec;
+    return codec_of_spec(info->codec_name, &codec) && codec.traits & PITH_TRAIT_SPARSE;
+}
 
 static double density(const pith_info *info) {
     return info->count ? (double)info->sent / (double)info->count : NAN;

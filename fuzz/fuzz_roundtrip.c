@@ -27,7 +27,7 @@ static bool has_feedback(const struct trip *t) {
     return strstr(t->layout.spec, "ef=full") || strstr(t->layout.spec, "ef=ema");
 }
 
-static bool is_sparse(const struct trip *t) { return strncmp(t->layout.spec, "topk", 4) == 0; }
+static bool is_sparse(const struct trip *t) { return t->layout.traits & PITH_TRAIT_SPARSE; }
 
 /* Out of the saved stream: FORMAT.md, Saved streams; where it is not rotated, by the call. */
 static void get_residual(struct trip *t, int which) {

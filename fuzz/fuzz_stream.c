@@ -576,7 +576,7 @@ static void hold(struct scene *x, int i, uint64_t slot, struct fuzz_source *s) {
     FUZZ_CHECK(fuzz_is_status(status) && fuzz_error_fits(pith_work_error(e->work), status));
     for (uint32_t k = 0; k < n; k++) guard_free((void *)(uintptr_t)frame[k], length[k]);
     pith_sparse_state is = {.size = sizeof is};
-    if (strncmp(x->layout.spec, "topk", 4) != 0) {
+    if (!(x->layout.traits & PITH_TRAIT_SPARSE)) {
         FUZZ_CHECK(status == PITH_ERR_UNSUPPORTED);
         FUZZ_CHECK(pith_sparse_get_state(e->stream, slot, &is) == PITH_ERR_UNSUPPORTED);
         return;

@@ -6,6 +6,17 @@
 
 #include "gen.h"
 
+/* ---- Sanitizers ------------------------------------------------------------------------------*/
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+/* clang's OpenMP forgets what its threads had when a team shrinks. LeakSanitizer asks for this, so
+ * that a test program needs no environment; lsan.supp says it of programs without this file. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void) { return "leak:libomp\n"; }
+#endif
+#endif
+
 /* ---- Checks ----------------------------------------------------------------------------------*/
 
 static char where[512];

@@ -10,9 +10,11 @@
 #include "common/log2.h"
 
 enum { PLAIN = 0, CONSTANT = 1, CODED = 2, SPARSE = 3, RANS = 4 };
-/* A sparse piece has SPARSE_MIN bytes at least, so that bitmaps of bitmaps end: 2^24 / 8^7 < 64.
- * */
-enum { CODED_HEAD = 4, SPARSE_MIN = 64 };
+/* A sparse piece has SPARSE_MIN bytes at least, so that bitmaps of bitmaps end: 2^24 / 8^7 < 64. No
+ * string of two kinds of bytes is coded in less than CODED_LEAST: one of zstd has the heads of a
+ * frame and of a block, 5 bytes, two literals with their head, 3, and a sequence with its head, 5;
+ * one of rANS its head, 3, a table of 9 bits and two states, 8. */
+enum { CODED_HEAD = 4, CODED_LEAST = 13, SPARSE_MIN = 64 };
 
 /* ---- Memory: the bytes of one sparse piece, its bitmaps one inside the other -----------------*/
 
@@ -264,7 +266,7 @@ static bool put_simple(struct pithi_pen *pen, const uint8_t *src, size_t n) {
         return pithi_pen_put(pen, (const uint8_t[]){CONSTANT, src[0]}, 2);
     unsigned kind = PLAIN;
     size_t length = 0;
-    if (n > CODED_HEAD && pen->capacity > CODED_HEAD) {
+    if (n >= CODED_HEAD + CODED_LEAST && pen->capacity >= CODED_HEAD + CODED_LEAST) {
         const size_t gain = n - CODED_HEAD, capacity = pen->capacity - CODED_HEAD;
         length = code(pen, src, n, pen->at + CODED_HEAD, gain < capacity ? gain : capacity, &kind);
     }

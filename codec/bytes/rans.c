@@ -244,9 +244,14 @@ const uint8_t *pithi_rans_decode_c(const struct pithi_rans_decoder *t, uint32_t 
  * The first one gets the sums. */
 void pithi_symbol_count_c(uint32_t table[PITHI_RANS_TABLES][SYMBOLS], const uint8_t *src,
                           size_t n) {
-    enum { TABLES = PITHI_RANS_TABLES };
-    memset(table, 0, TABLES * sizeof table[0]);
+    enum { TABLES = PITHI_RANS_TABLES, SHORT = 512 }; /* in less than that tables do not pay */
     size_t i = 0;
+    if (n < SHORT) {
+        memset(table[0], 0, sizeof table[0]);
+        for (; i < n; i++) table[0][src[i]]++;
+        return;
+    }
+    memset(table, 0, TABLES * sizeof table[0]);
     for (; i + TABLES <= n; i += TABLES)
         for (unsigned k = 0; k < TABLES; k++) table[k][src[i + k]]++;
     for (; i < n; i++) table[0][src[i]]++;
@@ -292,6 +297,14 @@ static void take_back(uint16_t frequency[SYMBOLS]) {
     }
 }
 
+/* Whether any of a part of all symbols occurs: of short strings few do. */
+enum { PART = 8 };
+static bool occur(const uint32_t counts[PART]) {
+    uint32_t any = 0;
+    for (unsigned k = 0; k < PART; k++) any |= counts[k];
+    return any;
+}
+
 /* Chooses frequencies for counts of n symbols, and says which occur. */
 static struct pithi_rans_rounding frequencies_of(struct shares *t, const uint32_t counts[SYMBOLS],
                                                  size_t n, uint16_t frequency[SYMBOLS]) {
@@ -300,12 +313,15 @@ static struct pithi_rans_rounding frequencies_of(struct shares *t, const uint32_
     /* Of powers of two, as strings of whole blocks are, a shift divides in much less time. */
     const unsigned log2_n = n & (n - 1) || n > UINT32_MAX ? 0 : pithi_bit_length((uint32_t)n) - 1;
     memset(frequency, 0, SYMBOLS * sizeof *frequency);
-    for (unsigned s = 0; s < SYMBOLS; s++) {
-        if (!counts[s]) continue;
-        t->exact[t->kinds] = (uint16_t)(log2_n ? ((uint64_t)counts[s] * SLOTS + n / 2) >> log2_n
-                                               : pithi_rans_exact(counts[s], n));
-        t->symbol[t->kinds++] = (uint8_t)s;
-        if (counts[s] > counts[r.rest]) r.rest = s;
+    for (unsigned part = 0; part < SYMBOLS; part += PART) {
+        if (!occur(counts + part)) continue;
+        for (unsigned s = part; s < part + PART; s++) {
+            if (!counts[s]) continue;
+            t->exact[t->kinds] = (uint16_t)(log2_n ? ((uint64_t)counts[s] * SLOTS + n / 2) >> log2_n
+                                                   : pithi_rans_exact(counts[s], n));
+            t->symbol[t->kinds++] = (uint8_t)s;
+            if (counts[s] > counts[r.rest]) r.rest = s;
+        }
     }
     r.kinds = t->kinds;
     if (r.kinds < 2) return r;
@@ -335,6 +351,34 @@ static void costs_of(const struct shares *t, const uint16_t frequency[SYMBOLS],
     }
 }
 
+/* Returns the bits that pithi_rans_put_table takes for the length of a frequency. */
+static unsigned length_bits(unsigned length, unsigned before) {
+    const unsigned apart = length - before + 1; /* 0, 1, 2: by one at most */
+    return apart > 2 ? 6 : apart == 1 ? 1 : 3;
+}
+
+/* Returns the bytes of the head and the table that pithi_rans_put_table writes. Between two symbols
+ * that occur the first length 0 is told from the one before, and takes a bit after that. */
+static size_t table_bytes(const struct shares *t, const struct pithi_rans_rounding *r,
+                          const uint16_t frequency[SYMBOLS]) {
+    unsigned before = PITHI_RANS_LENGTH_BEFORE, bits = 0;
+    for (unsigned k = 0; k < t->kinds; k++) {
+        const unsigned s = t->symbol[k], zeros = k ? s - t->symbol[k - 1] - 1 : 0;
+        if (zeros) {
+            bits += length_bits(0, before) + zeros - 1;
+            before = 0;
+        }
+        if (s == r->rest) {
+            bits += 6;
+            continue;
+        }
+        const unsigned length = pithi_bit_length(frequency[s]);
+        bits += length_bits(length, before) + pithi_rans_kept_bits(length, r->precision);
+        before = length;
+    }
+    return PITHI_RANS_HEAD + (bits + 7) / 8;
+}
+
 /* ---- Strings ---------------------------------------------------------------------------------*/
 
 size_t pithi_rans_plan(struct pithi_rans *m, pithi_symbol_count_fn *count, const uint8_t *src,
@@ -350,7 +394,7 @@ size_t pithi_rans_plan(struct pithi_rans *m, pithi_symbol_count_fn *count, const
     m->rest = r.rest;
     m->precision = r.precision;
     m->log2_states = pithi_rans_log2_states(n, bits >> 11);
-    m->table_bytes = pithi_rans_table_bytes(&r, m->frequency, SYMBOLS);
+    m->table_bytes = table_bytes(&t, &r, m->frequency);
     return m->table_bytes + ((size_t)4 << m->log2_states) + (size_t)(bits >> 11);
 }
 

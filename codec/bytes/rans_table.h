@@ -122,21 +122,6 @@ PITHI_INLINE uint8_t *pithi_rans_put_table(uint8_t *at, const struct pithi_rans_
     return b.at;
 }
 
-/* Returns the bytes of a head and a table, which the function above writes. */
-PITHI_INLINE size_t pithi_rans_table_bytes(const struct pithi_rans_rounding *r,
-                                           const uint16_t *frequency, unsigned end) {
-    const unsigned first = pithi_rans_first(frequency), last = pithi_rans_last(frequency, end);
-    unsigned before = PITHI_RANS_LENGTH_BEFORE, bits = 0;
-    for (unsigned s = first; s <= last; s++) {
-        const unsigned length = s == r->rest ? before : pithi_bit_length(frequency[s]);
-        const unsigned apart = length - before + 1; /* 0, 1, 2: by one at most */
-        bits += s == r->rest || apart > 2 ? 6 : apart == 1 ? 1 : 3;
-        bits += s == r->rest ? 0 : pithi_rans_kept_bits(length, r->precision);
-        before = length;
-    }
-    return PITHI_RANS_HEAD + (bits + 7) / 8;
-}
-
 struct pithi_rans_bit_reader {
     const uint8_t *at, *end;
     uint32_t held;

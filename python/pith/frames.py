@@ -319,7 +319,7 @@ def inspect(frame: Buffer) -> Info:
     info = _info(data, length)
     codec = _string(info.codec_name)
     bounded = any(c.name == codec and c.bound for c in codecs())
-    sparse = codec == "topk"
+    sparse = any(c.name == codec and c.sparse for c in codecs())
     result = Info(
         spec=_string(info.spec),
         codec=codec,

@@ -27,24 +27,29 @@ expect_none() { # expect_none TITLE, lines on stdin
 }
 
 # ---- Compilers -----------------------------------------------------------------------------------
-compilers=()
-for cc in ${CC:-cc clang}; do
-    command -v "$cc" >/dev/null || continue
-    compilers+=("$cc")
+# CC and CXX are one compiler each, of one word or more: ccache gcc.
+compilers=() ccs=(cc clang) cxxs=(c++ clang++)
+[ -z "${CC:-}" ] || ccs=("$CC")
+[ -z "${CXX:-}" ] || cxxs=("$CXX")
+for words in "${ccs[@]}"; do
+    read -ra cc <<<"$words"
+    command -v "${cc[0]}" >/dev/null || continue
+    compilers+=("$words")
     for std in c99 c11 gnu17; do
-        try "$cc" -std=$std -Wstrict-prototypes "${strict[@]}" tests/form/header_test.c
+        try "${cc[@]}" -std=$std -Wstrict-prototypes "${strict[@]}" tests/form/header_test.c
         for header in "${headers[@]}"; do
-            try "$cc" -std=$std -Wstrict-prototypes "${strict[@]}" -x c - \
+            try "${cc[@]}" -std=$std -Wstrict-prototypes "${strict[@]}" -x c - \
                 <<<"#include \"${header#*include/}\"
 int used;"
         done
     done
 done
-for cxx in ${CXX:-c++ clang++}; do
-    command -v "$cxx" >/dev/null || continue
-    try "$cxx" -std=c++17 "${strict[@]}" tests/form/header_test.cc
+for words in "${cxxs[@]}"; do
+    read -ra cxx <<<"$words"
+    command -v "${cxx[0]}" >/dev/null || continue
+    try "${cxx[@]}" -std=c++17 "${strict[@]}" tests/form/header_test.cc
     for header in "${headers[@]}"; do
-        try "$cxx" -std=c++17 "${strict[@]}" -x c++ - <<<"#include \"${header#*include/}\""
+        try "${cxx[@]}" -std=c++17 "${strict[@]}" -x c++ - <<<"#include \"${header#*include/}\""
     done
 done
 
@@ -92,8 +97,9 @@ if cffi:
         sys.exit("cffi sees other constants")
     print(f"cffi sees structs, an item of {ffi.sizeof('pith_item')} bytes")
 END
-for cc in "${compilers[@]}"; do
-    "$cc" -E -P "-D__attribute__(x)=" "${places[@]}" -x c - <<<"$all" >"$place/plain.c"
+for words in "${compilers[@]}"; do
+    read -ra cc <<<"$words"
+    "${cc[@]}" -E -P "-D__attribute__(x)=" "${places[@]}" -x c - <<<"$all" >"$place/plain.c"
     expect_none 'a public header defines more than types and enumerators' < <(
         tr '\n' ' ' <"$place/plain.c" | sed -E 's/\benum\b[^{};]*\{[^}]*\}//g' |
             grep -oE '.{0,60}(=|\b(static|inline|extern)\b).{0,60}')

@@ -9,7 +9,7 @@ place=$(mktemp -d)
 build=$source/build-install
 trap 'rm -rf "$place" "$build"' EXIT
 rm -rf "$build"
-cc=${CC:-cc}
+read -ra cc <<<"${CC:-cc}" # CC may be more than a word: ccache gcc
 
 run() { # quiet unless it fails
     "$@" >"$place/log" 2>&1 || {
@@ -30,7 +30,7 @@ for file in include/pith/{bounds,kv,pith,pith_collective,pith_cuda,version}.h \
     [ -e "$place/usr/$file" ] || { echo "not installed: $file"; exit 1; }
 done
 export PKG_CONFIG_PATH=$place/usr/lib/pkgconfig
-run "$cc" -std=c11 -Werror -x c - -o "$place/collective" \
+run "${cc[@]}" -std=c11 -Werror -x c - -o "$place/collective" \
     $(pkg-config --cflags --libs pith_collective) <<'END'
 #include <pith/pith_collective.h>
 int main(void) {
@@ -43,13 +43,14 @@ int main(void) {
 END
 run env LD_LIBRARY_PATH="$place/usr/lib" "$place/collective"
 if command -v mpicc >/dev/null; then
-    run "$cc" -std=c11 -Werror -c -x c - -o "$place/mpi.o" $(pkg-config --cflags pith_mpi) \
+    run "${cc[@]}" -std=c11 -Werror -c -x c - -o "$place/mpi.o" $(pkg-config --cflags pith_mpi) \
         $(mpicc --showme:compile) <<<'#include <pith/pith_mpi.h>
 pith_status none(pith_transport *t) { return pith_mpi_transport(t, MPI_COMM_WORLD); }'
     [ -e "$place/usr/lib/libpith_mpi.so" ] || { echo 'not installed: libpith_mpi'; exit 1; }
 fi
 if pkg-config --exists lapacke; then
-    run "$cc" -std=c11 -Werror -x c - -o "$place/svd" $(pkg-config --cflags --libs pith_svd) <<'END'
+    run "${cc[@]}" -std=c11 -Werror -x c - -o "$place/svd" \
+        $(pkg-config --cflags --libs pith_svd) <<'END'
 #include <pith/pith_svd.h>
 int main(void) {
     float w = -2, u, s, vt;
@@ -61,11 +62,11 @@ fi
 # README.md says how to compile its example with an installed pith.
 line=$(grep '^    cc example\.c .*(pkg-config --cflags --libs pith)$' "$source/README.md")
 awk '/^```c$/ { on = 1; next } /^```/ { on = 0 } on' "$source/README.md" >"$place/example.c"
-(cd "$place" && run eval "${line/cc/$cc}")
+(cd "$place" && run eval "${line/cc/${cc[*]}}")
 run env LD_LIBRARY_PATH="$place/usr/lib" "$place/example"
 grep -q 'off by' "$place/log" || { echo 'the example of README.md says no error'; exit 1; }
 # A stub: it links everywhere, and says what it is.
-run "$cc" -std=c11 -Wall -Wextra -Werror -x c - -o "$place/cuda" \
+run "${cc[@]}" -std=c11 -Wall -Wextra -Werror -x c - -o "$place/cuda" \
     $(pkg-config --cflags --libs pith_cuda) <<'END'
 #include <pith/pith_cuda.h>
 #include <stdio.h>
@@ -81,7 +82,7 @@ grep -q 'no CUDA' "$place/log" || { echo 'the stub does not say why'; exit 1; }
 [ "$(pkg-config --modversion pith)" = "$("$source/tools/version.sh")" ] ||
     { echo 'pith.pc states another version than version.h'; exit 1; }
 consumer=$source/tests/subproject/consumer.c
-run "$cc" -std=c11 -Wall -Wextra -Werror "$consumer" -o "$place/shared" \
+run "${cc[@]}" -std=c11 -Wall -Wextra -Werror "$consumer" -o "$place/shared" \
     $(pkg-config --cflags --libs pith)
 run env LD_LIBRARY_PATH="$place/usr/lib" "$place/shared"
 cat "$place/log"
@@ -101,7 +102,7 @@ if command -v cmake >/dev/null; then
     echo 'found by CMake'
 fi
 rm "$place"/usr/lib/libpith.so*
-run "$cc" -std=c11 "$consumer" -o "$place/static" $(pkg-config --static --cflags --libs pith)
+run "${cc[@]}" -std=c11 "$consumer" -o "$place/static" $(pkg-config --static --cflags --libs pith)
 run "$place/static"
 echo 'installed, found with pkg-config, linked shared and static'
 

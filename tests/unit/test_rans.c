@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
+#include "bytes/entropy.h"
 #include "bytes/rans.h"
 #include "gen.h"
 #include "util.h"
@@ -310,6 +311,34 @@ static void damage_is_harmless(void **state) {
     }
 }
 
+/* Pieces are plain where a coded string would have fewer bytes than any has (bytes/piece.c): in the
+ * fewest there are two kinds of symbols, which neither rANS nor zstd at any effort codes in 12. */
+static void no_string_takes_less_than_13_bytes(void **state) {
+    (void)state;
+    enum { LEAST = 13, LONG = 700 };
+    const size_t memory_bytes = pithi_entropy_bytes(LONG, PITHI_EFFORT_MAX);
+    void *const place = allocate(memory_bytes);
+    struct pithi_entropy *const e = pithi_entropy_open(place, memory_bytes);
+    for (size_t run = 0; run < sample_of(4000); run++) {
+        uint8_t src[LONG], to[LONG];
+        const size_t n = 2 + random_word() % (run % 4 ? 40 : LONG - 2), period = 1 + run % 5;
+        const size_t edge = 1 + random_word() % (n - 1);
+        for (size_t i = 0; i < n; i++) /* few kinds, or a period, or the same but for one place */
+            src[i] = (uint8_t)(run % 3 == 0   ? random_word() % 2
+                               : run % 3 == 1 ? i % period
+                                              : (run % 2 ? i == edge : i >= edge));
+        if (memcmp(src, src + 1, n - 1) == 0) continue;
+        const int effort = 1 + (int)(random_word() % PITHI_EFFORT_MAX);
+        const int flag = run % 7 ? 0 : PITHI_ENTROPY_BARE;
+        context("run %zu, %zu symbols, effort %d", run, n, effort);
+        CHECK(pithi_entropy_pack(e, effort | flag, src, n, to, LEAST - 1) == 0);
+        const size_t planned = pithi_rans_plan(memory(), NULL, src, n);
+        CHECK(planned >= LEAST);
+        CHECK(pithi_rans_pack(memory(), pithi_rans_encode_c, src, n, to, LEAST - 1) == 0);
+    }
+    free(place);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_symbol_has_its_slots),
@@ -320,6 +349,7 @@ int main(void) {
         cmocka_unit_test(the_example_decodes),
         cmocka_unit_test(tables_are_checked),
         cmocka_unit_test(damage_is_harmless),
+        cmocka_unit_test(no_string_takes_less_than_13_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
