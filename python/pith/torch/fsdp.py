@@ -93,7 +93,7 @@ class Comms:
 
         Each rank saves its own. Replicas of weights are not in it.
         """
-        return {"scatters": [scatter._state() for scatter in self.scatters]}
+        return _group.OwnState({"scatters": [scatter._state() for scatter in self.scatters]})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up what this rank's :meth:`state_dict` returned, and let the next gathers be exact.
@@ -107,9 +107,10 @@ class Comms:
                 channels yet
 
         """
-        if len(state.get("scatters", ())) != len(self.scatters):
+        scatters = _group.parts_of(state).get("scatters", ())
+        if not isinstance(scatters, (list, tuple)) or len(scatters) != len(self.scatters):
             raise ArgumentError(f"state: expected scatters of {len(self.scatters)} modules")
-        for scatter, saved in zip(self.scatters, state["scatters"], strict=True):
+        for scatter, saved in zip(self.scatters, scatters, strict=True):
             scatter._load(saved)
         self.reset()
 
