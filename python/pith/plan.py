@@ -269,6 +269,35 @@ class Plan:
         return _make, (self._arguments,)
 
 
+def slot_order(nodes: int, per_node: int) -> list[int]:
+    """Return the slots in the order in which an exchange inside nodes sends them.
+
+    Entry ``j * nodes + m`` is ``m * per_node + j``: the slot of local rank j on node m, where ranks
+    are numbered node by node. For ranks that are numbered the other way swap the arguments.
+
+    Args:
+        nodes: their number
+        per_node: ranks of each
+
+    Returns:
+        ``nodes * per_node`` numbers.
+
+    Raises:
+        ArgumentError: one of them is negative, or there are more than 2**32 slots
+
+    """
+    count = index(nodes) * index(per_node)
+    if nodes < 0 or per_node < 0 or count > 2**32:
+        raise ArgumentError(
+            f"nodes, per_node: found {nodes} and {per_node}, expected numbers from 0 and at most"
+            " 2**32 slots"
+        )
+    slots = ffi.new("uint64_t[]", count)
+    if count:
+        lib.pith_slot_order(nodes, per_node, slots)
+    return list(slots)
+
+
 def _make(arguments: dict[str, Any]) -> Plan:
     return Plan(**arguments)
 
