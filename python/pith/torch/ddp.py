@@ -338,7 +338,8 @@ class State:
     def state_dict(self) -> dict[str, Any]:
         """Return this rank's step and what its encoding has lost, by parameter.
 
-        Each rank saves its own; it holds whatever buckets, nodes or shards there are later.
+        Each rank saves its own, ``{"rank 3": (parts,)}``, torch.distributed.checkpoint that of
+        every rank; it holds whatever buckets, nodes or shards there are later.
         """
         self._wait()
         residuals = dict(self._residuals)

@@ -397,8 +397,8 @@ class State:
     def state_dict(self) -> dict[str, Any]:
         """Return this rank's step and what its encoding has lost, by parameter: on the CPU.
 
-        It waits for the device. Each rank saves its own; :class:`pith.torch.ddp.State` loads it,
-        too.
+        It waits for the device. Each rank saves its own, ``{"rank 3": (parts,)}``;
+        :class:`pith.torch.ddp.State` loads it, too.
         """
         residuals = dict(self._residuals)
         for bucket in self._buckets:

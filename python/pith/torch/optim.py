@@ -423,7 +423,8 @@ class Sharded(torch.optim.Optimizer):
     def state_dict(self) -> dict[str, Any]:
         """Return this rank's states, weights and channels: each rank saves its own.
 
-        All of it is copied: later steps do not change it.
+        It is ``{"rank 3": (parts,)}``, so that torch.distributed.checkpoint saves that of every
+        rank. All of it is copied: later steps do not change it.
         """
         for before in self._optimizer_state_dict_pre_hooks.values():
             before(self)
