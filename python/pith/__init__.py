@@ -62,7 +62,7 @@ from .frames import (
     inspect,
     verify,
 )
-from .plan import Plan, Sizes, Work
+from .plan import Plan, Sizes, Work, slot_order
 from .stream import Bucket, SparseState, Stats, Stream
 
 _version = _lib.pith_version()
@@ -124,6 +124,7 @@ __all__ = [
     "format_version",
     "inspect",
     "kv",
+    "slot_order",
     "sparse",
     "verify",
     "version",

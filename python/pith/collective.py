@@ -59,12 +59,14 @@ __all__ = [
     "Chosen",
     "Communicator",
     "Deft",
+    "Measure",
     "Partitions",
     "Place",
     "Report",
     "Request",
     "TimedOutError",
     "TransportError",
+    "wait_all",
 ]
 
 KINDS = {
@@ -110,6 +112,21 @@ class Report(NamedTuple):
     """Sparse sums: elements that the ranks chose, each as often as it was."""
     summed: int
     """Sparse sums by union or regions: elements whose sums came back."""
+
+
+class Measure(NamedTuple):
+    """From which size on frames are faster than uncompressed tensors, by the slowest rank."""
+
+    elements: int | None
+    """Compressed is faster from here on; None: at no size that was tried, up to 2**20."""
+    codec_ns: float
+    """Of encoding, recoding and decoding, for each element of the largest tensor tried."""
+    plain_ns: float
+    """Of a whole uncompressed call, for each element of it."""
+    packed_ns: float
+    """Of a whole compressed call."""
+    link_bytes_per_second: float
+    """Sent by a rank in the uncompressed call."""
 
 
 class Choice(NamedTuple):
@@ -364,21 +381,7 @@ class Communicator:
         number, self._number = self._number, self._number + 1
         if error is None and rng_stream is None:
             options.rng_stream = number * 3 * self.ranks % 2**32
-        sockets = self._connect(number)
-        others = [s for s in sockets if s is not None]
-        handles = ffi.new("int[]", [-1 if s is None else s.fileno() for s in sockets])
-        transport = ffi.new("pith_transport *")
-        status = lib.pith_collective_sockets(transport, self.rank, self.ranks, handles)
-        for s in others:
-            if status:
-                s.close()
-            else:
-                s.detach()  # the channel closes them
-        if status:
-            raise from_status(status)
-        nodes = ffi.new("uint32_t[]", self._node_of)
-        transport.node_of = nodes
-        lib.pithpy_heed_signals(transport)
+        transport, nodes = self._transport(number)
         made = ffi.gc(ffi.new("pithpy_channel *"), lib.pithpy_collective_destroy)
         why = ffi.new("pith_error *", {"size": ffi.sizeof("pith_error")})
         raised: list[BaseException] = []
@@ -391,6 +394,79 @@ class Communicator:
         if status:
             raise _elsewhere(status, _said(why), "another rank says why")
         return Channel(made, options, self, None if pieces is None else list(pieces))
+
+    def break_even(
+        self,
+        kind: str,
+        spec: str,
+        *,
+        dtype: Any,
+        inter: str | None = None,
+        gather: str | None = None,
+        slice: int = 0,
+        timeout: float | None = None,
+        threads: int = 1,
+    ) -> Measure:
+        """Measure from how many elements on frames are faster than the tensors themselves.
+
+        Collective, with the same arguments but threads, which are those of :meth:`channel`. Values
+        are synthetic, tensors have 2**10, 2**12, ... 2**20 elements, and the result is the same on
+        every rank: a ``threshold`` for channels that are made later. ``threshold=None`` of a
+        channel measures for that channel alone.
+
+        Raises:
+            ArgumentError: kind is not ``"reduce_scatter"``, ``"allreduce"`` or ``"allgather"``, or
+                another argument is out of range
+            MismatchError, SpecError, DtypeError, TimedOutError: as :meth:`channel`
+            StateError: this process was forked from the one that made the communicator
+
+        """
+        _check_process(self._process)
+        given = {**_DEFAULTS, **{k: v for k, v in locals().items() if k != "self"}}
+        error: Exception | None = None
+        try:
+            if kind not in _MEASURED:
+                raise ArgumentError(f"kind: found {kind!r}, expected one of {', '.join(_MEASURED)}")
+            options, keep = _options(given, self)
+        except Exception as wrong:  # the others are told, as by channel
+            error, keep = wrong, None
+            options = ffi.new("pith_collective_options *", {"size": _OPTIONS, "kind": 1})
+        number, self._number = self._number, self._number + 1
+        transport, nodes = self._transport(number)
+        why, raised = _error(), list[BaseException]()
+        out = ffi.new("pith_collective_measure *", {"size": ffi.sizeof("pith_collective_measure")})
+        status = lib.pithpy_collective_break_even(transport, options, out, why, _to(raised))
+        del keep, nodes
+        for cause in (*raised, error):
+            if cause is not None:
+                raise cause
+        if status:
+            raise _elsewhere(status, _said(why), "another rank says why")
+        return Measure(
+            None if out.elements == 2**64 - 1 else int(out.elements),
+            float(out.codec_ns),
+            float(out.plain_ns),
+            float(out.packed_ns),
+            float(out.link_bytes_per_s),
+        )
+
+    def _transport(self, number: int) -> tuple[Any, Any]:
+        """Return a ``pith_transport *`` on new connections, and what must be kept with it."""
+        sockets = self._connect(number)
+        handles = ffi.new("int[]", [-1 if s is None else s.fileno() for s in sockets])
+        transport = ffi.new("pith_transport *")
+        status = lib.pith_collective_sockets(transport, self.rank, self.ranks, handles)
+        for s in sockets:
+            if s is not None and status:
+                s.close()
+            elif s is not None:
+                s.detach()  # the transport closes them
+        if status:
+            raise from_status(status)
+        nodes = ffi.new("uint32_t[]", self._node_of)
+        transport.node_of = nodes
+        lib.pithpy_heed_signals(transport)
+        return transport, nodes
 
     def _connect(self, number: int) -> list[socket.socket | None]:
         """Return a socket to every other rank, for channel ``number``."""
@@ -482,6 +558,22 @@ class Communicator:
 
 
 _OPTIONS = ffi.sizeof("pith_collective_options")
+_MEASURED = ("reduce_scatter", "allreduce", "allgather")
+_DEFAULTS: dict[str, Any] = {
+    "count": 0,
+    "counts": None,
+    "send_counts": None,
+    "recv_counts": None,
+    "base_dtype": None,
+    "external_base": False,
+    "exempt": (),
+    "pieces": None,
+    "refresh": 0,
+    "seed": 0,
+    "rng_stream": None,
+    "threshold": 0,
+}
+"""Arguments of a channel that :meth:`Communicator.break_even` does not have."""
 
 
 def _options(given: dict[str, Any], ranks: Communicator) -> tuple[Any, list[Any]]:
@@ -1191,3 +1283,52 @@ class Request:
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("calls in flight are not copied or pickled: wait for their end")
+
+
+def wait_all(requests: Iterable[Request]) -> list[Report]:
+    """Wait for calls of several channels, working on all of them in turn.
+
+    Whoever waits for one channel does not work on the others: ranks that wait for theirs in
+    different orders would wait for each other. Here the order does not matter.
+
+    Args:
+        requests: of any channels, ended or not
+
+    Returns:
+        The report of each.
+
+    Raises:
+        Error: what :meth:`Request.wait` raises, of the call with the lowest status, when all have
+            ended; ``item`` is its number, and ``results`` has the reports, None where a call failed
+        BusyError: a handler interrupts a call on one of the channels
+
+    """
+    listed = list(requests)
+    for i, request in enumerate(listed):
+        if not isinstance(request, Request):
+            raise TypeError(f"requests[{i}]: expected a Request, found a {type(request).__name__}")
+    flying, channels = [], []
+    for request in dict.fromkeys(listed):
+        channel = request._channel
+        if channel is not None:
+            _check_process(channel._process)
+            flying.append(request)
+            channels.append(channel._channel)
+    raised: list[BaseException] = []
+    handles = ffi.new("pithpy_request *[]", [request._request for request in flying])
+    opened = ffi.new("pithpy_channel *[]", channels)
+    status = lib.pithpy_collective_wait_all(opened, handles, len(flying), _to(raised))
+    for request in flying:
+        request._settle()
+    if raised:
+        raise raised[0]
+    _check_entered(status)
+    results = [request._result for request in listed]
+    failed = [(i, one) for i, one in enumerate(results) if isinstance(one, Exception)]
+    if failed:
+        i, error = min(failed, key=lambda one: getattr(one[1], "status", 0))
+        if isinstance(error, Error):
+            error.item = i
+            error.results = [one if isinstance(one, Report) else None for one in results]
+        raise error
+    return [one for one in results if isinstance(one, Report)]

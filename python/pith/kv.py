@@ -26,7 +26,7 @@ from .errors import (
     check_new,
     from_status,
 )
-from .plan import Plan, Work, check_status
+from .plan import Plan, Work, check_status, check_work
 from .stream import Stats, borrow, marks_of
 from .views import Buffer, Tensor
 
@@ -67,6 +67,7 @@ class Cache:
     def __init__(self, plan: Plan, tokens: int = 0, *, work: Work | None = None) -> None:
         check_new(self, "_cache")
         check(plan)
+        check_work(work)
         self._start(plan, lib.pith_kv_bytes(plan._plan, tokens), work)
         made = ffi.new("pith_kv **")
         error = ffi.new("pith_error *", {"size": ffi.sizeof("pith_error")})

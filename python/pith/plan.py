@@ -269,6 +269,35 @@ class Plan:
         return _make, (self._arguments,)
 
 
+def slot_order(nodes: int, per_node: int) -> list[int]:
+    """Return the slots in the order in which an exchange inside nodes sends them.
+
+    Entry ``j * nodes + m`` is ``m * per_node + j``: the slot of local rank j on node m, where ranks
+    are numbered node by node. For ranks that are numbered the other way swap the arguments.
+
+    Args:
+        nodes: their number
+        per_node: ranks of each
+
+    Returns:
+        ``nodes * per_node`` numbers.
+
+    Raises:
+        ArgumentError: one of them is negative, or there are more than 2**32 slots
+
+    """
+    count = index(nodes) * index(per_node)
+    if nodes < 0 or per_node < 0 or count > 2**32:
+        raise ArgumentError(
+            f"nodes, per_node: found {nodes} and {per_node}, expected numbers from 0 and at most"
+            " 2**32 slots"
+        )
+    slots = ffi.new("uint64_t[]", count)
+    if count:
+        lib.pith_slot_order(nodes, per_node, slots)
+    return list(slots)
+
+
 def _make(arguments: dict[str, Any]) -> Plan:
     return Plan(**arguments)
 
@@ -315,6 +344,7 @@ class Work:
         max_output: int | None = None,
     ) -> None:
         check_new(self, "_work")
+        check_threads(threads)
         self._plans = (plans,) if isinstance(plans, Plan) else tuple(plans)
         self._threads = threads
         bytes_ = bytes_for(self._plans, threads)
@@ -327,6 +357,17 @@ class Work:
 
     def __repr__(self) -> str:
         return f"<pith.Work for {len(self._plans)} plans, {self._threads} threads>"
+
+
+def check_work(work: Any) -> None:
+    """Raise unless this is a work, or None.
+
+    Raises:
+        TypeError: it is not
+
+    """
+    if work is not None and not isinstance(work, Work):
+        raise TypeError(f"work: expected a pith.Work, found a {type(work).__name__}")
 
 
 def make_work(bytes_: int, threads: int, max_output: int | None) -> tuple[Any, Any]:
@@ -372,8 +413,11 @@ def check_threads(threads: int) -> None:
 
     Raises:
         ArgumentError: it is not 1 to 1024
+        TypeError: it is no integer
 
     """
+    if not hasattr(threads, "__index__"):
+        raise TypeError(f"threads: expected an integer, found {threads!r}")
     if not 1 <= threads <= 1024:
         raise ArgumentError(f"threads: found {threads}, expected 1 to 1024")
 
@@ -395,9 +439,12 @@ def environment(threads: int, max_output: int | None) -> Any:
 
     Raises:
         ArgumentError: threads is not 1 to 1024, or max_output is not above 0
+        TypeError: one is no integer
 
     """
     check_threads(threads)
+    if max_output is not None and not hasattr(max_output, "__index__"):
+        raise TypeError(f"max_output: expected bytes or None, found {max_output!r}")
     if max_output is not None and max_output < 1:
         raise ArgumentError(f"max_output: found {max_output}, expected 1 or more, or None")
     return ffi.new(

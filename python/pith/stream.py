@@ -30,6 +30,7 @@ from .plan import (
     check_scale,
     check_status,
     check_threads,
+    check_work,
     error_of,
     make_work,
 )
@@ -147,6 +148,8 @@ class _Borrowed:
 
 def borrow(work: Work | None, plans: Iterable[Plan], threads: int = 1) -> _Borrowed:
     """Return what gives a work for calls of these plans to a ``with`` statement."""
+    if work is not None:
+        check_work(work)
     return _Borrowed(work, 0 if work is not None else bytes_for(plans, threads), threads)
 
 
@@ -195,6 +198,7 @@ class Stream:
         if not isinstance(plan, Plan):
             raise TypeError(f"a stream needs a pith.Plan, found {type(plan).__name__}")
         check_threads(threads)
+        check_work(work)
         self._plan = plan
         self._work = work
         self._threads = threads
@@ -1105,6 +1109,7 @@ class Bucket:
     ) -> None:
         check_new(self, "_ends")
         check_threads(threads)
+        check_work(work)
         pairs = [end if isinstance(end, tuple) else (end, 0) for end in ends]
         for stream, _ in pairs:
             if not isinstance(stream, Stream):

@@ -5,6 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -274,11 +275,26 @@ def bytes_of(x: Buffer, what: str, write: bool = False) -> tuple[Any, int, Any]:
         pass
     else:
         return buffer, len(buffer), buffer
+    _check_bytes(x, what)
     view, keep = new(x, write)
     if not is_dense(view):
         raise ArgumentError(f"{what}: expected contiguous bytes, found strides")
     count = lib.pith_view_count(view)
     return ffi.cast("char *", view.data), count * dtypes.BYTES[view.dtype], keep
+
+
+def _check_bytes(x: Any, what: str) -> None:
+    """Raise where an object has no memory at all: a path, or a text."""
+    if type(x) in sources or hasattr(x, "__dlpack__"):
+        return
+    try:
+        memoryview(x).release()
+    except TypeError:
+        more = ": read the file first" if isinstance(x, (str, os.PathLike)) else ""
+        raise DtypeError(
+            f"{what}: expected bytes, a bytearray, a memoryview or a dense tensor, found a"
+            f" {type(x).__name__}{more}"
+        ) from None
 
 
 def copy_of(x: Buffer, what: str) -> bytes:

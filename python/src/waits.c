@@ -1,6 +1,7 @@
 /* waits.c - channels of collectives, and waits in which handlers of Python's signals run.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <Python.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <time.h>
 
@@ -103,6 +104,16 @@ int pithpy_collective_create(pithpy_channel *channel, const pith_transport *tran
     return status;
 }
 
+int pithpy_collective_break_even(pith_transport *transport, const pith_collective_options *options,
+                                 pith_collective_measure *out, pith_error *error, size_t raised) {
+    const struct heeding before = heeding;
+    heeding = (struct heeding){.raised = raised};
+    const pith_status status = pith_collective_break_even(transport, options, out, error);
+    heeding = before;
+    transport->release(transport->user, status != PITH_OK);
+    return status;
+}
+
 void pithpy_collective_destroy(pithpy_channel *c) {
     pith_collective_destroy(c->channel);
     c->channel = NULL;
@@ -200,4 +211,47 @@ int pithpy_collective_wait(pithpy_channel *c, pithpy_request *r, int stop, size_
     leave_call(c, r, open);
     heeding = before;
     return status;
+}
+
+/* Moves each call on once; how many have not ended. *own: a channel is inside a call that this
+ * thread's handler interrupts. */
+static size_t test_all(pithpy_channel *const *channels, pithpy_request *const *requests,
+                       size_t count, bool *own) {
+    size_t left = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (requests[i]->ended || !requests[i]->request) continue;
+        const int status = pithpy_collective_test(channels[i], requests[i]);
+        if (status == PITHPY_CLOSED || requests[i]->ended) continue;
+        left++;
+        *own = *own || (status == PITHPY_INSIDE && is_own(&channels[i]->mark));
+    }
+    return left;
+}
+
+int pithpy_collective_wait_all(pithpy_channel *const *channels, pithpy_request *const *requests,
+                               size_t count, size_t raised) {
+    const struct heeding before = heeding;
+    int found = 0;
+    unsigned idle_rounds = 0;
+    heeding = (struct heeding){.raised = raised};
+    for (bool own = false;;) {
+        const double begin = now();
+        if (!test_all(channels, requests, count, &own)) break;
+        if (own || heed()) {
+            found = own ? PITHPY_INSIDE : 0;
+            /* Other ranks will not be waited for: what is left is broken. */
+            for (size_t i = 0; i < count && !own; i++)
+                if (!requests[i]->ended) pithpy_collective_wait(channels[i], requests[i], 1, 0);
+            break;
+        }
+        /* A round without work takes some microseconds: yielding first keeps latency low, and
+         * sleeping later leaves the core to a rank that computes. */
+        idle_rounds = now() - begin > 5e-5 ? 0 : idle_rounds + 1;
+        if (idle_rounds < 500)
+            sched_yield();
+        else
+            nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+    }
+    heeding = before;
+    return found;
 }

@@ -43,6 +43,15 @@ int pithpy_collective_create(pithpy_channel *channel, const pith_transport *tran
 int pithpy_collective_wait(pithpy_channel *channel, pithpy_request *request, int stop,
                            size_t raised);
 int pithpy_collective_test(pithpy_channel *channel, pithpy_request *request);
+/* As pith_collective_wait_all, and also while other threads are inside some of the channels:
+ * requests[i] is of channels[i]. 0, when all have ended; or PITHPY_INSIDE, as of _wait. An
+ * exception of a handler breaks the channels of all that had not ended. */
+int pithpy_collective_wait_all(pithpy_channel *const *channels, pithpy_request *const *requests,
+                               size_t count, size_t raised);
+/* pith_collective_break_even, which heeds signals as pith_collective_create; then the transport's
+ * release. */
+int pithpy_collective_break_even(pith_transport *transport, const pith_collective_options *options,
+                                 pith_collective_measure *out, pith_error *error, size_t raised);
 int pithpy_collective_start(pithpy_channel *channel, const pith_collective_call *call,
                             pithpy_request *request);
 /* PITH_ERR_BUSY: a call is in flight. Closed channels are closed again. */

@@ -1066,3 +1066,119 @@ def waited_for_elsewhere(ranks, n):
 @pytest.mark.parametrize("forgotten", [dropped, waited_for_elsewhere])
 def test_calls_that_are_forgotten(forgotten):
     run(3, forgotten, 300000)
+
+
+def crossed(ranks):
+    """Calls of three channels, of which every rank waits for another one first."""
+    specs = ("raw", "grad:bits=8", "grad:bits=4")
+    n = 300_000  # several slices
+    channels = [ranks.channel("allreduce", one, count=n, dtype="f32") for one in specs]
+    x = noise(n, seed=ranks.rank)
+    wanted = [np.empty_like(x) for _ in channels]
+    for channel, y in zip(channels, wanted, strict=True):
+        channel.run(x, y, step=3)
+    found = [np.empty_like(x) for _ in channels]
+    calls = [c.start(x, y, step=3) for c, y in zip(channels, found, strict=True)]
+    turned = calls[ranks.rank :] + calls[: ranks.rank]
+    reports = collective.wait_all(iter(turned))
+    assert all(same(a, b) for a, b in zip(wanted, found, strict=True))
+    assert reports == [call.wait() for call in turned]
+    assert reports == collective.wait_all(turned) and all(call.test() for call in calls)
+    assert [c.in_flight for c in channels] == [None] * 3
+    assert collective.wait_all([]) == [] and len(collective.wait_all(calls[:1] * 2)) == 2
+    with pytest.raises(TypeError, match=r"requests\[1\]: expected a Request, found a str"):
+        collective.wait_all([calls[0], "x"])
+
+
+def test_calls_of_several_channels_are_waited_for_in_any_order():
+    run(3, crossed)
+
+
+def failing(ranks):
+    channels = [ranks.channel("allreduce", "raw", count=50, dtype="f32") for _ in range(3)]
+    x = noise(50)
+    short = x if ranks.rank else x[:-1]
+    calls = [c.start(y, x.copy()) for c, y in zip(channels, (x, short, x), strict=True)]
+    with pytest.raises(pith.Error, match="rank 0" if ranks.rank else "49") as info:
+        collective.wait_all(calls)
+    assert info.value.item == 1
+    assert [one is None for one in info.value.results] == [False, True, False]
+    assert info.value.results[2] == calls[2].wait()
+    return channels[1].run(x, x).compressed
+
+
+def test_a_call_that_fails_says_which_it_was():
+    assert run(2, failing) == [True, True]
+
+
+def test_a_signal_ends_the_wait_for_all():
+    ended = threading.Event()
+
+    def one(ranks):
+        channels = [ranks.channel("allreduce", "raw", count=9, dtype="f32") for _ in range(2)]
+        if ranks.rank:
+            ended.wait(TIMEOUT)
+            for channel in channels:
+                with pytest.raises((pith.errors.TransportError, pith.errors.BrokenError)):
+                    channel.run(noise(9), noise(9))
+            return
+        calls = [channel.start(noise(9), noise(9)) for channel in channels]
+
+        def handler(*_):
+            raise Interrupted
+
+        before = signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        try:
+            with pytest.raises(Interrupted):
+                collective.wait_all(calls)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        assert [channel.in_flight for channel in channels] == [None, None]
+        with pytest.raises(pith.errors.TransportError):
+            collective.wait_all(calls)
+        for channel in channels:
+            channel.close()
+        ended.set()
+
+    exchange_of = exchanges(2)
+    failed = []
+
+    def other():
+        try:
+            one(collective.Communicator(1, 2, exchange_of(1), timeout=TIMEOUT))
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    one(collective.Communicator(0, 2, exchange_of(0), timeout=TIMEOUT))
+    thread.join()
+    assert not failed
+
+
+def measured(ranks):
+    found = ranks.break_even("allreduce", "grad:bits=8", dtype="f32", threads=1)
+    assert found.elements is None or found.elements in [2**n for n in range(10, 21, 2)]
+    assert min(found[1:]) > 0
+    channel = ranks.channel("allgather", "raw", count=8, dtype="f32")  # others are made as before
+    channel.run(np.full(4, ranks.rank, np.float32), out := np.empty(8, np.float32))
+    assert out.tolist() == [0] * 4 + [1] * 4
+    for keys, error, text in (
+        ({"kind": "alltoall"}, pith.ArgumentError, "reduce_scatter, allreduce, allgather"),
+        ({"spec": "gard"}, pith.SpecError, "gard"),
+        ({"dtype": "i8"}, pith.Error, None),
+        ({"slice": -1}, pith.ArgumentError, "slice"),
+        ({"threads": 0}, pith.ArgumentError, "threads"),
+    ):
+        with pytest.raises(error, match=text):
+            ranks.break_even(**{"kind": "allreduce", "spec": "raw", "dtype": "f32", **keys})
+    with pytest.raises(pith.Error, match="kind: found" if ranks.rank else "rank 1|another rank"):
+        ranks.break_even("nothing" if ranks.rank else "allreduce", "raw", dtype="f32")
+    return found
+
+
+def test_where_frames_are_faster_is_measured():
+    a, b = run(2, measured)
+    assert a == b

@@ -19,10 +19,18 @@ import pith
 HOST = os.environ.get("PITH_TEST_CUDA_HOST")
 
 
+def forget():
+    """Let pith.cuda be loaded anew: over another library, or after a test that has loaded it."""
+    for name in ("_cuda", "cuda"):
+        sys.modules.pop(f"pith.{name}", None)
+        vars(pith).pop(name, None)  # where "from . import" looks first
+
+
 @pytest.fixture(scope="module", params=["host", "device"])
 def cuda(request):
     """pith.cuda over the host runner, and on a device."""
     pytest.importorskip("torch", reason="torch is not installed")
+    forget()
     if request.param == "device":
         if why := importlib.import_module("pith.cuda").available():
             pytest.skip(f"no device: {why}")
@@ -38,8 +46,7 @@ def cuda(request):
         module.DEVICE = "cpu"
         module._current_stream = lambda device: sys.modules["pith._cuda"].ffi.NULL
     yield module
-    # The next one loads the other library.
-    del sys.modules["pith._cuda"], sys.modules["pith.cuda"], pith.cuda
+    forget()
 
 
 @pytest.fixture

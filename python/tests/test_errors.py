@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 
 import contextlib
+import pathlib
 import pickle
 import subprocess
 import sys
@@ -372,3 +373,49 @@ def test_dtypes_are_refused_by_name():
     for wrong in ("f9", "none", "", None, 3.5, object):
         with pytest.raises(pith.DtypeError, match="expected one of f32 bf16"):
             dtypes.number_of(wrong)
+
+
+@pytest.mark.parametrize(
+    "frame,text",
+    [
+        (pathlib.Path("x.pith"), "found a PosixPath: read the file first"),
+        ("x.pith", "found a str: read the file first"),
+        (None, "found a NoneType"),
+        ([1, 2], "found a list"),
+    ],
+)
+def test_what_is_no_bytes_is_told_which_argument_it_is(frame, text):
+    stream = pith.Stream(pith.Plan("raw", shape=3, dtype="f32"))
+    for call in (pith.decompress, pith.inspect, pith.verify, pith.error_bound, stream.decode):
+        with pytest.raises(pith.DtypeError, match=f"^\\w+: expected bytes, .*{text}"):
+            call(frame)
+    if frame is not None:
+        with pytest.raises(pith.DtypeError, match=f"^out: expected bytes, .*{text}"):
+            stream.encode(noise(3), out=frame)
+
+
+def test_works_threads_and_limits_of_another_type():
+    plan = pith.Plan("raw", shape=3, dtype="f32")
+    stream, pages = pith.Stream(plan), pith.Plan("kv:preset=kivi4", shape=(256, 1, 64), dtype="f32")
+    for call in (
+        lambda: pith.Stream(plan, work="x"),
+        lambda: pith.Bucket([stream], work="x"),
+        lambda: pith.kv.Cache(pages, 64, work="x"),
+        lambda: pith.kv.append([pith.kv.Cache(pages, 64)], [noise(1, 1, 64)], work="x"),
+    ):
+        with pytest.raises(TypeError, match=r"work: expected a pith\.Work, found a str"):
+            call()
+    frame = pith.compress(noise(3), "raw")
+    for wrong in (1.5, "2", None):
+        for call in (pith.Stream, pith.Work):
+            with pytest.raises(TypeError, match="threads: expected an integer, found"):
+                call(plan, threads=wrong)
+        with pytest.raises(TypeError, match="threads: expected an integer, found"):
+            pith.compress(noise(3), "raw", threads=wrong)
+    for wrong in (1.5, "2", float("inf")):
+        with pytest.raises(TypeError, match="max_output: expected bytes or None, found"):
+            pith.Work(plan, max_output=wrong)
+        with pytest.raises(TypeError, match="max_output: expected bytes or None, found"):
+            pith.decompress(frame, max_output=wrong)
+    with pytest.raises(pith.ArgumentError, match="threads: found 1099511627776"):
+        pith.Work(plan, threads=2**40)

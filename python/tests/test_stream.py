@@ -800,3 +800,14 @@ def test_lists_of_every_kind_of_tensor():
     kinds = [x, wide[::2, ::2], OnlyDlpack(x), memoryview(x)]
     frames = pith.Bucket([pith.Stream(plan) for _ in kinds]).encode(kinds)
     assert len(set(frames)) == 1
+
+
+def test_slots_in_the_order_of_an_exchange():
+    assert pith.slot_order(2, 3) == [0, 3, 1, 4, 2, 5]
+    assert pith.slot_order(3, 2) == [0, 2, 4, 1, 3, 5]
+    assert pith.slot_order(0, 3) == pith.slot_order(3, 0) == []
+    for wrong in ((-1, 3), (3, -1), (-2, -2), (2**40, 1)):
+        with pytest.raises(pith.ArgumentError, match="expected numbers from 0"):
+            pith.slot_order(*wrong)
+    with pytest.raises(TypeError):
+        pith.slot_order(1.5, 2)

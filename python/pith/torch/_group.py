@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import socket
 import struct
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
@@ -172,17 +174,71 @@ def factor(op: Any, ranks: int) -> float:
     raise UnsupportedError(f"op: found {op}, expected ReduceOp.SUM or ReduceOp.AVG")
 
 
+class OwnState(dict[str, Any]):
+    """What one rank remembers, under a name that no other rank has; its parts are read by theirs.
+
+    Of entries with one name torch.distributed.checkpoint keeps those of one rank, and of what is
+    loaded it reads the names that there are before: of a state that is still empty, none. So the
+    whole is one entry, in a tuple, into which it does not look.
+    """
+
+    def __init__(self, parts: dict[str, Any]) -> None:
+        self._name = _own_name()
+        super().__init__({self._name: (parts,)})
+
+    def __missing__(self, name: str) -> Any:
+        if name != self._name:
+            return self[self._name][0][name]
+        raise KeyError(name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Which torch.load takes with weights_only=True, as those of modules.
+        return OrderedDict, (), None, None, iter(self.items())
+
+
+def _own_name() -> str:
+    """Return the name of this rank's state, among all processes and not in one group."""
+    return f"rank {dist.get_rank() if dist.is_initialized() else 0}"
+
+
+def parts_of(state: Any) -> dict[str, Any]:
+    """Return the parts of an :class:`OwnState`, with what was put beside them.
+
+    Of several ranks' states it is this rank's; where there is another's alone, that one: whether
+    it fits is for the caller to say. A dict of parts is taken as it is.
+
+    Raises:
+        ArgumentError: it is no such state
+
+    """
+    if not isinstance(state, dict):
+        raise ArgumentError(f"state: expected a dict, found a {type(state).__name__}")
+    names = [name for name in state if isinstance(name, str) and _RANK.fullmatch(name)]
+    if not names:
+        return dict(state)
+    own = _own_name()
+    if own not in names:
+        if len(names) > 1:
+            raise ArgumentError(f"state: found those of {', '.join(names)}, expected {own}")
+        own = names[0]
+    whole = state[own]
+    if not isinstance(whole, tuple) or len(whole) != 1 or not isinstance(whole[0], dict):
+        raise ArgumentError(f"state: {own!r}: expected a dict in a tuple, as state_dict() returns")
+    return {**whole[0], **{name: value for name, value in state.items() if name not in names}}
+
+
+_RANK = re.compile("rank [0-9]+")
+
+
 def residuals_of(
     state: dict[str, Any], parameters: dict[str, torch.nn.Parameter]
 ) -> dict[str, torch.Tensor]:
-    """Return copies of the residuals in what ``state_dict`` of a hook returned, flat and in f32.
+    """Return copies of the residuals in parts of a hook's state, flat and in f32.
 
     Raises:
         ArgumentError: a key is missing, or a residual fits no parameter
 
     """
-    if not isinstance(state, dict):
-        raise ArgumentError(f"state: expected a dict, found a {type(state).__name__}")
     missing = {"step", "residuals"} - set(state)
     if missing:
         raise ArgumentError(f"state: found no {', '.join(sorted(missing))}")

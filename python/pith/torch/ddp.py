@@ -338,7 +338,8 @@ class State:
     def state_dict(self) -> dict[str, Any]:
         """Return this rank's step and what its encoding has lost, by parameter.
 
-        Each rank saves its own; it holds whatever buckets, nodes or shards there are later.
+        Each rank saves its own, ``{"rank 3": (parts,)}``, torch.distributed.checkpoint that of
+        every rank; it holds whatever buckets, nodes or shards there are later.
         """
         self._wait()
         residuals = dict(self._residuals)
@@ -347,7 +348,7 @@ class State:
                 lost = self._residual(bucket, name)
                 if lost is not None:
                     residuals[name] = lost
-        return {"step": self._step, "residuals": residuals}
+        return _group.OwnState({"step": self._step, "residuals": residuals})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up what :meth:`state_dict` returned, before or after the first step.
@@ -358,9 +359,10 @@ class State:
             ArgumentError: a key is missing, or a residual fits no parameter; nothing changed
 
         """
-        residuals = _group.residuals_of(state, self._parameters)
+        parts = _group.parts_of(state)
+        residuals = _group.residuals_of(parts, self._parameters)
         self._wait()
-        self._step = int(state["step"])
+        self._step = int(parts["step"])
         self._residuals = residuals
         for bucket in self._buckets:
             bucket.channel.reset()

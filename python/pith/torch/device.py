@@ -397,13 +397,13 @@ class State:
     def state_dict(self) -> dict[str, Any]:
         """Return this rank's step and what its encoding has lost, by parameter: on the CPU.
 
-        It waits for the device. Each rank saves its own; :class:`pith.torch.ddp.State` loads it,
-        too.
+        It waits for the device. Each rank saves its own, ``{"rank 3": (parts,)}``;
+        :class:`pith.torch.ddp.State` loads it, too.
         """
         residuals = dict(self._residuals)
         for bucket in self._buckets:
             residuals.update(self._pieces(bucket))
-        return {"step": self._step, "residuals": residuals}
+        return _group.OwnState({"step": self._step, "residuals": residuals})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up what :meth:`state_dict` returned, before or after the first step.
@@ -415,8 +415,9 @@ class State:
             ArgumentError: a key is missing, or a residual fits no parameter; nothing changed
 
         """
-        residuals = _group.residuals_of(state, self._parameters)
-        self._step = int(state["step"])
+        parts = _group.parts_of(state)
+        residuals = _group.residuals_of(parts, self._parameters)
+        self._step = int(parts["step"])
         self._residuals = residuals
         self._buckets, self._seen = [], []
 

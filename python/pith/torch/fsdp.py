@@ -91,9 +91,10 @@ class Comms:
     def state_dict(self) -> dict[str, Any]:
         """Return this rank's steps and what encoding has lost, by the order of the modules.
 
-        Each rank saves its own. Replicas of weights are not in it.
+        Each rank saves its own, ``{"rank 3": (parts,)}``, torch.distributed.checkpoint that of
+        every rank. Replicas of weights are not in it.
         """
-        return {"scatters": [scatter._state() for scatter in self.scatters]}
+        return _group.OwnState({"scatters": [scatter._state() for scatter in self.scatters]})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up what this rank's :meth:`state_dict` returned, and let the next gathers be exact.
@@ -107,9 +108,10 @@ class Comms:
                 channels yet
 
         """
-        if len(state.get("scatters", ())) != len(self.scatters):
+        scatters = _group.parts_of(state).get("scatters", ())
+        if not isinstance(scatters, (list, tuple)) or len(scatters) != len(self.scatters):
             raise ArgumentError(f"state: expected scatters of {len(self.scatters)} modules")
-        for scatter, saved in zip(self.scatters, state["scatters"], strict=True):
+        for scatter, saved in zip(self.scatters, scatters, strict=True):
             scatter._load(saved)
         self.reset()
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import Any
 
@@ -45,17 +44,13 @@ _OWN = (
 )
 
 
-class _State(dict[str, Any]):
+class _State(_group.OwnState):
     """What an optimizer's state_dict returns: it says why it has no states by parameter."""
 
     def __missing__(self, name: str) -> Any:
         if name in ("state", "param_groups"):
             raise UnsupportedError(f"{name}: {_OWN}")
-        raise KeyError(name)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Which torch.load takes with weights_only=True, as those of modules.
-        return OrderedDict, (), None, None, iter(self.items())
+        return super().__missing__(name)
 
 
 class _Group(MutableMapping[str, Any]):
@@ -428,7 +423,8 @@ class Sharded(torch.optim.Optimizer):
     def state_dict(self) -> dict[str, Any]:
         """Return this rank's states, weights and channels: each rank saves its own.
 
-        All of it is copied: later steps do not change it.
+        It is ``{"rank 3": (parts,)}``, so that torch.distributed.checkpoint saves that of every
+        rank. All of it is copied: later steps do not change it.
         """
         for before in self._optimizer_state_dict_pre_hooks.values():
             before(self)
@@ -441,12 +437,14 @@ class Sharded(torch.optim.Optimizer):
 
     def _save(self) -> dict[str, Any]:
         return _State(
-            **self._place,
-            steps=self._steps,
-            optimizer=copy.deepcopy(self.optimizer.state_dict()),
-            weights=self._weights.clone(),
-            gradients=self._sum.save(),
-            replica=self._gather.save(),
+            {
+                **self._place,
+                "steps": self._steps,
+                "optimizer": copy.deepcopy(self.optimizer.state_dict()),
+                "weights": self._weights.clone(),
+                "gradients": self._sum.save(),
+                "replica": self._gather.save(),
+            }
         )
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -468,7 +466,7 @@ class Sharded(torch.optim.Optimizer):
             changed = before(self, state)
             if changed is not None:
                 state = changed
-        self._take(state)
+        self._take(_group.parts_of(state))
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)
 
@@ -492,9 +490,9 @@ class Sharded(torch.optim.Optimizer):
                 f"state: found weights {list(weights.shape)} of {weights.dtype}, expected"
                 f" {list(self._weights.shape)} of {self._weights.dtype}"
             )
-        before = None
+        before: dict[str, Any] | None = None
         with contextlib.suppress(StateError):  # the base, after a step that failed
-            before = self._save()
+            before = _group.parts_of(self._save())
         try:
             self._load(state)
         except Exception as error:
