@@ -130,8 +130,8 @@ int st_open(struct input *in, struct safetensors *st, const char *lead) {
         if (!there) return EXIT_FAILED;
     }
     if (why == st_no_memory) lead = "";
-    return say_error(in->path, "%s%s%s%s", lead, *st->where ? tensor_label(st->where).text : "",
-                     *st->where ? ": " : "", why);
+    return say_error(in->path, "%s%s%s%s%s", lead, *st->where ? tensor_label(st->where).text : "",
+                     *st->where ? ": " : "", why, st->found);
 }
 
 static int open_safetensors(struct tensor_set *set) {
