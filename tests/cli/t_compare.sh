@@ -117,7 +117,10 @@ exits 1 pith compare pair.npy row.npy
 says 'row.npy: (unnamed): another shape, 1x2 instead of 2'
 exits 1 pith compare pair.npy whole.npy
 says 'whole.npy: (unnamed): another dtype, i32 instead of f32'
-rm others.py pair.npy row.npy whole.npy
+exits 0 pith compress -q pair.npy
+exits 1 pith compare pair.npy pair.npy.pith
+says 'pair.npy.pith: is already compressed by pith; pith decompress restores it'
+rm others.py pair.npy pair.npy.pith row.npy whole.npy
 exits 1 pith compare "$DATA/npy/f32.npy" "$DATA/npy/u4_big.npy"
 exits 1 pith compare "$DATA/npy/f32.npy" nowhere.npy
 
