@@ -86,9 +86,14 @@ static int check_pair(const struct task *t, const struct tensor *a, const struct
     const struct label label = tensor_label(a->name);
     const char *name = label.text;
     if (!b) return say_error(t->b.in.path, "has no tensor %s", name);
-    if (!tensor_same_shape(a, b)) return say_error(t->b.in.path, "%s: another shape", name);
-    if (a->opaque != b->opaque || (a->dtype != b->dtype && !(is_float(a) && is_float(b))))
+    if (!tensor_same_shape(a, b))
+        return say_error(t->b.in.path, "%s: another shape, %s instead of %s", name,
+                         tensor_shape_text(b).text, tensor_shape_text(a).text);
+    if (a->opaque != b->opaque) /* a dtype that has no name here */
         return say_error(t->b.in.path, "%s: another dtype", name);
+    if (a->dtype != b->dtype && !(is_float(a) && is_float(b)))
+        return say_error(t->b.in.path, "%s: another dtype, %s instead of %s", name,
+                         pith_dtype_name(b->dtype), pith_dtype_name(a->dtype));
     return EXIT_GOOD;
 }
 

@@ -128,7 +128,7 @@ enum { COMMANDS = sizeof commands / sizeof *commands };
 static void print_usage(FILE *to) {
     for (size_t i = 0; i < COMMANDS; i++)
         fprintf(to, "%s pith %s\n", i ? "      " : "usage:", commands[i].synopsis);
-    fputs("       pith --help | --version | COMMAND --help\n", to);
+    fputs("       pith --help | --version | help COMMAND | COMMAND --help\n", to);
 }
 
 static void print_overview(void) {
@@ -165,19 +165,33 @@ static int run(const struct command *command, int count, char **arguments) {
     return code;
 }
 
-static int run_global(const char *word) {
-    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
+static int unknown_command(const char *name) {
+    say_error(NULL, "unknown command '%s'", name);
+    print_usage(stderr);
+    return EXIT_USAGE;
+}
+
+/* Explains the command of this name; NULL: gives the overview. */
+static int explain(const char *name) {
+    const struct command *command = name ? find(name) : NULL;
+    if (name && !command) return unknown_command(name);
+    if (command)
+        print_help(command);
+    else
         print_overview();
-        return EXIT_GOOD;
-    }
+    return EXIT_GOOD;
+}
+
+/* Runs what is not a command. next is the argument after the word, or NULL. */
+static int run_global(const char *word, const char *next) {
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
+        return explain(next);
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
         printf("pith %d.%d.%d, frame format %u\n", PITH_VERSION_MAJOR, PITH_VERSION_MINOR,
                PITH_VERSION_PATCH, (unsigned)pith_format_version());
         return EXIT_GOOD;
     }
-    say_error(NULL, "unknown command '%s'", word);
-    print_usage(stderr);
-    return EXIT_USAGE;
+    return unknown_command(word);
 }
 
 int main(int count, char **arguments) {
@@ -187,7 +201,8 @@ int main(int count, char **arguments) {
         return EXIT_USAGE;
     }
     const struct command *command = find(arguments[1]);
-    int code = command ? run(command, count - 1, arguments + 1) : run_global(arguments[1]);
+    int code = command ? run(command, count - 1, arguments + 1)
+                       : run_global(arguments[1], count > 2 ? arguments[2] : NULL);
     if (!stdout_finish() && code == EXIT_GOOD) code = EXIT_FAILED;
     return code;
 }

@@ -178,10 +178,10 @@ static int open_container(struct packed *p) {
     const char *text = st_metadata(&p->outer, "pith.header", &length);
     if (!text) return say_error(p->in.path, "damaged: the original header is missing");
     if (!st_parse_header((const uint8_t *)text, length, &p->inner, &why))
-        return say_error(p->in.path, "%sthe original header: %s%s%s",
+        return say_error(p->in.path, "%sthe original header: %s%s%s%s",
                          why == st_no_memory ? "" : "damaged: ",
                          *p->inner.where ? tensor_label(p->inner.where).text : "",
-                         *p->inner.where ? ": " : "", why);
+                         *p->inner.where ? ": " : "", why, p->inner.found);
     return match_headers(p);
 }
 

@@ -24,6 +24,7 @@ const char st_no_memory[] = "out of memory";
 static const char no_entry[] = "lacks dtype, shape or data_offsets";
 static const char bad_shape[] = "the shape is not a list of whole numbers of at least 0";
 static const char bad_offsets[] = "the data_offsets are not two whole numbers of at least 0";
+static const char unknown_dtype[] = "the dtype is unknown:";
 static const char bad_metadata[] = "holds something other than strings";
 
 /* Sets the place of a failure to a name, cut where a character begins. */
@@ -78,7 +79,7 @@ static const char *read_tensor(const char *name, const json_t *entry, struct st_
     if (!json_is_string(dtype) || !json_is_array(dims) || !json_is_array(span)) return no_entry;
     *t = (struct st_tensor){.name = name, .shape = shape, .ndim = (uint32_t)json_array_size(dims)};
     t->dtype = find_dtype(json_string_value(dtype));
-    if (!t->dtype) return "the dtype is unknown";
+    if (!t->dtype) return unknown_dtype;
     for (uint32_t i = 0; i < t->ndim; i++)
         if (!read_unsigned(json_array_get(dims, i), &shape[i])) return bad_shape;
     if (json_array_size(span) != 2 || !read_unsigned(json_array_get(span, 0), &t->begin) ||
@@ -121,6 +122,9 @@ static const char *read_tensors(struct safetensors *st) {
         const char *why = metadata ? check_metadata(value) : read_tensor(key, value, t, shape);
         if (why) {
             set_where(st, key, strlen(key));
+            if (why == unknown_dtype)
+                snprintf(st->found, sizeof st->found, " '%.24s'",
+                         json_string_value(json_object_get(value, "dtype")));
             return why;
         }
         if (metadata) continue;
@@ -247,6 +251,7 @@ bool st_parse_header(const uint8_t *text, size_t length, struct safetensors *out
     struct safetensors rest = *out;
     *out = (struct safetensors){0};
     memcpy(out->where, rest.where, sizeof out->where);
+    memcpy(out->found, rest.found, sizeof out->found);
     st_free(&rest);
     return false;
 }

@@ -35,12 +35,13 @@ struct safetensors {
     uint64_t *shapes; /* memory behind tensors[].shape */
     uint64_t data_bytes;
     char where[ST_WHERE]; /* what a failure is about: a tensor, a place; "": the whole */
+    char found[32];       /* the beginning of a dtype that is unknown; else "" */
 };
 
 /* The reason why a header could not be read when that is no fault of the file. */
 extern const char st_no_memory[];
 /* Checks the JSON text alone. On success st_free must be called. On failure *why is a static
- * sentence, out->where is set, and there is nothing to free. */
+ * sentence, out->where and out->found are set, and there is nothing to free. */
 bool st_parse_header(const uint8_t *text, size_t length, struct safetensors *out, const char **why);
 /* These check the rest of a file of which a reader has only the beginning: st_measure finds the
  * length of the text, from at least ST_PREFIX bytes where the file has them; st_check_end then

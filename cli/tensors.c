@@ -130,8 +130,8 @@ int st_open(struct input *in, struct safetensors *st, const char *lead) {
         if (!there) return EXIT_FAILED;
     }
     if (why == st_no_memory) lead = "";
-    return say_error(in->path, "%s%s%s%s", lead, *st->where ? tensor_label(st->where).text : "",
-                     *st->where ? ": " : "", why);
+    return say_error(in->path, "%s%s%s%s%s", lead, *st->where ? tensor_label(st->where).text : "",
+                     *st->where ? ": " : "", why, st->found);
 }
 
 static int open_safetensors(struct tensor_set *set) {
@@ -162,7 +162,7 @@ bool tensor_hint_bytes(const struct tensor_hint *hint, uint64_t *bytes) {
 }
 
 static const char *why_unknown(const struct input *in) {
-    if (packed_is(in)) return "is already compressed by pith";
+    if (packed_is(in)) return "is already compressed by pith; pith decompress restores it";
     if (in->length == 0) return "is empty; raw bytes need --dtype and --shape";
     if (in->mapped >= 4 && memcmp(in->bytes, "PK\003\004", 4) == 0)
         return "is a zip archive: unpack a .npz first; a .pt is read by the command line of the "
@@ -279,9 +279,7 @@ struct shape_text shape_text(const uint64_t *shape, uint32_t ndim) {
     return out;
 }
 
-/* Returns the shape as text. Of a tensor that is one dimension to the library, for its number of
- * dimensions or its items, the shape in the file is not kept. */
-static struct shape_text shape_of(const struct tensor *t) {
+struct shape_text tensor_shape_text(const struct tensor *t) {
     struct shape_text out = shape_text(t->shape, t->ndim);
     if (t->rank != t->ndim) snprintf(out.text, sizeof out.text, "%" PRIu32 " dimensions", t->rank);
     return out;
@@ -291,8 +289,8 @@ int say_other_shape(const char *base_path, const struct tensor *base, const stru
     return say_error(base_path,
                      "%s: the base has another shape, %s, and %" PRIu64
                      " bytes; the tensor has %s and %" PRIu64,
-                     tensor_label(tensor->name).text, shape_of(base).text, base->bytes,
-                     shape_of(tensor).text, tensor->bytes);
+                     tensor_label(tensor->name).text, tensor_shape_text(base).text, base->bytes,
+                     tensor_shape_text(tensor).text, tensor->bytes);
 }
 
 void swap_items(uint8_t *bytes, uint64_t count, uint32_t item_bytes) {

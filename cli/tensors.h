@@ -75,6 +75,9 @@ struct shape_text {
     char text[PITH_MAX_NDIM * 21 + 1];
 };
 struct shape_text shape_text(const uint64_t *shape, uint32_t ndim);
+/* Returns the shape of a tensor as text. Of a tensor that is one dimension to the library, for its
+ * number of dimensions or its items, the shape in the file is not kept. */
+struct shape_text tensor_shape_text(const struct tensor *t);
 /* Says that the base's tensor has not the shape of the one it is for; returns EXIT_FAILED. */
 int say_other_shape(const char *base_path, const struct tensor *base, const struct tensor *tensor);
 

@@ -104,6 +104,23 @@ exits 1 pith compare e8.safetensors u8.safetensors
 says 'pith: u8.safetensors: x: another dtype'
 exits 1 pith compare one.safetensors "$DATA/npy/f32.npy"
 exits 1 pith compare "$DATA/npy/f32.npy" "$DATA/npy/f32_other_shape.npy"
+# The message has what was found and what the reference is.
+cat >others.py <<'END'
+import struct
+for name, descr, shape in ('pair', '<f4', (2,)), ('row', '<f4', (1, 2)), ('whole', '<i4', (2,)):
+    text = str({'descr': descr, 'fortran_order': False, 'shape': shape}).ljust(117) + '\n'
+    head = b'\x93NUMPY\1\0' + struct.pack('<H', len(text)) + text.encode()
+    open(name + '.npy', 'wb').write(head + bytes(8))
+END
+python3 others.py
+exits 1 pith compare pair.npy row.npy
+says 'row.npy: (unnamed): another shape, 1x2 instead of 2'
+exits 1 pith compare pair.npy whole.npy
+says 'whole.npy: (unnamed): another dtype, i32 instead of f32'
+exits 0 pith compress -q pair.npy
+exits 1 pith compare pair.npy pair.npy.pith
+says 'pair.npy.pith: is already compressed by pith; pith decompress restores it'
+rm others.py pair.npy pair.npy.pith row.npy whole.npy
 exits 1 pith compare "$DATA/npy/f32.npy" "$DATA/npy/u4_big.npy"
 exits 1 pith compare "$DATA/npy/f32.npy" nowhere.npy
 

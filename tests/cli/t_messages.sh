@@ -56,7 +56,7 @@ refused offsets_nested.safetensors 'w: the data_offsets are not two whole number
 refused offsets_long.safetensors 'w: the data_offsets are not two whole numbers of at least 0'
 refused other_nested.safetensors 'w: its entry has an array that is nested or too long'
 refused array.safetensors 'w: lacks dtype, shape or data_offsets'
-refused dtype.safetensors 'w: the dtype is unknown'
+refused dtype.safetensors "w: the dtype is unknown: 'U9'"
 refused json.safetensors 'byte 6 of the header: not valid JSON'
 refused twice.safetensors 'byte 28 of the header: a key for the second time'
 for name in number real; do

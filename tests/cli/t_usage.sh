@@ -16,6 +16,12 @@ for command in compress decompress inspect test codecs compare bench advise; do
     silent
     grep -q "^usage: pith $command" out || die "help of $command"
     exits 0 pith $command -h
+    exits 0 pith $command --help
+    mv out help
+    # help COMMAND gave the overview, whatever the command was.
+    exits 0 pith help $command
+    same out help
+    rm help
     exits 2 pith $command --no-such-flag
     says "unknown flag '--no-such-flag'"
     [ ! -s out ] || die 'stdout on a usage error'
@@ -42,6 +48,9 @@ exits 2 pith
 says 'usage:'
 exits 2 pith explode
 says "unknown command 'explode'"
+exits 2 pith help explode
+says "unknown command 'explode'"
+[ ! -s out ] || die 'stdout on a usage error'
 for command in compress decompress inspect test compare; do
     exits 2 pith $command
     says 'a file is missing'
