@@ -373,8 +373,16 @@ static pith_status read_job(void *arg, uint64_t i, struct pithi_worker *worker) 
 /* Lists of fewer values than this are decoded sooner than threads are woken. */
 enum { ALONE = 1 << 16 };
 
-static pith_status run_readings(pith_work *w, struct readings *l) {
-    if (w->workers == 1 || l->values <= ALONE) {
+/* Reads the list, of which the last range is open. */
+static pith_status run_readings(pith_work *w, struct readings *l, struct reading *last) {
+    const bool alone = w->workers == 1 || l->values <= ALONE;
+    if (alone && l->count == 1) {
+        last->worker = &w->worker[0];
+        last->nontemporal = l->nontemporal;
+        read_tokens(last, l->ranges[0].first, 0, l->ranges[0].count);
+        return PITH_OK;
+    }
+    if (alone) {
         read_part(l, 0, l->values, &w->worker[0]);
         return PITH_OK;
     }
@@ -383,30 +391,29 @@ static pith_status run_readings(pith_work *w, struct readings *l) {
     return pithi_parallel_for(w, 0, w->workers, read_job, l);
 }
 
-static pith_status check_range(pith_work *w, const pith_kv_range *range, struct readings *l,
-                               uint64_t *bytes) {
-    struct reading r;
+static pith_status check_range(pith_work *w, const pith_kv_range *range, struct reading *r) {
     PITHI_TRY(pithi_cache_read(range->cache, w));
-    PITHI_TRY(open_range(&r, range, &w->error));
-    l->values += r.span.count;
-    *bytes += r.span.count * r.element;
-    return PITH_OK;
+    return open_range(r, range, &w->error);
 }
 
 static pith_status read_list(pith_work *w, const pith_kv_range *ranges, size_t count) {
     struct readings l = {.ranges = ranges, .count = count};
+    struct reading r;
     uint64_t bytes = 0;
     if (count && !ranges) return pithi_fail(&w->error, PITH_ERR_ARG, "ranges are NULL");
     for (size_t i = 0; i < count; i++) {
-        const pith_status status = check_range(w, &ranges[i], &l, &bytes);
-        if (status == PITH_OK) continue;
-        w->error.item = i;
-        return status;
+        const pith_status status = check_range(w, &ranges[i], &r);
+        if (status != PITH_OK) {
+            w->error.item = i;
+            return status;
+        }
+        l.values += r.span.count;
+        bytes += r.span.count * r.element;
     }
     if (!l.values) return PITH_OK;
     l.nontemporal = bytes >= PITHI_LARGE_OUTPUT;
     const uint64_t before = pithi_fp_enter();
-    const pith_status status = run_readings(w, &l);
+    const pith_status status = run_readings(w, &l, &r);
     pithi_fp_leave(before);
     return status;
 }
