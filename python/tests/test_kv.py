@@ -64,21 +64,21 @@ def test_read_of_several():
     for i, cache in enumerate(caches):
         cache.append(noise(100 * (i + 1), 4, 64))
     whole = [cache.read() for cache in caches]
-    for got, expected in zip(kv.read(caches), whole):
+    for got, expected in zip(kv.read(caches), whole, strict=True):
         assert same(got, expected)
     twice = kv.read([caches[0], caches[0]], [3, 50], 7, head=1, heads=2, dtype="f16")
     assert same(twice[0], whole[0][3:10, 1:3].astype(np.float16))
     assert same(twice[1], whole[0][50:57, 1:3].astype(np.float16))
     out = [np.zeros((n, 4, 64), np.float32) for n in (1, 2, 3)]
     work = pith.Work([p, q], threads=2)
-    for given, got in zip(out, kv.read(caches, 9, [1, 2, 3], out=out, work=work)):
+    for given, got in zip(out, kv.read(caches, 9, [1, 2, 3], out=out, work=work), strict=True):
         assert given is got
-    assert all(same(x, y[9 : 9 + len(x)]) for x, y in zip(out, whole))
+    assert all(same(x, y[9 : 9 + len(x)]) for x, y in zip(out, whole, strict=True))
     assert kv.read([]) == []
     kept = [x.copy() for x in out]
     with pytest.raises(pith.ArgumentError) as error:
         kv.read(caches, [0, 199, 0], [1, 2, 3], out=out)
-    assert error.value.item == 1 and all(same(x, y) for x, y in zip(out, kept))
+    assert error.value.item == 1 and all(same(x, y) for x, y in zip(out, kept, strict=True))
     for wrong in ({"first": [1, 2]}, {"count": [1]}, {"out": out[:2]}, {"first": 99}, {"head": -1}):
         with pytest.raises(pith.ArgumentError):
             kv.read(caches, **{"count": 3, **wrong})
