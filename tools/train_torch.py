@@ -262,16 +262,20 @@ def sparse_table(steps, losses):
                   "times less than no-hook"), rows)
 
 
+def apart_text(values, first):
+    """The mean of how far losses are from the first way's of the same seeds, and its error."""
+    apart = [100 * (v / p - 1) for v, p in zip(values, first, strict=True)]
+    error = (" +- %.2f" % (statistics.stdev(apart) / len(apart) ** 0.5)
+             if len(apart) > 1 and any(apart) else "")
+    return "%+.2f" % statistics.mean(apart) + error
+
+
 def losses_table(ends):
     """ends: {way: validation losses, one a seed}, no hook first."""
-    rows, first = [], next(iter(ends.values()))
-    for name, values in ends.items():
-        apart = [100 * (v / p - 1) for v, p in zip(values, first, strict=True)]
-        error = (" +- %.2f" % (statistics.stdev(apart) / len(apart) ** 0.5)
-                 if len(apart) > 1 and any(apart) else "")
-        rows.append((name, " ".join("%.4f" % v for v in values),
-                     "%+.2f" % statistics.mean(apart) + error))
-    return table(("gradients", "validation loss, each seed", "apart, %"), rows)
+    first = next(iter(ends.values()))
+    return table(("gradients", "validation loss, each seed", "apart, %"),
+                 [(name, " ".join("%.4f" % v for v in values), apart_text(values, first))
+                  for name, values in ends.items()])
 
 
 def table(heads, rows):
@@ -313,6 +317,8 @@ LEARNING = ("no-hook", "fp16", "bf16", "powersgd", "pith-4/4", "pith-4/4-mse", "
             *TWO_BITS, *SHARES, *SHARDED)
 LEARNING_SGD = tuple(name for name in WAYS if name.startswith("sgd"))
 RATES, SEEDS, STEPS, LOSS_STEPS, EVERY = (100, 250, 1000), (1, 2, 3), 20, 300, 50
+# Three seeds tell no loss of a few tenths of a percent from none: some ways have more.
+MORE_SEEDS, MORE_WAYS = range(1, 13), ("no-hook", "pith-4/4", "pith-4/4-mse", "pith-2/2")
 # The rows of pith advise.
 ADVISED = {"no-hook": "f32, not compressed", "bf16": "bf16, not compressed",
            "pith-4/4": "grad:preset=inter", "pith-2/2": "grad:bits=2",
@@ -392,7 +398,9 @@ and their standard errors.
 {losses}
 
 Seeds of no hook are {spread:.0f} % apart: a few tenths of a percent say that nothing is lost,
-and no more.
+and no more. Some of the ways with {more} seeds:
+
+{more_losses}
 
 ![validation loss](training_torch.svg)
 
@@ -472,14 +480,23 @@ def measure_steps(net, out, per_node, args):
     return steps
 
 
-def measure_losses(out, args, ways):
+def measure_losses(out, args, ways, seeds=SEEDS):
     """{way: results, one a seed}."""
     results, path = read_results(out)
     args = {**args, "steps": LOSS_STEPS, "every": EVERY}
     with network.Loopback(NODES) as net, Ranks(net, 1) as ranks:
         return {name: [kept(results, path, "%s, seed %d, %d steps" % (name, seed, LOSS_STEPS),
                             lambda name=name, seed=seed: validation(ranks, name, seed, args))
-                       for seed in SEEDS] for name in ways}
+                       for seed in seeds] for name in ways}
+
+
+def measure_more_losses(out, args):
+    return measure_losses(out, args, MORE_WAYS, MORE_SEEDS)
+
+
+def ends_of(losses):
+    """{way: last losses, one a seed}."""
+    return {name: [r["curve"][-1][1] for r in results] for name, results in losses.items()}
 
 
 def mean_curve(results):
@@ -590,9 +607,17 @@ def cpu_name():
     return names[0] if names else "unknown CPU"
 
 
-def losses_text(steps, losses):
+def means_table(ends):
+    """ends: {way: validation losses, one a seed}, no hook first."""
+    first = next(iter(ends.values()))
+    return table(("gradients", "mean validation loss", "apart, %"),
+                 [(name, "%.4f" % statistics.mean(values), apart_text(values, first))
+                  for name, values in ends.items()])
+
+
+def losses_text(steps, losses, more):
     curves = {name: mean_curve(results) for name, results in losses.items()}
-    ends = {name: [r["curve"][-1][1] for r in results] for name, results in losses.items()}
+    ends = ends_of(losses)
     # A loss that every way reaches but the worst by far: 1 % above where no hook ends.
     target = 1.01 * curves["no-hook"][-1][1]
     pictured = RATES[0]
@@ -610,6 +635,7 @@ def losses_text(steps, losses):
         small=1e-6 * losses["no-hook"][0]["parameters"],
         seeds=", ".join(map(str, SEEDS)), losses=losses_table(ends), target=target, every=EVERY,
         spread=100 * (max(ends["no-hook"]) / min(ends["no-hook"]) - 1),
+        more=len(MORE_SEEDS), more_losses=means_table(ends_of(more)),
         times=times_table(steps, curves, target), pictured=pictured,
         sparse=sparse_table(steps, losses))
 
@@ -618,8 +644,8 @@ def date():
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
 
 
-def write_page(steps, losses, send, args):
-    """Of steps what there is, and losses, or None; send: what transport_speed() says."""
+def write_page(steps, losses, more, send, args):
+    """Of steps what there is, and losses, or None twice; send: what transport_speed() says."""
     tables = ""
     for (per_node, rate), results in steps.items():
         tables += "## %s, %d Mbit/s\n\n%s\n\n" % (
@@ -630,7 +656,7 @@ def write_page(steps, losses, send, args):
         approximation=USUAL["approximation"], steps=args["steps"],
         tables=tables.rstrip("\n"))
     training_page.write_part(text + "\n" + model_text(steps, send) +
-                             (losses_text(steps, losses) if losses else ""))
+                             (losses_text(steps, losses, more) if losses else ""))
     print("wrote doc/TRAINING.md" + (" and two pictures" if losses else ""), flush=True)
 
 
@@ -651,17 +677,17 @@ def page_steps(text):
     return steps
 
 
-def write_losses(losses):
+def write_losses(losses, more):
     """Puts losses in place of those in the page, which keeps what it says of steps."""
     text = training_page.read_part(TEXT.splitlines()[0])
     before = text.partition(LOSSES.split("\n\n")[0])[0]
-    training_page.write_part(before + losses_text(page_steps(text), losses))
+    training_page.write_part(before + losses_text(page_steps(text), losses, more))
     print("wrote losses to doc/TRAINING.md and two pictures", flush=True)
 
 
 def write_sgd(losses):
     """Puts the part of SGD into the page."""
-    ends = {name: [r["curve"][-1][1] for r in results] for name, results in losses.items()}
+    ends = ends_of(losses)
     training_page.write_part(SGD_TEXT.format(
         date=date(), momentum=SGD["momentum"], rate=SGD["rate"], steps=LOSS_STEPS,
         seeds=", ".join(map(str, SEEDS)), losses=losses_table(ends)))
@@ -719,7 +745,7 @@ def main():
         write_sgd(measure_losses(out, args, LEARNING_SGD))
         return
     if args["results"] and args["losses"]:
-        write_losses(measure_losses(out, args, LEARNING))
+        write_losses(measure_losses(out, args, LEARNING), measure_more_losses(out, args))
         return
     shaped = not why and not args["losses"]
     with network.Network(NODES) if shaped else network.Loopback(NODES) as net:
@@ -730,8 +756,9 @@ def main():
             steps = {}
             for per_node in WAYS_OF:
                 steps.update(measure_steps(net, out, per_node, args))
-                write_page(steps, None, send, args)
-            write_page(steps, measure_losses(out, args, LEARNING), send, args)
+                write_page(steps, None, None, send, args)
+            write_page(steps, measure_losses(out, args, LEARNING), measure_more_losses(out, args),
+                       send, args)
             write_sgd(measure_losses(out, args, LEARNING_SGD))
         else:
             show(net, args)
