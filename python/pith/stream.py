@@ -1401,6 +1401,8 @@ class Bucket:
         """Fill the items' views; return what must be kept for the call."""
         if not tensors:
             return None
+        for i, x in enumerate(tensors if write else ()):
+            views.check_autograd(x, i)
         kind = views.alike.get(type(tensors[0]))
         if kind and lib.pithpy_alike(items, len(tensors), id(tensors), *kind, write):
             return None  # the list itself is kept

@@ -185,15 +185,29 @@ def fill(view: Any, x: Tensor, write: bool = False) -> Any:
     Raises:
         DtypeError: not a tensor, or of a dtype that pith does not have
         ShapeError: more than 8 dimensions, or strides that are no multiple of an element
-        ArgumentError: write, and the tensor is read-only
+        ArgumentError: write, and the tensor is read-only, or autograd records what becomes of it
         UnsupportedError: the tensor is not in the memory of the CPU, or not strided
 
     """
+    if write:
+        check_autograd(x)
     kind, object_, more, keep = (sources.get(type(x)) or source_for(x))(x)
     refusal = lib.pithpy_view(view, kind, object_, more, write)
     if refusal:
         raise refused(refusal, x)
     return keep
+
+
+def check_autograd(x: Tensor, item: int = 0) -> None:
+    """Refuse to write where autograd would not see it, as PyTorch refuses to change a leaf."""
+    if getattr(x, "requires_grad", False):
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(x, torch.Tensor) and torch.is_grad_enabled():
+            raise ArgumentError(
+                "the tensor requires grad, and its values are to be written: do it inside"
+                " torch.no_grad(), or give its detach()",
+                item=item,
+            )
 
 
 def new(x: Tensor, write: bool = False) -> tuple[Any, Any]:

@@ -138,6 +138,24 @@ def test_gradients_are_no_obstacle(torch):
     assert pith.decompress(pith.compress(x)).tolist() == x.tolist()
 
 
+def test_written_tensors_that_require_grad(torch):
+    leaf = torch.zeros(10, requires_grad=True)
+    frame, ones = pith.compress(torch.ones(10)), pith.compress(np.ones(10, np.float32))
+    plan = pith.Plan("raw", shape=(10,), dtype="f32")
+    stream = pith.Stream(plan)
+    sent = stream.encode(torch.ones(10))
+    for out in (leaf, leaf * 2):
+        with pytest.raises(pith.ArgumentError, match="no_grad"):
+            pith.decompress(frame, out=out)
+        with pytest.raises(pith.ArgumentError, match="no_grad"):
+            stream.decode(sent, out)
+    assert leaf.tolist() == [0] * 10
+    assert pith.decompress(ones, out=leaf.detach()).tolist() == [1] * 10
+    with torch.no_grad():
+        stream.decode(sent, leaf)
+    assert leaf.tolist() == [1] * 10 and leaf.requires_grad
+
+
 def test_tensors_that_are_refused(torch):
     meta = torch.zeros(4, device="meta")
     negative = torch.zeros(4, dtype=torch.complex64).conj().imag
