@@ -435,6 +435,7 @@ class Stream:
         self._decode(frame, None, slot, 0)
 
     def _decode(self, frame: Buffer, out: Tensor, slot: int, flags: int) -> None:
+        views.check_autograd(out)
         try:
             call = self._idle.pop()
         except IndexError:

@@ -185,12 +185,10 @@ def fill(view: Any, x: Tensor, write: bool = False) -> Any:
     Raises:
         DtypeError: not a tensor, or of a dtype that pith does not have
         ShapeError: more than 8 dimensions, or strides that are no multiple of an element
-        ArgumentError: write, and the tensor is read-only, or autograd records what becomes of it
+        ArgumentError: write, and the tensor is read-only
         UnsupportedError: the tensor is not in the memory of the CPU, or not strided
 
     """
-    if write:
-        check_autograd(x)
     kind, object_, more, keep = (sources.get(type(x)) or source_for(x))(x)
     refusal = lib.pithpy_view(view, kind, object_, more, write)
     if refusal:
@@ -299,7 +297,7 @@ def bytes_of(x: Buffer, what: str, write: bool = False) -> tuple[Any, int, Any]:
 
 def _check_bytes(x: Any, what: str) -> None:
     """Raise where an object has no memory at all: a path, or a text."""
-    if type(x) in sources or hasattr(x, "__dlpack__"):
+    if sources.get(type(x), _from_buffer) is not _from_buffer or hasattr(x, "__dlpack__"):
         return
     try:
         memoryview(x).release()

@@ -385,6 +385,8 @@ def test_dtypes_are_refused_by_name():
     ],
 )
 def test_what_is_no_bytes_is_told_which_argument_it_is(frame, text):
+    with pytest.raises(pith.DtypeError):
+        pith.compress(frame)  # which remembers the type
     stream = pith.Stream(pith.Plan("raw", shape=3, dtype="f32"))
     for call in (pith.decompress, pith.inspect, pith.verify, pith.error_bound, stream.decode):
         with pytest.raises(pith.DtypeError, match=f"^\\w+: expected bytes, .*{text}"):
