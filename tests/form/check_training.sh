@@ -32,10 +32,12 @@ steps = train_torch.page_steps(before)
 assert list(steps) == [(n, rate) for n in (1, 2) for rate in train_torch.RATES], list(steps)
 curve = [(0, 5.0), (100, 3.0), (200, 2.0)]
 ran = {"curve": curve, "parameters": 1000, "chosen": [[10, 10, 0.5]]}
-train_torch.write_losses({name: [ran] * len(train_torch.SEEDS) for name in train_torch.LEARNING})
+train_torch.write_losses({name: [ran] * len(train_torch.SEEDS) for name in train_torch.LEARNING},
+                         {name: [ran] * 12 for name in train_torch.MORE_WAYS})
 after = open("TRAINING.md").read()
 assert after.split("\n## Losses")[0] == before.split("\n## Losses")[0]
 assert after != before and os.path.exists("training_torch_time.svg")
+assert "| pith-4/4-mse | 2.0000 | +0.00 |" in after
 # 2.02 nats are reached at step 198.
 seconds = steps[1, 250]["no-hook"]["seconds"][0]
 row, = (line for line in after.splitlines() if line.startswith("| no-hook | 198 |"))
