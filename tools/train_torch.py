@@ -68,6 +68,7 @@ WAYS = {
     "pith-4/4": {"way": "pith"},
     "pith-4/4-mse": {"way": "pith", "spec": SEARCHED},
     "pith-4/4-trellis": {"way": "pith", "spec": "grad:bits=4,codebook=trellis"},
+    "pith-3/3-trellis": {"way": "pith", "spec": "grad:bits=3,codebook=trellis,scale_dtype=bf16"},
     "pith-2/2": {"way": "pith", "spec": "grad:bits=2"},
     "pith-2/2-ef": {"way": "pith", "spec": "grad:bits=2,ef=full"},
     "pith-2/2-trellis": {"way": "pith", "spec": "grad:bits=2,codebook=trellis"},
@@ -318,7 +319,8 @@ LEARNING = ("no-hook", "fp16", "bf16", "powersgd", "pith-4/4", "pith-4/4-mse", "
 LEARNING_SGD = tuple(name for name in WAYS if name.startswith("sgd"))
 RATES, SEEDS, STEPS, LOSS_STEPS, EVERY = (100, 250, 1000), (1, 2, 3), 20, 300, 50
 # Three seeds tell no loss of a few tenths of a percent from none: some ways have more.
-MORE_SEEDS, MORE_WAYS = range(1, 13), ("no-hook", "pith-4/4", "pith-4/4-mse", "pith-2/2")
+MORE_SEEDS = range(1, 13)
+MORE_WAYS = ("no-hook", "pith-4/4", "pith-4/4-mse", "pith-3/3-trellis", "pith-2/2")
 # The rows of pith advise.
 ADVISED = {"no-hook": "f32, not compressed", "bf16": "bf16, not compressed",
            "pith-4/4": "grad:preset=inter", "pith-2/2": "grad:bits=2",
@@ -398,7 +400,8 @@ and their standard errors.
 {losses}
 
 Seeds of no hook are {spread:.0f} % apart: a few tenths of a percent say that nothing is lost,
-and no more. Some of the ways with {more} seeds:
+and no more. Some of the ways with {more} seeds; `pith-3/3-trellis`:
+`grad:bits=3,codebook=trellis,scale_dtype=bf16`:
 
 {more_losses}
 
