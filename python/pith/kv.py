@@ -21,6 +21,7 @@ from ._core import ffi, lib
 from .errors import (
     ArgumentError,
     DtypeError,
+    Error,
     OutOfMemoryError,
     ShapeError,
     check_new,
@@ -377,9 +378,13 @@ def read(
     ranges = ffi.new("pith_kv_range[]", len(caches))
     outs, keep = [], []
     for i, cache in enumerate(caches):
-        _set_range(ranges[i], cache, firsts[i], counts[i], head, heads)
-        outs.append(_new_tokens(ranges[i], cache, dtype) if out is None else out[i])
-        keep.append(views.fill(ffi.addressof(ranges[i], "view"), outs[i], write=True))
+        try:
+            _set_range(ranges[i], cache, firsts[i], counts[i], head, heads)
+            outs.append(_new_tokens(ranges[i], cache, dtype) if out is None else out[i])
+            keep.append(views.fill(ffi.addressof(ranges[i], "view"), outs[i], write=True))
+        except Error as error:
+            error.item = i
+            raise
     marks = marks_of(cache._mark for cache in caches)
     with borrow(work, [cache._plan for cache in caches]) as w:
         check_status(lib.pithpy_kv_read_list(w, *marks, ranges, len(caches)), w)

@@ -79,6 +79,10 @@ def test_read_of_several():
     with pytest.raises(pith.ArgumentError) as error:
         kv.read(caches, [0, 199, 0], [1, 2, 3], out=out)
     assert error.value.item == 1 and all(same(x, y) for x, y in zip(out, kept, strict=True))
+    for more in ({}, {"out": [*out[:1], [1, 2], out[2]]}):
+        with pytest.raises(pith.Error) as error:
+            kv.read(caches, [0, 199 if not more else 0, 0], [1, 2, 3], **more)
+        assert error.value.item == 1
     for wrong in ({"first": [1, 2]}, {"count": [1]}, {"out": out[:2]}, {"first": 99}, {"head": -1}):
         with pytest.raises(pith.ArgumentError):
             kv.read(caches, **{"count": 3, **wrong})
