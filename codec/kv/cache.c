@@ -370,12 +370,9 @@ static pith_status read_job(void *arg, uint64_t i, struct pithi_worker *worker) 
     return PITH_OK;
 }
 
-/* Lists of fewer values than this are decoded sooner than threads are woken. */
-enum { ALONE = 1 << 16 };
-
 /* Reads the list, of which the last range is open. */
 static pith_status run_readings(pith_work *w, struct readings *l, struct reading *last) {
-    const bool alone = w->workers == 1 || l->values <= ALONE;
+    const bool alone = w->workers == 1 || l->values <= PITHI_CACHE_ALONE;
     if (alone && l->count == 1) {
         last->worker = &w->worker[0];
         last->nontemporal = l->nontemporal;

@@ -50,6 +50,9 @@ struct pith_kv {
     uint64_t saturated, poisoned;
 };
 
+/* Lists of as many values and fewer are coded, or read, sooner than threads are woken. */
+enum { PITHI_CACHE_ALONE = 1 << 16 };
+
 /* Marks the cache as used by this work: PITH_ERR_BUSY while another call uses it, PITH_ERR_ARG
  * where this call has it already. */
 pith_status pithi_cache_mark(pith_kv *cache, pith_work *work);

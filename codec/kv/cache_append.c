@@ -205,16 +205,13 @@ static pith_status append_job(void *arg, uint64_t i, struct pithi_worker *worker
     return PITH_OK;
 }
 
-/* Lists of fewer values than this are coded sooner than threads are woken. */
-enum { ALONE = 1 << 16 };
-
 static pith_status run_appends(pith_work *w, struct appends *l) {
     uint64_t values = 0;
     for (size_t i = 0; w->workers > 1 && i < l->count; i++)
         values += l->views[i].shape[0] * l->caches[i]->paged.row;
     pith_status status = PITH_OK;
     const uint64_t before = pithi_fp_enter();
-    if (values > ALONE) {
+    if (values > PITHI_CACHE_ALONE) {
         pithi_parallel_begin(w);
         status = pithi_parallel_for(w, 0, l->count, append_job, l);
     } else {
@@ -383,7 +380,7 @@ static pith_status take_batch(pith_work *w, const pith_view *like, struct batch 
 static pith_status run_batch(pith_work *w, struct batch *b) {
     pith_status status = PITH_OK;
     const uint64_t before = pithi_fp_enter();
-    if (w->workers > 1 && b->span.count && b->count > ALONE / b->span.count) {
+    if (w->workers > 1 && b->span.count && b->count > PITHI_CACHE_ALONE / b->span.count) {
         pithi_parallel_begin(w);
         b->share = (b->count - 1) / w->workers + 1;
         status = pithi_parallel_for(w, 0, (b->count - 1) / b->share + 1, batch_job, b);
