@@ -66,21 +66,26 @@ void pithi_transpose_codes_c(const struct pithi_group_setting *s, const uint8_t 
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
 static void decode_column(struct pithi_channel_job *job, size_t column) {
-    const struct pithi_group_setting *s = &job->set;
-    const uint32_t scale = pithi_scale_load(job->scales, s->scale_dtype, column);
-    const uint32_t zero = s->asymmetric ? pithi_scale_load(job->zeros, s->scale_dtype, column) : 0;
+    const struct pithi_group_setting s =
+        job->set; /* a copy, which no store of a value can change */
+    const uint32_t scale = pithi_scale_load(job->scales, s.scale_dtype, column);
+    const uint32_t zero = s.asymmetric ? pithi_scale_load(job->zeros, s.scale_dtype, column) : 0;
     const bool poisoned = pithi_nonfinite(scale) || pithi_nonfinite(zero);
-    const int64_t size = (int64_t)width(job->dtype);
-    job->poisoned += poisoned;
-    for (size_t i = 0; i < job->rows; i++) {
-        const int q =
-            pithi_unpack_integer(s, job->codes + i * job->code_stride, job->columns, column);
+    const size_t rows = job->rows, columns = job->columns, code_stride = job->code_stride;
+    const int64_t row_bytes = job->stride * (int64_t)width(job->dtype);
+    const uint32_t dtype = job->dtype;
+    uint8_t *const out = job->out;
+    const uint8_t *const codes = job->codes;
+    uint64_t saturated = 0;
+    for (size_t i = 0; i < rows; i++) {
+        const int q = pithi_unpack_integer(&s, codes + i * code_stride, columns, column);
         const uint32_t x = poisoned ? PITHI_F32_NAN
                                     : pithi_group_decoded(q, pithi_float(scale), pithi_float(zero),
-                                                          s->asymmetric, &job->saturated);
-        uint8_t *const row = (uint8_t *)job->out + (int64_t)i * job->stride * size;
-        pithi_store(row, job->dtype, column, x);
+                                                          s.asymmetric, &saturated);
+        pithi_store(out + (int64_t)i * row_bytes, dtype, column, x);
     }
+    job->poisoned += poisoned;
+    job->saturated += saturated;
 }
 
 void pithi_channel_decode_c(struct pithi_channel_job *job) {

@@ -1167,10 +1167,11 @@ struct held {
 
 /* Transforms a group; returns its maxima. */
 ALWAYS v16 rotate_group(struct held *x, const struct pass *p, size_t i, struct pass_variant w) {
+    const uint8_t *const value = p->value + i * width(w.vt);
     prefetch_values(p, i, w);
     prefetch_values(p, i + UNIT, w);
-    load_unit(x->v, w.vt, p->value, i);
-    load_unit(x->v + 4, w.vt, p->value, i + UNIT);
+    load_unit(x->v, w.vt, value, 0);
+    load_unit(x->v + 4, w.vt, value, UNIT);
     rotate_runs(x->v, p->set.bits, !w.random);
     return v_maxu(largest_lanes(x->v), largest_lanes(x->v + 4));
 }
@@ -1725,12 +1726,13 @@ ALWAYS void encode_idempotent(const struct pithi_group_job *like, struct pithi_g
             like, run, runs, count,                                                      \
             (struct idempotent_variant){dtype, bits, asymmetric, small, nontemporal});   \
     }
-#define IDEMPOTENT_LOOPS(name, dtype)                         \
-    IDEMPOTENT_LOOP(name##_2, dtype, 2, true, false)          \
-    IDEMPOTENT_LOOP(name##_4, dtype, 4, true, false)          \
-    IDEMPOTENT_LOOP(name##_any, dtype, 0, true, false)        \
-    IDEMPOTENT_LOOP(name##_symmetric, dtype, 0, false, false) \
-    IDEMPOTENT_LOOP(name##_small, dtype, 0, like->set.asymmetric, true)
+#define IDEMPOTENT_LOOPS(name, dtype)                                   \
+    IDEMPOTENT_LOOP(name##_2, dtype, 2, true, false)                    \
+    IDEMPOTENT_LOOP(name##_4, dtype, 4, true, false)                    \
+    IDEMPOTENT_LOOP(name##_any, dtype, 0, true, false)                  \
+    IDEMPOTENT_LOOP(name##_symmetric, dtype, 0, false, false)           \
+    IDEMPOTENT_LOOP(name##_small, dtype, 0, like->set.asymmetric, true) \
+    IDEMPOTENT_LOOP(name##_small_8, dtype, 8, false, true)
 IDEMPOTENT_LOOPS(idempotent_f32, PITH_F32)
 IDEMPOTENT_LOOPS(idempotent_bf16, PITH_BF16)
 IDEMPOTENT_LOOPS(idempotent_f16, PITH_F16)
@@ -1742,16 +1744,17 @@ static void encode_idempotent_any(const struct pithi_group_job *like, struct pit
                                   size_t runs, size_t count, bool nontemporal) {
     typedef void encode_fn(const struct pithi_group_job *, struct pithi_group_run *, size_t, size_t,
                            bool);
-    static encode_fn *const known[3][5] = {
+    static encode_fn *const known[3][6] = {
         {idempotent_f32_any, idempotent_f32_2, idempotent_f32_4, idempotent_f32_symmetric,
-         idempotent_f32_small},
+         idempotent_f32_small, idempotent_f32_small_8},
         {idempotent_bf16_any, idempotent_bf16_2, idempotent_bf16_4, idempotent_bf16_symmetric,
-         idempotent_bf16_small},
+         idempotent_bf16_small, idempotent_bf16_small_8},
         {idempotent_f16_any, idempotent_f16_2, idempotent_f16_4, idempotent_f16_symmetric,
-         idempotent_f16_small}};
+         idempotent_f16_small, idempotent_f16_small_8}};
     const struct pithi_group_setting *const s = &like->set;
     const int row = like->value_dtype == PITH_F32 ? 0 : like->value_dtype == PITH_BF16 ? 1 : 2;
-    const int column = s->group < UNIT                ? 4
+    const bool eight = s->bits == 8 && !s->asymmetric;
+    const int column = s->group < UNIT                ? eight ? 5 : 4
                        : !s->asymmetric               ? 3
                        : s->bits == 2 || s->bits == 4 ? s->bits / 2
                                                       : 0;
