@@ -9,9 +9,11 @@
  *   v_streams_codes(bits)  whether pack64 can write codes of so many bits by non-temporal stores
  *   v_stream16(to, from)   16 bytes by non-temporal stores; v_stream16_fits(p): whether p allows it
  *   shrink_<isa>.h         included: what shrink_tmpl.h needs of lanes
+ *   OWN_WHOLE              a macro, where packing integers has a shorter way; then also
+ *                          pack64_whole, which is otherwise pack64
  *   OWN_PACKING            a macro, where packing from other forms has an instruction of its own;
- *                          then also pack64_high, pack64_whole, rotate_runs, has_transposed and
- *                          pack_rotated, which are otherwise made of pack64 below
+ *                          then also pack64_high, rotate_runs, has_transposed and pack_rotated,
+ *                          which are otherwise made of pack64 below
  * It has also included search_<isa>.h, what the search for scales needs: SEARCHED, how many
  * candidates have their sums in registers together, which is even and divides their number, and
  * operations of 16-bit lanes; OWN_SEARCH_BYTES, a macro, where codes of bytes are looked up, and
@@ -29,18 +31,20 @@
 #include "group/group_part.h"
 #include "group/hadamard.h"
 
+#ifndef OWN_WHOLE
+/* Packs lanes that are the codes as integers. */
+static inline void pack64_whole(uint8_t *to, size_t capacity, const struct packing *p,
+                                const v16 q[4], bool nontemporal) {
+    pack64(to, capacity, p, q, nontemporal);
+}
+#endif
+
 #ifndef OWN_PACKING
 /* Packs the bits of each lane of q[0..3] from 16 up, in order. */
 static inline void pack64_high(uint8_t *to, size_t capacity, const struct packing *p,
                                const v16 q[4], bool nontemporal) {
     const v16 high[4] = {v_shr(q[0], 16), v_shr(q[1], 16), v_shr(q[2], 16), v_shr(q[3], 16)};
     pack64(to, capacity, p, high, nontemporal);
-}
-
-/* Packs lanes that are the codes as integers. */
-static inline void pack64_whole(uint8_t *to, size_t capacity, const struct packing *p,
-                                const v16 q[4], bool nontemporal) {
-    pack64(to, capacity, p, q, nontemporal);
 }
 
 /* Transforms four runs of 32 values, and leaves them in the order in which pack_rotated takes their
@@ -1294,11 +1298,11 @@ static size_t rotate_encode(const struct pithi_rotation *r, struct pithi_group_j
  * ahead. */
 enum { PREFETCH_NEXT = 2048, PREFETCH_RUNS = 2 };
 
-/* What a loop is made for; constant in the common loops. With bits 0 the job says them. small:
- * groups are smaller than a unit. */
+/* What a loop is made for; constant in the common loops. Where bits or group is 0 the job says it.
+ * small: groups are smaller than a unit. */
 struct idempotent_variant {
     uint32_t vt;
-    unsigned bits;
+    unsigned bits, group;
     bool asymmetric, small, nontemporal;
 };
 
@@ -1313,6 +1317,10 @@ struct idempotent_pass {
     size_t capacity, unit; /* bytes of codes, of a run and of a unit */
     uintptr_t next;        /* from an element to the one to be fetched beside its code, bytes */
 };
+
+ALWAYS size_t group_of(const struct idempotent_pass *p, struct idempotent_variant w) {
+    return w.group ? w.group : p->group;
+}
 
 /* Extremes of 16 groups, as bits: the largest as signed integers, the highest as unsigned ones. */
 struct extremes {
@@ -1509,13 +1517,13 @@ struct coding {
 ALWAYS void idempotent_codes(struct coding *c, const struct idempotent_pass *p,
                              const struct packing *pack, size_t n, struct idempotent_variant w,
                              bool irregular, bool fetch) {
-    const unsigned shift = (unsigned)__builtin_ctzll(p->group);
+    const unsigned shift = (unsigned)__builtin_ctzll(group_of(p, w));
     for (size_t i = 0; i < n; i += UNIT) {
         const uint8_t *const v = c->value + i * width(w.vt);
         struct grid r = grid_of(c->idempotent, (c->at + i) >> shift, w, irregular);
         v16 q[4];
         for (size_t k = 0; k < 4; k++) {
-            if (w.small && k > 0)
+            if (w.small && k > 0 && !(w.group && 16 * k % w.group))
                 r = grid_of(c->idempotent, (c->at + i + 16 * k) >> shift, w, irregular);
             q[k] = idempotent_code(&r, load(w.vt, v, 16 * k), w, irregular);
         }
@@ -1537,7 +1545,7 @@ static __attribute__((noinline)) void irregular_codes(struct coding c,
     p.group = s->group;
     p.unit = UNIT * s->bits / 8;
     w.small = false;
-    w.bits = 0;
+    w.bits = w.group = 0;
     if (!pack) {
         packing_init(&p.pack, s->bits, !s->asymmetric);
         pack = &p.pack;
@@ -1620,7 +1628,7 @@ ALWAYS void find_one(struct reading *r, struct coding *c, const struct idempoten
                      const struct pithi_group_setting *s, v16 *lo, v16 *hi,
                      struct idempotent_variant w) {
     const size_t least = w.small ? UNIT : p->group;
-    group_extremes(lo, hi, r->value, r->elements, r->prefetch, w);
+    group_extremes(lo, hi, r->value, w.group ? w.group : r->elements, r->prefetch, w);
     read_on(r, p, w);
     if (c && (!w.small || c->at < c->end)) put_codes_of(c, p, s, least, w, false);
 }
@@ -1653,7 +1661,7 @@ ALWAYS void find_batch_extremes(struct reading *r, struct coding *c,
                                 struct idempotent_variant w) {
     size_t k = 0;
     do {
-        if (c) c->end = 4 * (k + 1) * p->group;
+        if (c) c->end = 4 * (k + 1) * group_of(p, w);
         find_four(r, c, p, s, e, k, w);
     } while (++k < p->quads);
     repeat_first(e, p->quads, w);
@@ -1718,48 +1726,57 @@ ALWAYS void encode_idempotent(const struct pithi_group_job *like, struct pithi_g
 /* ---- Entry ------------------------------------------------------------------------------------*/
 
 /* Each kind is a function of its own: one of all would spill the registers of all. */
-#define IDEMPOTENT_LOOP(name, dtype, bits, asymmetric, small)                            \
-    static __attribute__((noinline)) void name(const struct pithi_group_job *like,       \
-                                               struct pithi_group_run *run, size_t runs, \
-                                               size_t count, bool nontemporal) {         \
-        encode_idempotent(                                                               \
-            like, run, runs, count,                                                      \
-            (struct idempotent_variant){dtype, bits, asymmetric, small, nontemporal});   \
+#define IDEMPOTENT_LOOP(name, dtype, bits, group, asymmetric, small)                          \
+    static __attribute__((noinline)) void name(const struct pithi_group_job *like,            \
+                                               struct pithi_group_run *run, size_t runs,      \
+                                               size_t count, bool nontemporal) {              \
+        encode_idempotent(                                                                    \
+            like, run, runs, count,                                                           \
+            (struct idempotent_variant){dtype, bits, group, asymmetric, small, nontemporal}); \
     }
-#define IDEMPOTENT_LOOPS(name, dtype)                                   \
-    IDEMPOTENT_LOOP(name##_2, dtype, 2, true, false)                    \
-    IDEMPOTENT_LOOP(name##_4, dtype, 4, true, false)                    \
-    IDEMPOTENT_LOOP(name##_any, dtype, 0, true, false)                  \
-    IDEMPOTENT_LOOP(name##_symmetric, dtype, 0, false, false)           \
-    IDEMPOTENT_LOOP(name##_small, dtype, 0, like->set.asymmetric, true) \
-    IDEMPOTENT_LOOP(name##_small_8, dtype, 8, false, true)
+#define IDEMPOTENT_LOOPS(name, dtype)                                      \
+    IDEMPOTENT_LOOP(name##_any, dtype, 0, 0, true, false)                  \
+    IDEMPOTENT_LOOP(name##_2, dtype, 2, 0, true, false)                    \
+    IDEMPOTENT_LOOP(name##_4, dtype, 4, 0, true, false)                    \
+    IDEMPOTENT_LOOP(name##_symmetric, dtype, 0, 0, false, false)           \
+    IDEMPOTENT_LOOP(name##_small, dtype, 0, 0, like->set.asymmetric, true) \
+    IDEMPOTENT_LOOP(name##_2_of_32, dtype, 2, 32, true, true)              \
+    IDEMPOTENT_LOOP(name##_4_of_32, dtype, 4, 32, true, true)              \
+    IDEMPOTENT_LOOP(name##_8_of_32, dtype, 8, 32, false, true)
 IDEMPOTENT_LOOPS(idempotent_f32, PITH_F32)
 IDEMPOTENT_LOOPS(idempotent_bf16, PITH_BF16)
 IDEMPOTENT_LOOPS(idempotent_f16, PITH_F16)
 #undef IDEMPOTENT_LOOPS
 #undef IDEMPOTENT_LOOP
 
+/* The loops of a dtype. */
+enum loop { ANY, TWO, FOUR, SYMMETRIC, SMALL, TWO_OF_32, FOUR_OF_32, EIGHT_OF_32, LOOPS };
+#define LOOPS_OF(name)                                                                           \
+    {                                                                                            \
+        [ANY] = name##_any, [TWO] = name##_2, [FOUR] = name##_4, [SYMMETRIC] = name##_symmetric, \
+        [SMALL] = name##_small, [TWO_OF_32] = name##_2_of_32, [FOUR_OF_32] = name##_4_of_32,     \
+        [EIGHT_OF_32] = name##_8_of_32,                                                          \
+    }
+
+static enum loop loop_of(const struct pithi_group_setting *s) {
+    const bool two = s->bits == 2, four = s->bits == 4, eight = s->bits == 8;
+    if (s->group >= UNIT) return !s->asymmetric ? SYMMETRIC : two ? TWO : four ? FOUR : ANY;
+    if (s->group != 32) return SMALL;
+    if (!s->asymmetric) return eight ? EIGHT_OF_32 : SMALL;
+    return two ? TWO_OF_32 : four ? FOUR_OF_32 : SMALL;
+}
+
 /* Encodes runs of `count` elements. */
 static void encode_idempotent_any(const struct pithi_group_job *like, struct pithi_group_run *run,
                                   size_t runs, size_t count, bool nontemporal) {
     typedef void encode_fn(const struct pithi_group_job *, struct pithi_group_run *, size_t, size_t,
                            bool);
-    static encode_fn *const known[3][6] = {
-        {idempotent_f32_any, idempotent_f32_2, idempotent_f32_4, idempotent_f32_symmetric,
-         idempotent_f32_small, idempotent_f32_small_8},
-        {idempotent_bf16_any, idempotent_bf16_2, idempotent_bf16_4, idempotent_bf16_symmetric,
-         idempotent_bf16_small, idempotent_bf16_small_8},
-        {idempotent_f16_any, idempotent_f16_2, idempotent_f16_4, idempotent_f16_symmetric,
-         idempotent_f16_small, idempotent_f16_small_8}};
-    const struct pithi_group_setting *const s = &like->set;
+    static encode_fn *const known[3][LOOPS] = {LOOPS_OF(idempotent_f32), LOOPS_OF(idempotent_bf16),
+                                               LOOPS_OF(idempotent_f16)};
     const int row = like->value_dtype == PITH_F32 ? 0 : like->value_dtype == PITH_BF16 ? 1 : 2;
-    const bool eight = s->bits == 8 && !s->asymmetric;
-    const int column = s->group < UNIT                ? eight ? 5 : 4
-                       : !s->asymmetric               ? 3
-                       : s->bits == 2 || s->bits == 4 ? s->bits / 2
-                                                      : 0;
-    known[row][column](like, run, runs, count, nontemporal);
+    known[row][loop_of(&like->set)](like, run, runs, count, nontemporal);
 }
+#undef LOOPS_OF
 
 /* Returns how many of a job's elements, from its beginning, are whole groups and whole units. */
 static size_t idempotent_elements(const struct pithi_group_job *job) {

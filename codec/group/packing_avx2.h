@@ -129,6 +129,58 @@ static inline void pack64(uint8_t *to, size_t capacity, const struct packing *p,
     }
 }
 
+/* The bytes of 32 lanes that are codes as integers: those of elements 0..3 of each eighth, then
+ * those of 4..7. */
+static inline __m256i bytes_of_whole(const struct packing *p, v16 x, v16 y) {
+    if (!p->symmetric)
+        return _mm256_packus_epi16(_mm256_packus_epi32(x.a, x.b), _mm256_packus_epi32(y.a, y.b));
+    const __m256i bytes =
+        _mm256_packs_epi16(_mm256_packs_epi32(x.a, x.b), _mm256_packs_epi32(y.a, y.b));
+    return p->bits == 8 ? bytes : _mm256_and_si256(bytes, p->mask8);
+}
+
+#define OWN_WHOLE
+/* Packs 64 codes from lanes that are the codes as integers. */
+static inline void pack64_whole(uint8_t *to, size_t capacity, const struct packing *p,
+                                const v16 q[4], bool nontemporal) {
+    if (p->bits != 2 && p->bits != 4 && p->bits != 8) {
+        pack64(to, capacity, p, q, nontemporal);
+        return;
+    }
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    __m256i x = bytes_of_whole(p, q[0], q[1]), y = bytes_of_whole(p, q[2], q[3]);
+    if (p->bits == 8) {
+        x = _mm256_permutevar8x32_epi32(x, order);
+        y = _mm256_permutevar8x32_epi32(y, order);
+        if (nontemporal) {
+            stream32(to, x);
+            stream32(to + 32, y);
+        } else {
+            store256(to, x);
+            store256(to + 32, y);
+        }
+        return;
+    }
+    x = _mm256_maddubs_epi16(p->pairs, x);
+    y = _mm256_maddubs_epi16(p->pairs, y);
+    if (p->bits == 2) {
+        const __m256i words =
+            _mm256_packus_epi32(_mm256_madd_epi16(x, p->quads), _mm256_madd_epi16(y, p->quads));
+        const __m256i bytes = _mm256_packus_epi16(words, words);
+        _mm_storeu_si128((__m128i *)to, _mm_unpacklo_epi8(_mm256_castsi256_si128(bytes),
+                                                          _mm256_extracti128_si256(bytes, 1)));
+        return;
+    }
+    const __m256i words_in_order = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15));
+    const __m256i pairs = _mm256_permute4x64_epi64(_mm256_packus_epi16(x, y), 0xD8);
+    const __m256i bytes = _mm256_shuffle_epi8(pairs, words_in_order);
+    if (nontemporal)
+        stream32(to, bytes);
+    else
+        store256(to, bytes);
+}
+
 static inline __m256i unpack8(__m128i codes, const struct packing *p, int k) {
     __m256i x = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(codes), p->spread[k]);
     x = _mm256_sllv_epi32(x, p->up[k]);

@@ -7,6 +7,7 @@
 #define PITHI_PACKING_AVX512_H
 
 #define OWN_PACKING
+#define OWN_WHOLE
 /* 64 codes are 8 runs of `bits` bytes; each run is one 64-bit lane while it is made. */
 struct packing {
     __m512i order, pairs, quads, squeeze, spread, shifts, mask, half;
