@@ -376,7 +376,7 @@ const struct pithi_codec pithi_codec_act = {
     .frame_hooks = &pithi_bounded_frame_hooks,
     .own.bounded = &bounded,
     .describe = describe,
-    .described = "devices code act with mode=fast or entropy=rans, and not in f64",
+    .described = "devices code act with mode=fast or mode=ratio,entropy=rans, and not in f64",
     .described_keys = 1u << MODE | 1u << REVISION | 1u << EFFORT,
     .later_keys = 1u << ENTROPY,
 };
