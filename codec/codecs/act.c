@@ -27,7 +27,7 @@ static const struct pithi_key keys[] = {
     [MODE] = {"mode", PITHI_KEY_WORD, FAST, 0, RATIO, 0, PITHI_BOUNDED_AT_MODE, "fast|ratio",
               "fast: fixed cost; ratio: predicted and coded where that is shorter", true},
     [ABS] = PITHI_BOUNDED_ABS,
-    [REL] = PITHI_BOUNDED_REL("0.001 when nothing is asked for"),
+    [REL] = PITHI_BOUNDED_REL("0.001 when nothing is requested"),
     [PWREL] = PITHI_BOUNDED_PWREL,
     [RANGE] = PITHI_BOUNDED_RANGE("for rel: the range, where ranks must agree"),
     [ZEROS] = PITHI_BOUNDED_ZEROS,
