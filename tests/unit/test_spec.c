@@ -143,7 +143,10 @@ static void test_former_spellings(void **state) {
     CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("grad:bits=9", NULL, 0, &error));
     CHECK(strstr(error.text, "key bits takes ") && strstr(error.text, ", not 9"));
     CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("eb:abs=0.1234567", NULL, 0, &error));
-    CHECK(strstr(error.text, "of up to six digits, not 0.1234567"));
+    CHECK(strstr(error.text, "of up to six digits and exponents within 300, not 0.1234567"));
+    CHECK_OK(pith_spec_check("eb:abs=1e-300", NULL, 0, &error));
+    CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("eb:abs=1e-301", NULL, 0, &error));
+    CHECK(strstr(error.text, "exponents within 300, not 1e-301"));
     CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("grad:bits=4,bits=4", NULL, 0, &error));
     CHECK(strcmp(error.text, "key bits stands twice") == 0);
     CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("grand:bits=4", NULL, 0, &error));
