@@ -415,6 +415,19 @@ def test_integers_of_another_type_are_named():
         for name in ("seed", "rng_stream", "rank", "ranks", "step"):
             with pytest.raises(TypeError, match=f"^{name}: expected an integer, found"):
                 pith.Stream(plan, **{name: wrong})
+    pages = pith.Plan("kv:page=16,group=16", shape=(64, 16), dtype="f32")
+    frame, cache = pith.compress(noise(64), "raw"), pith.kv.Cache(pages, 64)
+    for wrong in (1.5, "2", [1]):
+        for call, name in (
+            (lambda n: pith.decode_range(frame, n, 1), "first"),
+            (lambda n: pith.decode_range(frame, 0, n), "count"),
+            (lambda n: pith.kv.Cache(pages, n), "tokens"),
+            (lambda n: cache.truncate(n), "tokens"),
+            (lambda n: cache.fork(n), "tokens"),
+            (lambda n: cache.fork(reserve=n), "reserve"),
+        ):
+            with pytest.raises(TypeError, match=f"^{name}: expected an integer, found"):
+                call(wrong)
     with pytest.raises(TypeError, match="found a list: slot_counts= takes the elements of every"):
         pith.Plan("grad", shape=64, dtype="f32", slots=list(range(32)))
     with pytest.raises(OverflowError):
