@@ -231,7 +231,10 @@ static pith_status check_effect(const struct pithi_params *params, const struct 
     for (uint32_t i = 0; i < params->codec->key_count; i++) {
         const bool set = given->keys >> i & 1 && params->value[i] != params->codec->keys[i].initial;
         const char *why = set ? why_idle(params, i) : NULL;
-        if (why) return pithi_fail_at(error, PITH_ERR_SPEC, why, given->at[i]);
+        if (why)
+            return pithi_fail_with(
+                error, PITH_ERR_SPEC, given->at[i], "key $ $",
+                &(struct pithi_words){.name = {params->codec->keys[i].name, why}});
     }
     return PITH_OK;
 }

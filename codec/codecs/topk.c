@@ -88,9 +88,9 @@ static const struct pithi_key keys[] = {
 };
 
 static const struct pithi_need needs[] = {
-    {EVERY, CONTROL, 0, "every goes with control=every or oktopk"},
-    {CLEAR, EF, 0, "clear goes with ef"},
-    {MOMENTUM, EF, 0, "momentum goes with ef"},
+    {EVERY, CONTROL, 0, "goes with control=every or oktopk"},
+    {CLEAR, EF, 0, "goes with ef"},
+    {MOMENTUM, EF, 0, "goes with ef"},
 };
 
 /* ---- Settings --------------------------------------------------------------------------------*/
