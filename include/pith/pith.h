@@ -306,7 +306,8 @@ PITH_NODISCARD PITH_API pith_status pith_spec_check(const char *spec, char *text
  * TRUST without EXTERNAL_BASE. */
 enum {
     PITH_LAYOUT_CHECKSUMS = 0x1,     /* a checksum per block, in every frame */
-    PITH_LAYOUT_EXTERNAL_BASE = 0x2, /* the base lies in caller memory: pith_stream_bind_base */
+    PITH_LAYOUT_EXTERNAL_BASE = 0x2, /* the base lies in caller memory: pith_stream_bind_base;
+                                        without a base_dtype it means nothing */
     PITH_LAYOUT_CHECK_BASE = 0x4,    /* encode compares every byte of the base, see above */
     PITH_LAYOUT_TRUST_BASE = 0x8     /* encode does not look whether the base was changed */
 };
