@@ -51,7 +51,7 @@ struct pithi_key {
 };
 
 /* A key that has no effect unless another one has a certain value, 0 standing for every one but 0
- * and PITHI_NEED_ZERO for 0, and what to say of it then. */
+ * and PITHI_NEED_ZERO for 0, and what the text of the error has behind "key NAME". */
 enum { PITHI_NEED_ZERO = 255 };
 struct pithi_need {
     uint8_t key, other, value;

@@ -203,8 +203,9 @@ static pith_status parse_pair(const char *text, size_t at, size_t end, struct pi
     if (!parse_value(row, equals + 1, end - at - name - 1, &params->value[key]))
         return pithi_fail_with(
             error, PITH_ERR_SPEC, at + name + 1,
-            row->kind == PITHI_KEY_REAL ? "key $ takes $, of up to six digits, not $"
-                                        : "key $ takes $, not $",
+            row->kind == PITHI_KEY_REAL
+                ? "key $ takes $, of up to six digits and exponents within 300, not $"
+                : "key $ takes $, not $",
             &(struct pithi_words){
                 .name = {row->name, row->words, word_of(equals + 1, end - at - name - 1).text}});
     return PITH_OK;
@@ -230,7 +231,10 @@ static pith_status check_effect(const struct pithi_params *params, const struct 
     for (uint32_t i = 0; i < params->codec->key_count; i++) {
         const bool set = given->keys >> i & 1 && params->value[i] != params->codec->keys[i].initial;
         const char *why = set ? why_idle(params, i) : NULL;
-        if (why) return pithi_fail_at(error, PITH_ERR_SPEC, why, given->at[i]);
+        if (why)
+            return pithi_fail_with(
+                error, PITH_ERR_SPEC, given->at[i], "key $ $",
+                &(struct pithi_words){.name = {params->codec->keys[i].name, why}});
     }
     return PITH_OK;
 }

@@ -1,4 +1,5 @@
-/* stream.c - what one end of a sequence of frames remembers: base or residual, step of every slot.
+/* stream.c - what one end of a sequence of frames remembers: base or residual, step of every slot;
+ * and how that is saved and loaded.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "stream.h"
 

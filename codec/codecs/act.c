@@ -27,7 +27,7 @@ static const struct pithi_key keys[] = {
     [MODE] = {"mode", PITHI_KEY_WORD, FAST, 0, RATIO, 0, PITHI_BOUNDED_AT_MODE, "fast|ratio",
               "fast: fixed cost; ratio: predicted and coded where that is shorter", true},
     [ABS] = PITHI_BOUNDED_ABS,
-    [REL] = PITHI_BOUNDED_REL("0.001 when nothing is asked for"),
+    [REL] = PITHI_BOUNDED_REL("0.001 when nothing is requested"),
     [PWREL] = PITHI_BOUNDED_PWREL,
     [RANGE] = PITHI_BOUNDED_RANGE("for rel: the range, where ranks must agree"),
     [ZEROS] = PITHI_BOUNDED_ZEROS,
@@ -376,7 +376,7 @@ const struct pithi_codec pithi_codec_act = {
     .frame_hooks = &pithi_bounded_frame_hooks,
     .own.bounded = &bounded,
     .describe = describe,
-    .described = "devices code act with mode=fast or entropy=rans, and not in f64",
+    .described = "devices code act with mode=fast or mode=ratio,entropy=rans, and not in f64",
     .described_keys = 1u << MODE | 1u << REVISION | 1u << EFFORT,
     .later_keys = 1u << ENTROPY,
 };

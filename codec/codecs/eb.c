@@ -29,7 +29,7 @@ static const struct pithi_key keys[] = {
     [MODE] = {"mode", PITHI_KEY_WORD, FAST, 0, AUTO, 0, PITHI_BOUNDED_AT_MODE, "fast|ratio|auto",
               "fast: fixed cost; ratio: predicted and coded; auto: whatever is shortest", true},
     [ABS] = PITHI_BOUNDED_ABS,
-    [REL] = PITHI_BOUNDED_REL("0.001 when nothing is asked for"),
+    [REL] = PITHI_BOUNDED_REL("0.001 when nothing is requested"),
     [PWREL] = PITHI_BOUNDED_PWREL,
     [PSNR] = {"psnr", PITHI_KEY_REAL, 0, 4, 0, 0, PITHI_BOUNDED_AT_TARGET, "decibels",
               "least peak signal-to-noise ratio of the frame", true},

@@ -34,7 +34,7 @@ static const struct pithi_key keys[] = {
     [RANGE] = PITHI_BOUNDED_RANGE("with rel: the range, where ranks must agree"),
     [ZEROS] = PITHI_BOUNDED_ZEROS,
     [DIM] = {"dim", PITHI_KEY_NUMBER, 0, 0, 1u << PITHI_BLOCK_LOG2_MAX, 0, AT_DIM, "0..16777216",
-             "elements of a row; 0: the last dimension", false},
+             "elements of a row; 0: the last dimension, of flat tensors 16", false},
     [EFFORT] = PITHI_BOUNDED_EFFORT,
     [START] = {"start", PITHI_KEY_REAL, PITHI_DECIMAL(2, 0), 0, 0, 0, PITHI_WIRE_NONE,
                "a number, at least 1", "with decay: the first bound, in units of the last", true},

@@ -71,7 +71,8 @@ static const struct pithi_key keys[] = {
                   "with ef: gradients add to a momentum, which the residual collects (DGC)", false},
     [BLOCK] = {"block", PITHI_KEY_POW2, 262144, 64, 1u << PITHI_BLOCK_LOG2_MAX, 0, PITHI_WIRE_BLOCK,
                "64..16777216, a power of two",
-               "elements per block; about 2048 of them sent by default", false},
+               "elements per block; by default 2048 or more of them are sent; 1048576 with k",
+               false},
     [SCOPE] = {"scope", PITHI_KEY_WORD, 0, 0, 1, 0, PITHI_WIRE_NONE, "tensor|row",
                "what density or k is of: the tensor, or every row (last dimension) by itself",
                false},
@@ -80,16 +81,16 @@ static const struct pithi_key keys[] = {
               "control=nonzero: sent together are all elements of a unit that has one to send",
               false},
     [TRANSFORM] = {"transform", PITHI_KEY_WORD, 0, 0, HADAMARD, 0, AT_TRANSFORM,
-                   "none|dct|hadamard", "of which coefficients of short runs the largest are sent",
-                   false},
+                   "none|dct|hadamard",
+                   "the largest coefficients of short runs are sent in place of values", false},
     [REVISION] = {"revision", PITHI_KEY_NUMBER, 2, 1, 2, 0, PITHI_WIRE_REVISION, "1,2",
                   "index=fast: newest revision of frames to make, 1 for older readers", true},
 };
 
 static const struct pithi_need needs[] = {
-    {EVERY, CONTROL, 0, "every goes with control=every or oktopk"},
-    {CLEAR, EF, 0, "clear goes with ef"},
-    {MOMENTUM, EF, 0, "momentum goes with ef"},
+    {EVERY, CONTROL, 0, "goes with control=every or oktopk"},
+    {CLEAR, EF, 0, "goes with ef"},
+    {MOMENTUM, EF, 0, "goes with ef"},
 };
 
 /* ---- Settings --------------------------------------------------------------------------------*/

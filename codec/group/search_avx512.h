@@ -1,6 +1,8 @@
 /* search_avx512.h - what the search for scales needs of lanes of 16 and 8 bits, for AVX-512 F, BW
  * and VBMI.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The search is in group_encode_tmpl.h, and in scalar C in group.c. */
 #ifndef PITHI_GROUP_SEARCH_AVX512_H
 #define PITHI_GROUP_SEARCH_AVX512_H
 

@@ -1,5 +1,7 @@
 /* search_neon.h - what the search for scales needs of 32 lanes of 16 bits, for 64-bit ARM.
- * SPDX-License-Identifier: Apache-2.0 */
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The search is in group_encode_tmpl.h, and in scalar C in group.c. */
 #ifndef PITHI_GROUP_SEARCH_NEON_H
 #define PITHI_GROUP_SEARCH_NEON_H
 

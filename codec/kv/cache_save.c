@@ -190,9 +190,14 @@ static pith_status check_saved(pith_work *w, const pith_kv *k, struct saved s) {
             return status;
         }
         count_frame(&s, &c);
-        if (s.held > k->paged.limit || s.finished > k->paged.limit - s.held || s.pages > k->slots)
-            return pithi_fail(&w->error, PITH_ERR_SPACE,
-                              "more tokens or pages than the cache has memory for");
+        if (s.held > k->paged.limit || s.finished > k->paged.limit - s.held)
+            return pithi_fail_numbers(&w->error, PITH_ERR_SPACE,
+                                      "the cache holds at most # tokens, # or more were saved",
+                                      k->paged.limit, s.finished + s.held);
+        if (s.pages > k->slots)
+            return pithi_fail_numbers(&w->error, PITH_ERR_SPACE,
+                                      "the cache has memory for # pages, # or more were saved",
+                                      k->slots, s.pages);
     }
     if (s.at != s.length)
         return pithi_fail_at(&w->error, PITH_ERR_CORRUPT, "bytes after the last frame", s.at);

@@ -4,7 +4,10 @@
  * A controller (control.h) asks for counts, for the k-th largest magnitude or for moments; passes
  * over all values with all threads answer. Then one pass encodes the blocks. Where it finds more
  * than the hard limit, the exact threshold of the limit is found, and the blocks are encoded again:
- * the residual that they read is still there. */
+ * the residual that they read is still there.
+ *
+ * Of a frame that is read, the section of its header is checked here, the head of a block in
+ * codecs/topk.c, its set in index.c. */
 #include "sparse/sparse_frame.h"
 
 #define XXH_INLINE_ALL

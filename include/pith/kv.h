@@ -203,9 +203,9 @@ PITH_API double pith_kv_page_bound(const pith_plan *plan, const void *page, uint
  *             codebook=lloyd in a layout of 16 bits or with outliers; also a plan without pages.
  * Of rotated pages those in f32 nearly always are, and those in bf16 with scale_dtype=bf16 and an
  * asymmetric range (preset quarot4) mostly; with 8 bits, or scale_dtype=f16, most in 16 bits are
- * not, and what every trip loses adds up. That is the only preset without a promise. Of groups with
- * codebook=trellis in f32, without rotation and outliers and with scales of 2^-14 or more, all but
- * about one in 10^4 come back.
+ * not, and what every trip loses adds up. Of the presets, quarot4 and trellis2 to trellis4, which
+ * rotate, have no promise; all others have one. Of groups with codebook=trellis in f32, without
+ * rotation and outliers and with scales of 2^-14 or more, all but about one in 10^4 come back.
  * A group that decodes to NaN where outliers are kept is no part of the promise: the outliers of
  * such a group are exact after one trip and NaN after the next. doc/FORMAT.md, appendix B.8,
  * has the proof. */

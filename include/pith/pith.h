@@ -306,7 +306,8 @@ PITH_NODISCARD PITH_API pith_status pith_spec_check(const char *spec, char *text
  * TRUST without EXTERNAL_BASE. */
 enum {
     PITH_LAYOUT_CHECKSUMS = 0x1,     /* a checksum per block, in every frame */
-    PITH_LAYOUT_EXTERNAL_BASE = 0x2, /* the base lies in caller memory: pith_stream_bind_base */
+    PITH_LAYOUT_EXTERNAL_BASE = 0x2, /* the base lies in caller memory: pith_stream_bind_base;
+                                        without a base_dtype it means nothing */
     PITH_LAYOUT_CHECK_BASE = 0x4,    /* encode compares every byte of the base, see above */
     PITH_LAYOUT_TRUST_BASE = 0x8     /* encode does not look whether the base was changed */
 };
@@ -330,8 +331,9 @@ typedef struct pith_layout {
     uint32_t ndim;       /* 0..PITH_MAX_NDIM */
     uint32_t flags;      /* PITH_LAYOUT_*; unknown bits are refused */
     uint64_t shape[PITH_MAX_NDIM];
-    /* Slots: the tensor, taken flat in row-major order, is cut into pieces with one frame each.
-     * slots 0 or 1: one frame that keeps the shape. Otherwise frames are one-dimensional. */
+    /* Slots: the tensor, taken flat in row-major order, is cut into pieces with one frame each: the
+     * shards of a reduce-scatter, the parameters of a bucket. slots 0 or 1: one frame that keeps
+     * the shape. Otherwise frames are one-dimensional. */
     uint64_t slots;
     uint64_t slot_count;         /* elements per slot, L; 0: ceil(n / slots). Slot i holds
                                     [min(n, iL), min(n, (i+1)L)); needs slots * L >= n */
@@ -571,9 +573,9 @@ typedef struct pith_stats {
 PITH_API pith_status pith_stream_stats(const pith_stream *stream, pith_stats *out);
 
 /* ---- Items: encode and decode ---------------------------------------------------------------
- * A call takes a list of items: one tensor, or the 300 parameters of a bucket. The arguments of all
- * are checked first: where one is not what its text allows, every item has that status, and nothing
- * changed in any.
+ * A call takes a list of items: one tensor, or the 300 parameters of a bucket, which are slots of
+ * one stream or have a stream each. The arguments of all are checked first: where one is not what
+ * its text allows, every item has that status, and nothing changed in any.
  * Then every item is worked on, whatever becomes of the others, and has a status of its own. The
  * call's status is that of the lowest item that failed, of which pith_work_error speaks: its number
  * is there (PITH_ERR_RUNNER where the runner failed; items it did not reach have that status). A

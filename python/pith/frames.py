@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, overload
 from . import dtypes, views
 from ._core import ffi, lib
 from .errors import ArgumentError, Error, LimitError, _string, from_status
-from .plan import c_spec, environment, set_exempt
+from .plan import c_spec, environment, integer, set_exempt
 from .views import Buffer, Tensor
 
 
@@ -280,6 +280,7 @@ def decode_range(
     data, length, keep = views.bytes_of(frame, "frame")
     env, error = environment(1, max_output), _error()
     info = _info(data, length)
+    first, count = integer("first", first), integer("count", count)
     if first < 0 or count < 0 or first + count > info.count:
         raise ArgumentError(f"range: found [{first}, {first + count}) of {info.count} elements")
     if out is None:

@@ -60,6 +60,21 @@ def c_spec(spec: str) -> bytes:
     return spec.encode("ascii")
 
 
+def integer(name: str, value: Any, hint: str = "") -> int:
+    """Return the number that an argument is.
+
+    Raises:
+        TypeError: it is no integer
+
+    """
+    try:
+        return index(value)
+    except TypeError:
+        found = repr(value)
+        found = found if len(found) < 40 else f"a {type(value).__name__}"
+        raise TypeError(f"{name}: expected an integer, found {found}{hint}") from None
+
+
 def set_exempt(layout: Any, exempt: Iterable[tuple[int, int, str]]) -> Any:
     """Put exempt ranges into a ``pith_layout``; return what must be kept for the call."""
     ranges = list(exempt)
@@ -69,7 +84,9 @@ def set_exempt(layout: Any, exempt: Iterable[tuple[int, int, str]]) -> Any:
     for i, (first, count, how) in enumerate(ranges):
         if how not in EXEMPT:
             raise ArgumentError(f"exempt[{i}]: expected '16' or 'exact', found {how!r}")
-        array[i].first, array[i].count, array[i].how = first, count, EXEMPT[how]
+        array[i].first = integer(f"exempt[{i}]", first)
+        array[i].count = integer(f"exempt[{i}]", count)
+        array[i].how = EXEMPT[how]
     layout.exempt, layout.exempt_count = array, len(ranges)
     return array
 
@@ -127,7 +144,7 @@ class Plan:
             raise ArgumentError("a plan needs like=, or shape= and dtype=")
         if isinstance(shape, (int, Integral)):
             shape = (int(shape),)
-        dims = tuple(index(n) for n in shape)
+        dims = tuple(integer("shape", n) for n in shape)
         if len(dims) > lib.PITH_MAX_NDIM:
             raise ShapeError(
                 f"shape: found {len(dims)} dimensions, expected at most {lib.PITH_MAX_NDIM}"
@@ -146,15 +163,18 @@ class Plan:
             | lib.PITH_LAYOUT_CHECK_BASE * bool(check_base)
             | lib.PITH_LAYOUT_TRUST_BASE * bool(trust_base)
         )
+        slots = integer("slots", slots, ": slot_counts= takes the elements of every slot")
+        slot_count = integer("slot_count", slot_count)
         layout.slots, layout.slot_count = slots, slot_count
         counts = ffi.NULL
         if slot_counts is not None:
+            slot_counts = [integer("slot_counts", n) for n in slot_counts]
             if slots not in (0, len(slot_counts)):
                 raise ArgumentError(
                     f"slot_counts: found {len(slot_counts)} numbers for {slots} slots"
                 )
             layout.slots = len(slot_counts)
-            counts = layout.slot_counts = ffi.new("uint64_t[]", list(slot_counts))
+            counts = layout.slot_counts = ffi.new("uint64_t[]", slot_counts)
         self._source = views.copy_of(source, "source")
         keep = ffi.from_buffer(self._source)
         layout.source, layout.source_bytes = keep, len(self._source)
@@ -174,7 +194,7 @@ class Plan:
             "base_dtype": dtypes.NAMES[layout.base_dtype] if layout.base_dtype else None,
             "slots": slots,
             "slot_count": slot_count,
-            "slot_counts": None if slot_counts is None else list(slot_counts),
+            "slot_counts": slot_counts,
             "checksums": checksums,
             "external_base": external_base,
             "check_base": check_base,
@@ -248,7 +268,7 @@ class Plan:
 
         """
         out = ffi.new("uint64_t[2]")
-        if not 0 <= slot < self._slots:
+        if not 0 <= integer("slot", slot) < self._slots:
             raise ArgumentError(f"slot: found {slot}, expected 0 to {self._slots - 1}")
         lib.pith_plan_slot(self._plan, slot, out, out + 1)
         return int(out[0]), int(out[1])
@@ -286,7 +306,7 @@ def slot_order(nodes: int, per_node: int) -> list[int]:
         ArgumentError: one of them is negative, or there are more than 2**32 slots
 
     """
-    count = index(nodes) * index(per_node)
+    count = integer("nodes", nodes) * integer("per_node", per_node)
     if nodes < 0 or per_node < 0 or count > 2**32:
         raise ArgumentError(
             f"nodes, per_node: found {nodes} and {per_node}, expected numbers from 0 and at most"

@@ -32,6 +32,7 @@ from .plan import (
     check_threads,
     check_work,
     error_of,
+    integer,
     make_work,
 )
 from .views import Buffer, Tensor
@@ -1066,11 +1067,11 @@ def _options(seed: int, rng_stream: int, rank: int, ranks: int, step: int) -> An
         "pith_stream_options *",
         {
             "size": ffi.sizeof("pith_stream_options"),
-            "seed": seed,
-            "rng_stream": rng_stream,
-            "rank": rank,
-            "ranks": ranks,
-            "step": step,
+            "seed": integer("seed", seed),
+            "rng_stream": integer("rng_stream", rng_stream),
+            "rank": integer("rank", rank),
+            "ranks": integer("ranks", ranks),
+            "step": integer("step", step),
         },
     )
 

@@ -1,4 +1,4 @@
-"""The programs of doc/PYTHON.md run, and are short.
+"""The programs of doc/PYTHON.md and of README.md run.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -23,6 +23,16 @@ def test_programs(capsys):
     assert caches[0].startswith("300 301 (50, 1, 64) (3, 40960) error 0.")
     assert mean[0].startswith("mean 1.0 bits a value 8.")
     assert 280 < int(sums[0].split()[0]) <= 300
+
+
+def test_readme(capsys):
+    text = (GOLDEN.parent / "README.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    exec(compile(program, "README.md", "exec"), {})
+    first, *errors = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"1\d{5} bytes of 524288 off by 0\.00\d+", first)
+    assert [float(error) for error in errors] == sorted(map(float, errors), reverse=True)
+    assert float(errors[-1]) < 0.01
 
 
 def test_page_names_what_there_is():

@@ -396,6 +396,44 @@ def test_what_is_no_bytes_is_told_which_argument_it_is(frame, text):
             stream.encode(noise(3), out=frame)
 
 
+def test_integers_of_another_type_are_named():
+    plan = pith.Plan("grad", shape=64, dtype="f32")
+    for wrong in (1.5, "2", [1], None):
+        for name in ("slots", "slot_count"):
+            with pytest.raises(TypeError, match=f"^{name}: expected an integer, found"):
+                pith.Plan("grad", shape=64, dtype="f32", **{name: wrong})
+        with pytest.raises(TypeError, match=r"^slot_counts: expected an integer, found"):
+            pith.Plan("grad", shape=64, dtype="f32", slot_counts=[32, wrong])
+        with pytest.raises(TypeError, match=r"^shape: expected an integer, found"):
+            pith.Plan("grad", shape=(wrong,), dtype="f32")
+        with pytest.raises(TypeError, match=r"^exempt\[0\]: expected an integer, found"):
+            pith.Plan("grad", shape=64, dtype="f32", exempt=[(0, wrong, "16")])
+        with pytest.raises(TypeError, match=r"^slot: expected an integer, found"):
+            plan.frame_bytes(wrong)
+        with pytest.raises(TypeError, match=r"^per_node: expected an integer, found"):
+            pith.slot_order(2, wrong)
+        for name in ("seed", "rng_stream", "rank", "ranks", "step"):
+            with pytest.raises(TypeError, match=f"^{name}: expected an integer, found"):
+                pith.Stream(plan, **{name: wrong})
+    pages = pith.Plan("kv:page=16,group=16", shape=(64, 16), dtype="f32")
+    frame, cache = pith.compress(noise(64), "raw"), pith.kv.Cache(pages, 64)
+    for wrong in (1.5, "2", [1]):
+        for call, name in (
+            (lambda n: pith.decode_range(frame, n, 1), "first"),
+            (lambda n: pith.decode_range(frame, 0, n), "count"),
+            (lambda n: pith.kv.Cache(pages, n), "tokens"),
+            (lambda n: cache.truncate(n), "tokens"),
+            (lambda n: cache.fork(n), "tokens"),
+            (lambda n: cache.fork(reserve=n), "reserve"),
+        ):
+            with pytest.raises(TypeError, match=f"^{name}: expected an integer, found"):
+                call(wrong)
+    with pytest.raises(TypeError, match="found a list: slot_counts= takes the elements of every"):
+        pith.Plan("grad", shape=64, dtype="f32", slots=list(range(32)))
+    with pytest.raises(OverflowError):
+        pith.Plan("grad", shape=64, dtype="f32", slots=-1)
+
+
 def test_works_threads_and_limits_of_another_type():
     plan = pith.Plan("raw", shape=3, dtype="f32")
     stream, pages = pith.Stream(plan), pith.Plan("kv:preset=kivi4", shape=(256, 1, 64), dtype="f32")

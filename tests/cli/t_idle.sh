@@ -8,17 +8,17 @@ refuses() { # refuses SPEC KEY TEXT: under -C and as a rule
     says "bad spec '$1': '$2': $3"
 }
 for spec in kv:effort=5 wdiff:effort=9 kv:effort=5,entropy=rans wdiff:effort=9,entropy=rans; do
-    refuses $spec effort 'has no effect without entropy=zstd'
+    refuses $spec effort 'key effort has no effect without entropy=zstd'
 done
 for spec in kv:block=64 kv:block=64,bits=8; do
-    refuses $spec block 'has no effect without entropy=zstd or rans'
+    refuses $spec block 'key block has no effect without entropy=zstd or rans'
 done
 for codec in eb act embed:mode=fast; do
     case $codec in *:*) at=, ;; *) at=: ;; esac
-    refuses "$codec${at}effort=5" effort 'has no effect with mode=fast'
+    refuses "$codec${at}effort=5" effort 'key effort has no effect with mode=fast'
 done
-refuses embed:start=3 start 'has no effect without decay'
-refuses embed:decay=log decay 'has no effect without steps'
+refuses embed:start=3 start 'key start has no effect without decay'
+refuses embed:decay=log decay 'key decay has no effect without steps'
 
 # What streams and caches remember, a file does not.
 for spec in kv:window=4 kv:preset=kivi4,window=64 wdiff:key_every=5 grad:bits=8,ef=full; do

@@ -170,7 +170,7 @@ static void test_tight(void **state) {
 
 static void test_refused(void **state) {
     (void)state;
-    static const char *const what = "mode=fast or entropy=rans, and not in f64";
+    static const char *const what = "mode=fast or mode=ratio,entropy=rans, and not in f64";
     trip_check_unsupported("act", PITH_F64, what);
     trip_check_unsupported("act:mode=ratio", PITH_F32, what);
     trip_check_unsupported("act:mode=ratio,entropy=rans", PITH_F64, what);

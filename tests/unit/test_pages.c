@@ -266,6 +266,39 @@ static void test_mismatch(void **state) {
     }
 }
 
+/* Texts have both numbers: what was appended or saved, and what the cache has memory for. */
+static void test_space_is_told(void **state) {
+    (void)state;
+    static const struct kv_setting s = {"kv:page=16,group=16", PITH_F32, 2, 16, 16, 0, false};
+    struct cache large, shorter;
+    pith_kv *small;
+    void *rows = tokens_of(&s, 61, 1);
+    cache_open(&large, &s, 100, 0);
+    cache_open(&shorter, &s, 60, 0);
+    append(&large, &s, rows, 61);
+    struct frame saved = save(&large);
+    const size_t bytes = (size_t)pith_kv_bytes(large.setup.plan, 33);
+    void *memory = allocate(bytes);
+    pith_work *const work = large.setup.work;
+    CHECK_OK(pith_kv_init(large.setup.plan, memory, bytes, &small, NULL));
+    const pith_view many = view_of(&s, rows, PITH_F32, 61);
+    CHECK_STATUS(PITH_ERR_SPACE, pith_kv_append(work, &small, &many, 1));
+    CHECK(strcmp(pith_work_error(work)->text,
+                 "61 tokens are appended, the cache has memory for 48 more") == 0);
+    CHECK_STATUS(PITH_ERR_SPACE, pith_kv_load(work, small, saved.bytes, saved.length));
+    CHECK(strcmp(pith_work_error(work)->text,
+                 "the cache has memory for 3 pages, 4 or more were saved") == 0);
+    struct setup *const other = &shorter.setup;
+    CHECK_STATUS(PITH_ERR_SPACE, pith_kv_load(other->work, shorter.kv, saved.bytes, saved.length));
+    CHECK(strcmp(pith_work_error(other->work)->text,
+                 "the cache holds at most 60 tokens, 61 or more were saved") == 0);
+    free(saved.bytes);
+    free(rows);
+    free(memory);
+    cache_close(&large);
+    cache_close(&shorter);
+}
+
 /* ---- Pages alone -----------------------------------------------------------------------------*/
 
 /* The block of a frame without checksums. */
@@ -763,12 +796,19 @@ static void test_arguments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_save),        cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_mismatch),    cmocka_unit_test(test_pages),
-        cmocka_unit_test(test_any_page),    cmocka_unit_test(test_offloads),
-        cmocka_unit_test(test_presets),     cmocka_unit_test(test_idempotent),
-        cmocka_unit_test(test_large_lloyd), cmocka_unit_test(test_outliers_of_a_ramp),
-        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_save),
+        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_mismatch),
+        cmocka_unit_test(test_space_is_told),
+        cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_any_page),
+        cmocka_unit_test(test_offloads),
+        cmocka_unit_test(test_presets),
+        cmocka_unit_test(test_idempotent),
+        cmocka_unit_test(test_large_lloyd),
+        cmocka_unit_test(test_outliers_of_a_ramp),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_wide_rows),
     };
     return cmocka_run_group_tests_name("pages", tests, NULL, NULL);

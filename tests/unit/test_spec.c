@@ -143,7 +143,10 @@ static void test_former_spellings(void **state) {
     CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("grad:bits=9", NULL, 0, &error));
     CHECK(strstr(error.text, "key bits takes ") && strstr(error.text, ", not 9"));
     CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("eb:abs=0.1234567", NULL, 0, &error));
-    CHECK(strstr(error.text, "of up to six digits, not 0.1234567"));
+    CHECK(strstr(error.text, "of up to six digits and exponents within 300, not 0.1234567"));
+    CHECK_OK(pith_spec_check("eb:abs=1e-300", NULL, 0, &error));
+    CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("eb:abs=1e-301", NULL, 0, &error));
+    CHECK(strstr(error.text, "exponents within 300, not 1e-301"));
     CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("grad:bits=4,bits=4", NULL, 0, &error));
     CHECK(strcmp(error.text, "key bits stands twice") == 0);
     CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("grand:bits=4", NULL, 0, &error));
@@ -251,6 +254,12 @@ static void test_keys_without_effect(void **state) {
     accepts("eb:effort=2,mode=auto", "eb:mode=auto,rel=1e-3,effort=2");
     accepts("embed:effort=2", "embed:rel=0.01,effort=2");
     accepts("embed:start=3,decay=log,steps=9", "embed:rel=0.01,start=3,decay=log,steps=9");
+    /* The text says which key it is. */
+    pith_error error = {.size = sizeof error};
+    CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("embed:decay=log", NULL, 0, &error));
+    CHECK(strcmp(error.text, "key decay has no effect without steps") == 0);
+    CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("topk:k=9,clear=call", NULL, 0, &error));
+    CHECK(strcmp(error.text, "key clear goes with ef") == 0);
 }
 
 static void test_keys_of_streams(void **state) {

@@ -7,9 +7,9 @@
  * Threads. With several channels on several threads MPI must have been initialised with
  * MPI_THREAD_MULTIPLE, with one thread at a time MPI_THREAD_SERIALIZED.
  *
- * Failures. A call of MPI that fails is PITH_ERR_TRANSPORT. The caller's communicator is not
- * touched by a channel that breaks; whether MPI can still use it depends on what happened to the
- * rank that was waited for.
+ * Failures. A call of MPI that fails is PITH_ERR_TRANSPORT. The timeout of calls is an option of
+ * the channel (pith_collective_options). The caller's communicator is not touched by a channel that
+ * breaks; whether MPI can still use it depends on what happened to the rank that was waited for.
  */
 #ifndef PITH_PITH_MPI_H
 #define PITH_PITH_MPI_H
