@@ -189,6 +189,14 @@ struct pith_collective_channel {
         if (status_ != PITH_OK) return status_; \
     } while (0)
 
+/* ---- create.c --------------------------------------------------------------------------------*/
+/* These copy structs of an older or newer caller's: fields that an older one does not know become
+ * 0, and those of a newer one that this library does not know must be 0 (PITH_ERR_UNSUPPORTED).
+ * PITH_ERR_ARG: the struct is NULL, its size is not set, or the transport is not valid. */
+pith_status pithi_collective_copy_options(pith_collective_options *to,
+                                          const pith_collective_options *from, pith_error *error);
+pith_status pithi_collective_copy_transport(pith_transport *to, const pith_transport *from);
+
 /* ---- errors.c --------------------------------------------------------------------------------*/
 /* Replaces an error's text, by printf's rules. The error must have this library's own size. */
 void pithi_collective_say(pith_error *error, const char *format, ...)
