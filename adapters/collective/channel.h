@@ -336,6 +336,10 @@ void pithi_collective_open(pith_collective_channel *ch, uint32_t hop, uint64_t s
 
 /* ---- sparse.c, oktopk.c ----------------------------------------------------------------------*/
 bool pithi_collective_is_sparse(uint32_t kind);
+/* Returns what a call asks of the choice from a piece; NULL: nothing. Requests of one list have one
+ * size, which an older or newer caller's differs in from this library's. */
+const pith_sparse_request *pithi_collective_request_of(const struct pithi_collective_call *call,
+                                                       uint64_t piece);
 /* Makes everything of a sparse all-reduce. */
 pith_status pithi_collective_make_sparse(pith_collective_channel *ch, pith_error *error);
 void pithi_collective_sparse_stage(pith_collective_channel *ch, uint32_t stage);

@@ -553,6 +553,38 @@ static void reported(void) {
     pith_collective_destroy(ch);
 }
 
+/* Requests of a newer caller, whose structs are longer: the next one lies behind them. */
+static void longer_requests(void) {
+    static const uint64_t pieces[] = {1000, 7, N - 1507, 500, 0};
+    pith_collective_options o = options(PITH_COLLECTIVE_SPARSE_GATHER);
+    struct {
+        pith_sparse_request request;
+        uint64_t more;
+    } longer[PIECES];
+    pith_sparse_request own[PIECES];
+    pith_collective_channel *ch[2];
+    o.pieces = pieces;
+    o.piece_count = PIECES;
+    memset(longer, 0, sizeof longer);
+    memset(own, 0, sizeof own);
+    for (uint64_t p = 0; p < PIECES; p++) {
+        own[p] = (pith_sparse_request){.size = sizeof own[p], .k = 2 * p + 1};
+        longer[p].request = own[p];
+        longer[p].request.size = sizeof longer[p];
+    }
+    for (int k = 0; k < 2; k++) CHECK_STATUS(sim_create(&ch[k], &o, NULL), PITH_OK);
+    fill(N, 1, false);
+    CHECK_STATUS(call(ch[0], N, 1, 1, own, NULL), PITH_OK);
+    memcpy(wanted, out_data, sizeof wanted);
+    CHECK_STATUS(call(ch[1], N, 1, 1, &longer[0].request, NULL), PITH_OK);
+    CHECK(memcmp(wanted, out_data, sizeof wanted) == 0);
+    longer[2].request.size = sizeof own[0];
+    CHECK_STATUS(call(ch[1], N, 1, 2, &longer[0].request, NULL), PITH_ERR_ARG);
+    own[0].size = 0;
+    CHECK_STATUS(call(ch[1], N, 1, 2, own, NULL), PITH_ERR_ARG);
+    for (int k = 0; k < 2; k++) pith_collective_destroy(ch[k]);
+}
+
 /* ---- What goes wrong -------------------------------------------------------------------------*/
 
 static bool is_data_error(pith_status status) { return (int)status <= -20 && (int)status > -40; }
@@ -810,6 +842,7 @@ int main(int argc, char **argv) {
     }
     nothing_lost(PITH_COLLECTIVE_SPARSE_GATHER, "topk:density=0.02,values=f16,ef=full");
     reported();
+    longer_requests();
     if (!mode[0]) arguments();
     fault_end();
     return world_end("sparse", sim_failures());

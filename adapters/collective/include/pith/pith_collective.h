@@ -281,7 +281,7 @@ typedef struct pith_collective_call {
     uint32_t flags;
     uint64_t step;
     /* SPARSE_GATHER and SPARSE_UNION: what is asked of this rank's choice, one request for each
-     * piece, or NULL. Borrowed until the call has ended. */
+     * piece, all of one size, or NULL. Borrowed until the call has ended. */
     const pith_sparse_request *requests;
 } pith_collective_call;
 
