@@ -267,10 +267,10 @@ static size_t round_of(size_t count, pith_collective_request **requests,
     size_t left = 0;
     for (size_t i = 0; i < count; i++) {
         pith_collective_report *const at = (void *)((char *)reports + i * size);
-        bool moved, done;
         if (!requests[i]) continue;
         pith_collective_channel *ch = requests[i]->channel;
-        advance(ch, &moved, &done);
+        bool moved = false, done = !ch->busy; /* as another entry for the same call has found */
+        if (!done) advance(ch, &moved, &done);
         *worked = *worked || moved || done;
         left += !done;
         if (!done) continue;
