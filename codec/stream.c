@@ -228,6 +228,11 @@ static void sum_blocks(pith_stream *s) {
     }
 }
 
+/* Says of all slots that the base is being written: it stays so where the call never ends. */
+static void invalidate(pith_stream *s) {
+    for (uint64_t i = 0; i < s->plan->slots; i++) s->slot[i].invalid = true;
+}
+
 /* Computes all hashes of a base that is new in every slot, which then has this step. */
 static void update_base_hash(pith_stream *s, uint64_t step) {
     for (uint64_t i = 0; i < s->plan->slots; i++) {
@@ -245,11 +250,12 @@ static void clear(pith_stream *s) {
     const pith_stream_options *const o = &s->options;
     s->random = (struct pithi_random){
         .seed = o->seed, .rng_stream = o->rng_stream, .shift = pithi_options_shift(o)};
+    for (uint64_t i = 0; i < p->slots; i++)
+        s->slot[i] =
+            (struct pithi_slot_state){.step = o->step, .undone = true, .invalid = s->base != NULL};
     if (s->base) memset(s->base, 0, (size_t)remembered_bytes(p));
     for (int i = 0; i < 2 && s->residual[i]; i++)
         memset(s->residual[i], 0, (size_t)remembered_bytes(p)); /* and the momentum behind it */
-    for (uint64_t i = 0; i < p->slots; i++)
-        s->slot[i] = (struct pithi_slot_state){.step = o->step, .undone = true};
     if (pithi_has_base(p) && (s->base || !p->count)) update_base_hash(s, o->step);
 }
 
@@ -297,6 +303,7 @@ static pith_status bind_base(pith_stream *s, void *base, uint64_t step, pith_err
     if (!external(s->plan))
         return pithi_fail(error, PITH_ERR_STATE, "the stream has no external base");
     if (!base && s->plan->count) return pithi_fail(error, PITH_ERR_ARG, "base is NULL");
+    invalidate(s);
     s->base = base;
     update_base_hash(s, step);
     return PITH_OK;
@@ -567,6 +574,7 @@ static pith_status set_base(pith_stream *s, const pith_view *view, uint64_t step
     if (span.count != s->plan->count)
         return pithi_fail_numbers(error, PITH_ERR_SHAPE, "the tensor has # elements, the view #",
                                   s->plan->count, span.count);
+    invalidate(s);
     const uint64_t before = pithi_fp_enter();
     transfer(s->plan, &span, s->base, s->plan->count, true);
     pithi_fp_leave(before);
@@ -794,19 +802,20 @@ static pith_status load(pith_stream *s, const uint8_t *src, size_t bytes, pith_e
     PITHI_TRY(pithi_stream_check_base(s, error));
     PITHI_TRY(check_saved(p, src, bytes, error));
     const struct pithi_stream_head head = pithi_stream_head_get(src);
-    const uint8_t *at = src + PITHI_STREAM_FORMAT_HEAD;
+    const uint8_t *const slots = src + PITHI_STREAM_FORMAT_HEAD;
+    const uint8_t *at = slots + p->slots * PITHI_STREAM_FORMAT_SLOT;
+    if (hooks_of(p)) at += p->slots * hooks_of(p)->saved_bytes;
     s->random = (struct pithi_random){
         .seed = head.seed, .rng_stream = head.rng_stream, .shift = (uint16_t)head.shift};
-    load_slots(s, at);
+    if (pithi_has_base(p)) invalidate(s);
+    if (pithi_has_base(p) && p->count) memcpy(s->base, at, (size_t)remembered_bytes(p));
+    if (pithi_has_base(p)) sum_blocks(s);
+    if (pithi_has_residual(p)) load_residual(s, at);
+    load_slots(s, slots); /* from here on their base is valid */
     s->slot[0].frames = head.frames;
     s->slot[0].key_frames = head.key_frames;
     s->slot[0].saturated = head.saturated;
     s->slot[0].poisoned = head.poisoned;
-    at += p->slots * PITHI_STREAM_FORMAT_SLOT;
-    if (hooks_of(p)) at += p->slots * hooks_of(p)->saved_bytes;
-    if (pithi_has_base(p) && p->count) memcpy(s->base, at, (size_t)remembered_bytes(p));
-    if (pithi_has_base(p)) sum_blocks(s);
-    if (pithi_has_residual(p)) load_residual(s, at);
     return PITH_OK;
 }
 

@@ -110,20 +110,37 @@ static pith_status measure(const pith_transport *transport, const pith_collectiv
     return PITH_OK;
 }
 
+/* Copies what the caller gave, and checks what the calls that are measured do not. */
+static pith_status take_arguments(const pith_transport *transport,
+                                  const pith_collective_options *options, pith_transport *t,
+                                  pith_collective_options *o, pith_error *error) {
+    const pith_status status = pithi_collective_copy_transport(t, transport);
+    if (status) {
+        pithi_collective_say(error, "the transport is not valid");
+        return status;
+    }
+    PITHI_COLLECTIVE_TRY(pithi_collective_copy_options(o, options, error));
+    o->size = sizeof *o;
+    if (!o->base_dtype && o->kind < PITH_COLLECTIVE_ALLTOALLV) return PITH_OK;
+    pithi_collective_say(error, "break-even is not for these options");
+    return PITH_ERR_ARG;
+}
+
 pith_status pith_collective_break_even(const pith_transport *transport,
                                        const pith_collective_options *options,
                                        pith_collective_measure *out, pith_error *error) {
     pith_collective_measure found = {.size = sizeof found, .elements = UINT64_MAX};
+    pith_collective_options o;
+    pith_transport t;
     pith_error own;
     pithi_collective_say(&own, "%s", "");
     pith_status status = pithi_collective_give(out, &found, sizeof found);
-    if (status || !transport || transport->size != sizeof *transport || !options ||
-        options->size != sizeof *options || options->base_dtype ||
-        options->kind >= PITH_COLLECTIVE_ALLTOALLV) {
-        pithi_collective_say(&own, "break-even is not for these options");
-        status = PITH_ERR_ARG;
-    } else {
-        status = measure(transport, options, &found, &own);
+    if (status)
+        pithi_collective_say(&own, "out is NULL, or its size is not set");
+    else
+        status = take_arguments(transport, options, &t, &o, &own);
+    if (!status) {
+        status = measure(&t, &o, &found, &own);
         pithi_collective_give(out, &found, sizeof found);
     }
     pithi_collective_give_error(error, &own);

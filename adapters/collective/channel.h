@@ -189,6 +189,14 @@ struct pith_collective_channel {
         if (status_ != PITH_OK) return status_; \
     } while (0)
 
+/* ---- create.c --------------------------------------------------------------------------------*/
+/* These copy structs of an older or newer caller's: fields that an older one does not know become
+ * 0, and those of a newer one that this library does not know must be 0 (PITH_ERR_UNSUPPORTED).
+ * PITH_ERR_ARG: the struct is NULL, its size is not set, or the transport is not valid. */
+pith_status pithi_collective_copy_options(pith_collective_options *to,
+                                          const pith_collective_options *from, pith_error *error);
+pith_status pithi_collective_copy_transport(pith_transport *to, const pith_transport *from);
+
 /* ---- errors.c --------------------------------------------------------------------------------*/
 /* Replaces an error's text, by printf's rules. The error must have this library's own size. */
 void pithi_collective_say(pith_error *error, const char *format, ...)
@@ -328,6 +336,10 @@ void pithi_collective_open(pith_collective_channel *ch, uint32_t hop, uint64_t s
 
 /* ---- sparse.c, oktopk.c ----------------------------------------------------------------------*/
 bool pithi_collective_is_sparse(uint32_t kind);
+/* Returns what a call asks of the choice from a piece; NULL: nothing. Requests of one list have one
+ * size, which an older or newer caller's differs in from this library's. */
+const pith_sparse_request *pithi_collective_request_of(const struct pithi_collective_call *call,
+                                                       uint64_t piece);
 /* Makes everything of a sparse all-reduce. */
 pith_status pithi_collective_make_sparse(pith_collective_channel *ch, pith_error *error);
 void pithi_collective_sparse_stage(pith_collective_channel *ch, uint32_t stage);

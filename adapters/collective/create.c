@@ -11,10 +11,8 @@ static pith_status fail(pith_error *error, pith_status status, const char *text)
     return status;
 }
 
-/* Copies options. Fields that an older caller does not know become 0, and those of a newer caller
- * that this library does not know must be 0. */
-static pith_status copy_options(pith_collective_options *to, const pith_collective_options *from,
-                                pith_error *error) {
+pith_status pithi_collective_copy_options(pith_collective_options *to,
+                                          const pith_collective_options *from, pith_error *error) {
     *to = (pith_collective_options){0};
     if (!from || from->size < offsetof(pith_collective_options, count))
         return fail(error, PITH_ERR_ARG, "options are NULL, or their size is not set");
@@ -210,7 +208,7 @@ static pith_status compare_plans(pith_collective_channel *ch,
 static pith_status build(pith_collective_channel *ch, const pith_collective_options *options,
                          pith_status status, pith_error *error) {
     uint64_t fingerprint[PITHI_COLLECTIVE_ENCODED];
-    if (!status) status = copy_options(&ch->o, options, error);
+    if (!status) status = pithi_collective_copy_options(&ch->o, options, error);
     if (!status) status = check_options(&ch->o, error);
     if (!status) status = take_tables(ch);
     const double timeout = ch->o.timeout;
@@ -260,8 +258,7 @@ static pith_status check_env(const pith_collective_options *options, pith_env *e
     return PITH_OK;
 }
 
-/* Copies a transport, which may be an older or newer caller's, as options may. */
-static pith_status copy_transport(pith_transport *to, const pith_transport *from) {
+pith_status pithi_collective_copy_transport(pith_transport *to, const pith_transport *from) {
     *to = (pith_transport){0};
     if (!from || from->size < offsetof(pith_transport, cancel) || from->size > 4096)
         return PITH_ERR_ARG;
@@ -323,7 +320,7 @@ pith_status pith_collective_create(pith_collective_channel **channel,
     pith_error own;
     pithi_collective_say(&own, "%s", "");
     if (channel) *channel = NULL;
-    pith_status status = copy_transport(&copy, transport);
+    pith_status status = pithi_collective_copy_transport(&copy, transport);
     if (status || !channel) {
         pithi_collective_say(&own, channel ? "the transport is not valid" : "channel is NULL");
         if (!status) status = PITH_ERR_ARG;

@@ -26,8 +26,9 @@ static void release(const pith_env *env, void *memory, size_t bytes) {
 
 void *pithi_collective_take(pith_collective_channel *ch, uint64_t count, uint64_t bytes) {
     if (bytes && count > (UINT64_C(1) << 48) / bytes) return NULL;
-    const size_t total =
-        sizeof(struct pithi_collective_block) + (size_t)((count * bytes + 63) / 64 * 64);
+    const uint64_t padded = (count * bytes + 63) / 64 * 64;
+    if (padded > SIZE_MAX / 2) return NULL; /* on machines of 32 bits */
+    const size_t total = sizeof(struct pithi_collective_block) + (size_t)padded;
     struct pithi_collective_block *block = allocate(&ch->env, total);
     if (!block) return NULL;
     memset(block, 0, total);

@@ -73,6 +73,18 @@ static void check_dtypes(pith_collective_channel *ch) {
     fail_with(ch, PITH_ERR_DTYPE, &why);
 }
 
+/* Checks that the requests have one size, which is the bytes from one to the next. */
+static void check_requests(pith_collective_channel *ch) {
+    const size_t size = ch->call.requests->size;
+    for (uint64_t p = 0; p < ch->sparse->pieces; p++)
+        if (size < sizeof size || size > 4096 || size % _Alignof(pith_sparse_request) ||
+            pithi_collective_request_of(&ch->call, p)->size != size) {
+            pithi_collective_fail_text(
+                ch, PITH_ERR_ARG, "the size of a request is not set, or not that of the first");
+            return;
+        }
+}
+
 static void check_call(pith_collective_channel *ch, const pith_collective_call *given) {
     struct pithi_collective_call *call = &ch->call;
     const bool gather = ch->o.kind == PITH_COLLECTIVE_ALLGATHER;
@@ -97,6 +109,8 @@ static void check_call(pith_collective_channel *ch, const pith_collective_call *
     if (given->requests && (!ch->sparse || ch->o.kind == PITH_COLLECTIVE_SPARSE_OKTOPK))
         pithi_collective_fail_text(ch, PITH_ERR_UNSUPPORTED,
                                    "requests are for sparse sums, and not for Ok-Topk");
+    else if (given->requests)
+        check_requests(ch);
     if (given->flags & ~(uint32_t)PITH_KEY_FRAME)
         pithi_collective_fail_text(ch, PITH_ERR_ARG, "flags are 0 or PITH_KEY_FRAME");
 }
@@ -253,10 +267,10 @@ static size_t round_of(size_t count, pith_collective_request **requests,
     size_t left = 0;
     for (size_t i = 0; i < count; i++) {
         pith_collective_report *const at = (void *)((char *)reports + i * size);
-        bool moved, done;
         if (!requests[i]) continue;
         pith_collective_channel *ch = requests[i]->channel;
-        advance(ch, &moved, &done);
+        bool moved = false, done = !ch->busy; /* as another entry for the same call has found */
+        if (!done) advance(ch, &moved, &done);
         *worked = *worked || moved || done;
         left += !done;
         if (!done) continue;

@@ -76,6 +76,12 @@ bool pithi_collective_open_body(pith_collective_channel *ch, uint32_t hop, uint3
 
 /* ---- Choose ----------------------------------------------------------------------------------*/
 
+const pith_sparse_request *pithi_collective_request_of(const struct pithi_collective_call *call,
+                                                       uint64_t piece) {
+    if (!call->requests) return NULL;
+    return (const void *)((const char *)call->requests + piece * call->requests->size);
+}
+
 static uint64_t piece_count(const pith_collective_channel *ch, uint64_t piece, uint64_t *first) {
     uint64_t count = 0;
     *first = 0;
@@ -93,14 +99,13 @@ static bool encode(pith_collective_channel *ch, pith_item *items, size_t n) {
 
 bool pithi_collective_choose(pith_collective_channel *ch, uint8_t *to) {
     const struct pithi_collective_hop *const h = &ch->hop[0];
-    const pith_sparse_request *const requests = ch->call.requests;
     size_t waiting = 0;
     ch->sparse->nonfinite = !pithi_collective_is_finite(&ch->call.in);
     for (uint64_t p = 0; p < ch->sparse->pieces; p++) {
         uint64_t first, count = piece_count(ch, p, &first);
         pith_item *const item = &ch->items[waiting];
-        if (!pithi_collective_good(ch, pith_sparse_set_request(ch->work, h->encoding, p,
-                                                               requests ? &requests[p] : NULL)))
+        const pith_sparse_request *const request = pithi_collective_request_of(&ch->call, p);
+        if (!pithi_collective_good(ch, pith_sparse_set_request(ch->work, h->encoding, p, request)))
             return false;
         ch->sparse->length[p] = 0;
         if (!count) continue;

@@ -193,13 +193,16 @@ ALWAYS void decode_unit(struct decoder *d, const struct packing *pack, const str
     put_out(u, r, x.v[3], 48, stream);
 }
 
-static __attribute__((noinline)) void decode_end(struct decoder *d, const struct batch *b, size_t i,
+static __attribute__((noinline)) void decode_end(struct decoder *d, struct batch *b, size_t i,
                                                  struct variant r) {
     const size_t n = b->count - i, bits = d->set->bits;
     uint8_t base[UNIT * 4], out[UNIT * 4], codes[UNIT] = {0};
     struct unit u = unit_at(b, i, 0, width(r.bt), bits);
     uint8_t *const to_base = u.base;
     if (r.bt != PITH_NONE) pad_unit(base, u.base, n, width(r.bt));
+    /* Groups behind the last have no scale, which must not look like an overflow. */
+    for (size_t g = ((b->count - 1) >> b->shift) + 1; g <= (i + UNIT - 1) >> b->shift; g++)
+        b->scale[g] = b->zero[g] = 0;
     memcpy(codes, u.codes, (n * bits + 7) / 8);
     u.base = base;
     u.out = out;
@@ -223,7 +226,7 @@ ALWAYS void prefetch_base(const uint8_t *base, size_t size) {
 
 /* Decodes a batch. four: codes have 4 bits and their vectors stay in registers: loads beside a
  * stream wait for stores to the same place within other pages. */
-ALWAYS void decode_batch(struct decoder *d, const struct batch *b, struct variant r,
+ALWAYS void decode_batch(struct decoder *d, struct batch *b, struct variant r,
                          struct streamer *stream, bool four) {
     struct packing pack = d->pack; /* a copy that no store can alias */
     if (four) pack.bits = 4;

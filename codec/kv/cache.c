@@ -84,7 +84,11 @@ pith_status pithi_cache_read(const pith_kv *c, pith_work *w) {
     return pithi_work_attach(w, c->plan, NULL);
 }
 
-void pith_kv_unlock(pith_kv *c) { __atomic_store_n(&c->busy, NULL, __ATOMIC_RELEASE); }
+void pith_kv_unlock(pith_kv *c) {
+    /* The lost call may have begun a page, which has no token until its rows are coded. */
+    if (c->pages > c->shared && !pithi_cache_tokens(c, c->pages - 1)) c->pages--;
+    __atomic_store_n(&c->busy, NULL, __ATOMIC_RELEASE);
+}
 
 pith_status pithi_paged_view(const struct pithi_kv *k, const pith_view *view, uint32_t heads,
                              bool output, struct pithi_span *span, pith_error *error) {

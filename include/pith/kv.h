@@ -57,7 +57,9 @@ PITH_API uint64_t pith_kv_bytes(const pith_plan *plan, uint64_t tokens);
  * without pages fits. Nothing needs to be freed. */
 PITH_NODISCARD PITH_API pith_status pith_kv_init(const pith_plan *plan, void *memory, size_t bytes,
                                                  pith_kv **cache, pith_error *error);
-/* As pith_stream_unlock: a cache whose call never returned may have part of its tokens. */
+/* As pith_stream_unlock: a cache whose call never returned may have part of its tokens. Where it
+ * has exact ones, these may be read at the places of later tokens: what pith_kv_truncate to
+ * pith_kv_finished leaves is sure. */
 PITH_API void pith_kv_unlock(pith_kv *cache);
 /* Append the tokens of views[i], of the layout's dtype, to caches[i]: a list, as everywhere. No
  * cache may come twice (PITH_ERR_ARG). PITH_ERR_SPACE when tokens are more than pith_kv_remaining.

@@ -37,11 +37,12 @@
  * duration of the call, except the memory of a work, a stream and a bound base, and the plan of a
  * stream, which must outlive it.
  *
- * Structs. Those of the caller begin with their size: zero every field you do not set, and set
+ * Structs. Most of the caller's begin with their size: zero every field you do not set, and set
  * size = sizeof the struct. Fields beyond the caller's size are defaults; a larger size than the
  * library's, up to 4096, is accepted when the unknown rest is zero (else PITH_ERR_UNSUPPORTED).
  * Structs that calls fill in have one too, set before the call: no more than that is written, and
- * what a newer caller's struct has beyond the library's is set to 0.
+ * what a newer caller's struct has beyond the library's is set to 0. Those without a size, such as
+ * pith_view, stay as they are within a major version.
  *
  * Errors. A call that takes a work leaves there why it failed (pith_work_error); calls before there
  * is one take a pith_error, which may be NULL.
@@ -60,7 +61,10 @@
  *
  * Hostile input. pith_inspect and every call that takes frame bytes accept any bytes: they answer
  * with a status or a tensor. After a data error the contents of the output view are unspecified,
- * except where a status promises that nothing was written; no byte outside the view changes.
+ * except where a status promises that nothing was written; no byte outside the view changes. But
+ * nothing that a call reads may change before it returns: calls check bytes, then read them again,
+ * and look at values more than once. What lies in memory that others can write to, such as memory
+ * shared with another process, is copied first.
  *
  * Not promised: that two releases of pith write the same bytes for one input (each reads what the
  * older ones wrote), and that a frame of a lossy codec survives a second encoding unchanged (kv.h
@@ -227,7 +231,9 @@ typedef struct pith_env {
     void *run_user;
     /* 0 or 1: the calling thread only. n: OpenMP threads (PITH_ERR_UNSUPPORTED in a build without
      * it), or the number of jobs given to run. Inside the caller's own parallel region OpenMP is
-     * not nested, and after a fork it is not used: the work is serial. At most 1024. */
+     * not nested, and after a fork it is not used: the work is serial. At most 1024. Where no
+     * thread can be started (a limit of the process, memory), OpenMP's runtime may end the process,
+     * as GCC's does; where that must not be, give run. */
     uint32_t threads;
     /* 0: every CPU feature found. Else a mask of PITH_CPU_*: for tests and support; it never
      * changes a byte. */
@@ -508,8 +514,9 @@ PITH_NODISCARD PITH_API pith_status pith_stream_set_random(pith_work *work, pith
 PITH_NODISCARD PITH_API pith_status pith_stream_bind_base(pith_work *work, pith_stream *stream,
                                                           void *base, uint64_t step);
 /* Set the base of all slots from a view of the whole tensor (converted to the base dtype by round
- * to nearest even) and the next step. PITH_ERR_STATE: the stream has no base, or none is bound;
- * PITH_ERR_DTYPE, PITH_ERR_SHAPE: the view's dtype or count is another. */
+ * to nearest even), which must not overlap an external base, and the next step. PITH_ERR_STATE: the
+ * stream has no base, or none is bound; PITH_ERR_DTYPE, PITH_ERR_SHAPE: the view's dtype or count
+ * is another. */
 PITH_NODISCARD PITH_API pith_status pith_stream_set_base(pith_work *work, pith_stream *stream,
                                                          const pith_view *view, uint64_t step);
 /* Copy the base of one slot (view count = the slot's) or of all (view count = whole count) out,
@@ -768,8 +775,8 @@ PITH_NODISCARD PITH_API pith_status pith_verify(const void *frame, size_t length
 
 /* ---- One-shot calls -------------------------------------------------------------------------
  * Without a stream; they allocate what they need through env and free it. base is NULL or a view
- * of the same count. A base is compared by its hash before anything is written. error may be
- * NULL. */
+ * of the same count. A base is compared by its hash before anything is written. What is written
+ * must not overlap what is read, which is not checked. error may be NULL. */
 /* Bound on pith_compress's output, in bytes, for the same arguments. The views' data is not used.
  * Errors: as pith_compress. */
 PITH_NODISCARD PITH_API pith_status pith_compress_bound(const char *spec, const pith_view *view,

@@ -40,9 +40,9 @@
  * was refused is lost; the sender's next encode with flags 0 brings the receiver up to date.
  *
  * At most one of the three flags may be given (PITH_ERR_ARG). A slot is left without a set by an
- * encode that chooses and has too little space for its blocks (PITH_ERR_SPACE, see pith_encode) or
- * fails in the runner, and by a frame to decode whose blocks or their counts are damaged; other
- * failures leave what it held.
+ * encode that chooses and has too little space for its blocks (PITH_ERR_SPACE, see pith_encode), by
+ * a frame to decode whose blocks or their counts are damaged, and by either where the runner fails;
+ * other failures leave what it held.
  *
  * With the key transform, elements are coefficients, in sets, residuals and requests alike: gather
  * without a view gives coefficients of the residual, and views, which have values, are neither

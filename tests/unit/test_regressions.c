@@ -1,6 +1,10 @@
 /* test_regressions.c - one small test for each bug that a review or an attack has found.
  * SPDX-License-Identifier: Apache-2.0 */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #define XXH_INLINE_ALL
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "gen.h"
@@ -650,6 +654,78 @@ static void test_malformed_zstd_under_checksums(void **unused) {
     free(f.bytes);
 }
 
+static sigjmp_buf outside;
+
+static void jump_out(int number) {
+    (void)number;
+    siglongjmp(outside, 1);
+}
+
+/* Gives a stream a base whose second half nobody may read: true when the call never returned. */
+static bool is_lost(pith_work *work, pith_stream *stream, const pith_view *base, bool bind) {
+    if (sigsetjmp(outside, 1)) return true;
+    if (bind)
+        CHECK_OK(pith_stream_bind_base(work, stream, base->data, 3));
+    else
+        CHECK_OK(pith_stream_set_base(work, stream, base, 3));
+    return false;
+}
+
+/* A call that was lost while it set a base left it half written with the hash of the one before, so
+ * that after pith_stream_unlock frames were encoded that receivers took and decoded to other
+ * values. */
+static void test_unlock_of_a_base_half_set(void **unused) {
+    (void)unused;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), count = 2 * page / sizeof(float);
+    struct sigaction jump = {.sa_handler = jump_out}, segv, bus;
+    CHECK(sigaction(SIGSEGV, &jump, &segv) == 0 && sigaction(SIGBUS, &jump, &bus) == 0);
+    for (int bind = 0; bind < 2; bind++) {
+        pith_layout layout = flat_layout(PITH_F32, PITH_F32, count);
+        layout.slots = 2;
+        layout.flags = bind ? PITH_LAYOUT_EXTERNAL_BASE | PITH_LAYOUT_TRUST_BASE : 0;
+        float *const value = allocate(count * sizeof *value), *const held = allocate(2 * page);
+        void *const half =
+            mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        const pith_view v = pith_view_flat(value, PITH_F32, count),
+                        cut = pith_view_flat(half, PITH_F32, count),
+                        out = pith_view_flat(held, PITH_F32, count);
+        pith_work *work;
+        void *memory;
+        struct stream s;
+        size_t n;
+        context(bind ? "bind" : "set");
+        CHECK(half != MAP_FAILED);
+        gen_fill(GEN_NOISE, 1, PITH_F32, value, count);
+        memcpy(half, value, 2 * page);
+        memset(held, 0, 2 * page);
+        CHECK(mprotect((uint8_t *)half + page, page, PROT_NONE) == 0);
+        stream_open(&s, "wdiff:group=64,block=512", &layout, NULL);
+        if (bind) CHECK_OK(pith_stream_bind_base(s.work, s.stream, held, 1));
+        const size_t cap = (size_t)s.sizes.slot_bytes;
+        uint8_t *const frame = allocate(cap);
+        CHECK(is_lost(s.work, s.stream, &cut, bind));
+        pith_stream_unlock(s.stream);
+        work = work_for(&s.plan, 1, NULL, &memory); /* that of the lost call is busy for ever */
+        CHECK_STATUS(PITH_ERR_STATE, encode_one(work, s.stream, &v, 1, 0, frame, cap, &n));
+        if (!bind) {
+            CHECK_STATUS(PITH_ERR_STATE, encode_one(work, s.stream, &v, 0, 0, frame, cap, &n));
+            CHECK_STATUS(PITH_ERR_STATE, pith_stream_get_base(work, s.stream, 0, &out));
+            CHECK_OK(pith_stream_set_base(work, s.stream, &v, 3));
+        } else {
+            CHECK_OK(pith_stream_bind_base(work, s.stream, held, 3));
+        }
+        for (uint64_t slot = 0; slot < 2; slot++)
+            CHECK_OK(encode_one(work, s.stream, &v, slot, 0, frame, cap, &n));
+        stream_close(&s);
+        CHECK(munmap(half, 2 * page) == 0);
+        free(memory);
+        free(frame);
+        free(value);
+        free(held);
+    }
+    CHECK(sigaction(SIGSEGV, &segv, NULL) == 0 && sigaction(SIGBUS, &bus, NULL) == 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reduce_frames_with_and_without_checksums),
@@ -675,6 +751,7 @@ int main(void) {
         cmocka_unit_test(test_limit_of_sums),
         cmocka_unit_test(test_windows_of_zstd),
         cmocka_unit_test(test_malformed_zstd_under_checksums),
+        cmocka_unit_test(test_unlock_of_a_base_half_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

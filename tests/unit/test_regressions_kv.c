@@ -1,7 +1,10 @@
 /* test_regressions_kv.c - bugs that were found in caches and pages of codec kv, one test each.
  * SPDX-License-Identifier: Apache-2.0 */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include <fenv.h>
 #include <math.h>
+#include <signal.h>
+#include <sys/mman.h>
 
 #include "gen.h"
 #include "util.h"
@@ -386,6 +389,78 @@ static void test_search_far_from_zero(void **state) {
     }
 }
 
+static sigjmp_buf outside;
+
+static void jump_out(int number) {
+    (void)number;
+    siglongjmp(outside, 1);
+}
+
+/* Appends tokens that nobody may read: true when the call never returned. */
+static bool append_lost(pith_work *work, pith_kv *cache, const pith_view *tokens) {
+    if (sigsetjmp(outside, 1)) return true;
+    CHECK_OK(pith_kv_append(work, &cache, tokens, 1));
+    return false;
+}
+
+static void *saved_of(pith_work *work, const pith_kv *cache, size_t *bytes) {
+    void *const saved = allocate((size_t)pith_kv_save_bytes(cache));
+    CHECK_OK(pith_kv_save(work, cache, saved, (size_t)pith_kv_save_bytes(cache), bytes));
+    return saved;
+}
+
+/* A page that a lost call had begun stayed, without a token, in the cache that was unlocked: what
+ * was saved of it could not be loaded. */
+static void test_unlock_of_a_begun_page(void **state) {
+    (void)state;
+    static const char *const specs[] = {"kv:page=16,group=16", "kv:page=16,group=16,axis=channel",
+                                        "kv:page=16,group=16,bits=3,outliers=0.1"};
+    struct sigaction jump = {.sa_handler = jump_out}, segv, bus;
+    CHECK(sigaction(SIGSEGV, &jump, &segv) == 0 && sigaction(SIGBUS, &jump, &bus) == 0);
+    for (size_t k = 0; k < sizeof specs / sizeof specs[0]; k++) {
+        const pith_plan *plan = plan_of(specs[k], 4 * PAGE);
+        const size_t bytes = (size_t)pith_kv_bytes(plan, 0);
+        float *const tokens = tokens_of(2 * PAGE, k);
+        void *memory[3], *work_memory, *lost_memory;
+        pith_kv *cache[3]; /* the one that a call is lost in, its twin, and what is loaded */
+        pith_work *const work = work_of(plan, NULL, &work_memory);
+        pith_work *const lost = work_of(plan, NULL, &lost_memory);
+        void *const unreadable =
+            mmap(NULL, PAGE * ROW * sizeof *tokens, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        context("%s", specs[k]);
+        CHECK(unreadable != MAP_FAILED);
+        const pith_view view = view_of(tokens, PAGE), none = view_of(unreadable, PAGE),
+                        next = view_of(tokens + PAGE * ROW, PAGE);
+        for (int i = 0; i < 3; i++) {
+            memory[i] = allocate(bytes);
+            CHECK_OK(pith_kv_init(plan, memory[i], bytes, &cache[i], NULL));
+            if (i < 2) CHECK_OK(pith_kv_append(work, &cache[i], &view, 1));
+        }
+        CHECK(append_lost(lost, cache[0], &none));
+        pith_kv_unlock(cache[0]);
+        CHECK(pith_kv_count(cache[0]) == PAGE);
+        for (int more = 0; more < 2; more++) {
+            size_t length[2];
+            void *const saved[2] = {saved_of(work, cache[0], &length[0]),
+                                    saved_of(work, cache[1], &length[1])};
+            CHECK(length[0] == length[1] && memcmp(saved[0], saved[1], length[0]) == 0);
+            CHECK_OK(pith_kv_load(work, cache[2], saved[0], length[0]));
+            CHECK(pith_kv_remaining(cache[0]) == pith_kv_remaining(cache[1]));
+            for (int i = 0; i < 2; i++) {
+                free(saved[i]);
+                CHECK_OK(pith_kv_append(work, &cache[i], &next, 1));
+            }
+        }
+        for (int i = 0; i < 3; i++) free(memory[i]);
+        CHECK(munmap(unreadable, PAGE * ROW * sizeof *tokens) == 0);
+        free(work_memory);
+        free(lost_memory);
+        free(tokens);
+        pith_plan_destroy(plan);
+    }
+    CHECK(sigaction(SIGSEGV, &segv, NULL) == 0 && sigaction(SIGBUS, &bus, NULL) == 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_silent_nan),
@@ -398,6 +473,7 @@ int main(void) {
         cmocka_unit_test(test_exceptions_of_a_batch),
         cmocka_unit_test(test_bounds_that_blocks_state),
         cmocka_unit_test(test_search_far_from_zero),
+        cmocka_unit_test(test_unlock_of_a_begun_page),
     };
     return cmocka_run_group_tests_name("regressions_kv", tests, NULL, NULL);
 }

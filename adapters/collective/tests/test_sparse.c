@@ -553,6 +553,69 @@ static void reported(void) {
     pith_collective_destroy(ch);
 }
 
+/* Requests of a newer caller, whose structs are longer: the next one lies behind them. */
+static void longer_requests(void) {
+    static const uint64_t pieces[] = {1000, 7, N - 1507, 500, 0};
+    pith_collective_options o = options(PITH_COLLECTIVE_SPARSE_GATHER);
+    struct {
+        pith_sparse_request request;
+        uint64_t more;
+    } longer[PIECES];
+    pith_sparse_request own[PIECES];
+    pith_collective_channel *ch[2];
+    o.pieces = pieces;
+    o.piece_count = PIECES;
+    memset(longer, 0, sizeof longer);
+    memset(own, 0, sizeof own);
+    for (uint64_t p = 0; p < PIECES; p++) {
+        own[p] = (pith_sparse_request){.size = sizeof own[p], .k = 2 * p + 1};
+        longer[p].request = own[p];
+        longer[p].request.size = sizeof longer[p];
+    }
+    for (int k = 0; k < 2; k++) CHECK_STATUS(sim_create(&ch[k], &o, NULL), PITH_OK);
+    fill(N, 1, false);
+    CHECK_STATUS(call(ch[0], N, 1, 1, own, NULL), PITH_OK);
+    memcpy(wanted, out_data, sizeof wanted);
+    CHECK_STATUS(call(ch[1], N, 1, 1, &longer[0].request, NULL), PITH_OK);
+    CHECK(memcmp(wanted, out_data, sizeof wanted) == 0);
+    longer[2].request.size = sizeof own[0];
+    CHECK_STATUS(call(ch[1], N, 1, 2, &longer[0].request, NULL), PITH_ERR_ARG);
+    own[0].size = 0;
+    CHECK_STATUS(call(ch[1], N, 1, 2, own, NULL), PITH_ERR_ARG);
+    for (int k = 0; k < 2; k++) pith_collective_destroy(ch[k]);
+}
+
+/* One call twice in a list that is waited for ends once: what it remembers to be taken back stays
+ * that of the call before. */
+static void waited_for_twice(void) {
+    const pith_collective_options o = options(PITH_COLLECTIVE_SPARSE_OKTOPK);
+    pith_collective_channel *ch;
+    pith_collective_request *request[3] = {NULL};
+    pith_collective_report reports[3];
+    size_t bytes[2];
+    const pith_view in = pith_view_flat(inputs[world_rank], PITH_F32, N),
+                    out = pith_view_flat(out_data, PITH_F32, N);
+    CHECK_STATUS(sim_create(&ch, &o, NULL), PITH_OK);
+    const uint64_t capacity = pith_collective_save_bytes(ch);
+    unsigned char *const saved[2] = {sim_take(capacity), sim_take(capacity)};
+    CHECK_STATUS(sum(ch, 1, NULL), PITH_OK);
+    CHECK_STATUS(pith_collective_save(ch, saved[0], capacity, &bytes[0]), PITH_OK);
+    fill(N, 2, false);
+    CHECK_STATUS(sim_start(ch, &in, &out, 1, 2, &request[0]), PITH_OK);
+    request[2] = request[0];
+    for (int k = 0; k < 3; k++) reports[k] = (pith_collective_report){.size = sizeof reports[k]};
+    CHECK_STATUS(pith_collective_wait_all(3, request, reports), PITH_OK);
+    CHECK(!request[0] && !request[2] && memcmp(&reports[0], &reports[2], sizeof reports[0]) == 0);
+    CHECK(reports[0].slices == 1 && reports[1].slices == 0);
+    CHECK_STATUS(pith_collective_rollback(ch, 2), PITH_OK);
+    CHECK_STATUS(pith_collective_save(ch, saved[1], capacity, &bytes[1]), PITH_OK);
+    /* Behind the words there are streams, which count the frames that were taken back, too. */
+    CHECK(bytes[0] == bytes[1] && memcmp(saved[0], saved[1], 8 * (8 + (size_t)world_ranks)) == 0);
+    free(saved[0]);
+    free(saved[1]);
+    pith_collective_destroy(ch);
+}
+
 /* ---- What goes wrong -------------------------------------------------------------------------*/
 
 static bool is_data_error(pith_status status) { return (int)status <= -20 && (int)status > -40; }
@@ -810,6 +873,8 @@ int main(int argc, char **argv) {
     }
     nothing_lost(PITH_COLLECTIVE_SPARSE_GATHER, "topk:density=0.02,values=f16,ef=full");
     reported();
+    longer_requests();
+    waited_for_twice();
     if (!mode[0]) arguments();
     fault_end();
     return world_end("sparse", sim_failures());

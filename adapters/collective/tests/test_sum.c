@@ -601,15 +601,27 @@ static void break_even(void) {
     CHECK(m.elements == world_lowest(m.elements));
     CHECK(m.elements >= 1024 && m.plain_ns > 0 && m.packed_ns > 0 && m.codec_ns > 0);
     CHECK(world_ranks == 1 || m.link_bytes_per_s > 0);
-    const pith_collective_options wide = {.size = sizeof wide,
-                                          .kind = PITH_COLLECTIVE_ALLGATHER,
-                                          .dtype = PITH_F64,
-                                          .spec = "lossless:effort=1",
-                                          .timeout = 60};
+    /* Structs of a newer caller have more fields, and those of an older one fewer. */
+    struct {
+        pith_collective_options options;
+        uint64_t more;
+    } wide = {{.size = sizeof wide,
+               .kind = PITH_COLLECTIVE_ALLGATHER,
+               .dtype = PITH_F64,
+               .spec = "lossless:effort=1",
+               .timeout = 60},
+              0};
     CHECK_STATUS(world_transport(&transport), PITH_OK);
-    CHECK_STATUS(pith_collective_break_even(&transport, &wide, &m, NULL), PITH_OK);
-    transport.release(transport.user, 0);
+    CHECK_STATUS(pith_collective_break_even(&transport, &wide.options, &m, NULL), PITH_OK);
     CHECK(m.plain_ns > 0 && m.packed_ns > 0);
+    wide.more = 1;
+    CHECK_STATUS(pith_collective_break_even(&transport, &wide.options, &m, NULL),
+                 PITH_ERR_UNSUPPORTED);
+    wide.options.size = offsetof(pith_collective_options, pieces);
+    CHECK_STATUS(pith_collective_break_even(&transport, &wide.options, &m, NULL), PITH_OK);
+    wide.options.size = 0;
+    CHECK_STATUS(pith_collective_break_even(&transport, &wide.options, &m, NULL), PITH_ERR_ARG);
+    transport.release(transport.user, 0);
     o.flags = PITH_COLLECTIVE_MEASURE_THRESHOLD;
     o.count = 64; /* below all that is tried */
     CHECK_STATUS(sim_create(&ch, &o, NULL), PITH_OK);

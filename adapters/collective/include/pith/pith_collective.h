@@ -281,7 +281,7 @@ typedef struct pith_collective_call {
     uint32_t flags;
     uint64_t step;
     /* SPARSE_GATHER and SPARSE_UNION: what is asked of this rank's choice, one request for each
-     * piece, or NULL. Borrowed until the call has ended. */
+     * piece, all of one size, or NULL. Borrowed until the call has ended. */
     const pith_sparse_request *requests;
 } pith_collective_call;
 
@@ -331,9 +331,9 @@ PITH_NODISCARD PITH_API pith_status pith_collective_test(pith_collective_request
 PITH_NODISCARD PITH_API pith_status pith_collective_wait(pith_collective_request *request,
                                                          pith_collective_report *report);
 /* Waits for the calls of several channels, working on all of them in turn. Requests that are NULL
- * are passed over, and all are NULL in the end. reports has count entries, of one size, or is NULL.
- * The lowest status of all; PITH_ERR_ARG, and nothing is waited for, where requests is NULL or one
- * has ended. */
+ * are passed over, one may be there twice, and all are NULL in the end. reports has count entries,
+ * of one size, or is NULL. The lowest status of all; PITH_ERR_ARG, and nothing is waited for, where
+ * requests is NULL or one has ended. */
 PITH_NODISCARD PITH_API pith_status pith_collective_wait_all(size_t count,
                                                              pith_collective_request **requests,
                                                              pith_collective_report *reports);
