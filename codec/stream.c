@@ -1,12 +1,6 @@
-/* stream.c - what one end of a sequence of frames remembers: base or residual, step of every slot;
- * and how that is saved and loaded.
+/* stream.c - what one end of a sequence of frames remembers: base or residual, step of every slot.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "stream.h"
-
-#include <float.h>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include "common/checked.h"
 #include "common/convert.h"
@@ -14,19 +8,12 @@
 #include "cpu.h"
 #include "error.h"
 #include "slots.h"
-#include "stream_format.h"
 #include "work.h"
 
-/* Returns the bytes that a stream remembers for elements: the base, or one copy of the residual and
- * of the momentum. */
-static uint64_t remembered_bytes(const pith_plan *p) {
+uint64_t pithi_stream_remembered_bytes(const pith_plan *p) {
     if (pithi_has_residual(p))
         return p->count * sizeof(float) * (p->params.stream.momentum ? 2u : 1u);
     return p->count * pithi_dtype_bytes(p->params.base_dtype);
-}
-
-static const struct pithi_frame_hooks *hooks_of(const pith_plan *p) {
-    return p->params.codec->frame_hooks;
 }
 
 static bool external(const pith_plan *p) {
@@ -69,10 +56,14 @@ static uint64_t head_bytes(const pith_plan *p) {
 /* Returns where the words of a slot for its codec begin, and past the last slot how many there
  * are. */
 static uint64_t words_before(const pith_plan *p, uint64_t slot) {
-    return hooks_of(p)->slot_words(slot < p->slots ? pithi_slot_first(p, slot) : p->count, slot);
+    return pithi_frame_hooks_of(p)->slot_words(
+        slot < p->slots ? pithi_slot_first(p, slot) : p->count, slot);
 }
 
-static bool has_slot_words(const pith_plan *p) { return hooks_of(p) && hooks_of(p)->slot_words; }
+static bool has_slot_words(const pith_plan *p) {
+    const struct pithi_frame_hooks *const hooks = pithi_frame_hooks_of(p);
+    return hooks && hooks->slot_words;
+}
 
 static uint64_t words_bytes(const pith_plan *p) {
     return has_slot_words(p) ? pithi_pad64(words_before(p, p->slots) * sizeof(uint64_t)) : 0;
@@ -86,15 +77,8 @@ uint64_t pithi_stream_bytes(const pith_plan *p) {
     const uint64_t copies = external(p) ? 0 : pithi_has_residual(p) ? 2 : 1;
     const uint64_t rest = 64 + head_bytes(p) + sum_bytes(p) + words_bytes(p);
     uint64_t bytes;
-    const bool fits = pithi_checked_multiply(remembered_bytes(p), copies, &bytes);
+    const bool fits = pithi_checked_multiply(pithi_stream_remembered_bytes(p), copies, &bytes);
     return fits && bytes <= UINT64_MAX - rest ? rest + bytes : 0;
-}
-
-uint64_t pithi_stream_save_bytes(const pith_plan *p) {
-    const uint64_t more = hooks_of(p) ? hooks_of(p)->saved_bytes : 0;
-    const uint64_t slot = PITHI_STREAM_FORMAT_SLOT + more;
-    return PITHI_STREAM_FORMAT_HEAD + p->slots * slot + remembered_bytes(p) +
-           PITHI_STREAM_FORMAT_TAIL;
 }
 
 /* ---- Calls -----------------------------------------------------------------------------------*/
@@ -147,13 +131,13 @@ pith_status pithi_stream_enter_reading(pith_work *w, const pith_stream *s) {
     return status;
 }
 
-static pith_status leave_reading(pith_work *w, pith_status status) {
+pith_status pithi_stream_end_reading(pith_work *w, pith_status status) {
     pithi_work_leave(w);
     return status;
 }
 
 void pith_stream_unlock(pith_stream *s) {
-    const struct pithi_frame_hooks *const hooks = hooks_of(s->plan);
+    const struct pithi_frame_hooks *const hooks = pithi_frame_hooks_of(s->plan);
     for (uint64_t i = 0; i < s->plan->slots; i++) {
         struct pithi_slot_state *const slot = &s->slot[i];
         if (!slot->taken) continue;
@@ -183,7 +167,7 @@ pith_status pithi_stream_check_slot_base(const pith_stream *s, uint64_t slot, pi
                            &(struct pithi_words){.number = {slot}});
 }
 
-static pith_status check_slot_bases(const pith_stream *s, pith_error *error) {
+pith_status pithi_stream_check_slot_bases(const pith_stream *s, pith_error *error) {
     for (uint64_t i = 0; i < s->plan->slots; i++)
         PITHI_TRY(pithi_stream_check_slot_base(s, i, error));
     return PITH_OK;
@@ -203,7 +187,7 @@ uint64_t pithi_base_hash(const pith_plan *p, uint64_t sum, uint64_t count) {
     return pithi_nh_finish(sum, count * pithi_dtype_bytes(dtype), dtype);
 }
 
-static uint64_t slot_base_hash(const pith_plan *p, const uint8_t *base, uint64_t slot) {
+uint64_t pithi_slot_base_hash(const pith_plan *p, const uint8_t *base, uint64_t slot) {
     if (!has_base_hash(p)) return 0;
     const size_t element = pithi_dtype_bytes(p->params.base_dtype);
     const uint64_t count = pithi_slot_count(p, slot);
@@ -211,8 +195,7 @@ static uint64_t slot_base_hash(const pith_plan *p, const uint8_t *base, uint64_t
     return pithi_base_hash(p, count ? p->kernels.nh(base + at, count * element, 0) : 0, count);
 }
 
-/* Computes the hashes of the blocks of all slots. */
-static void sum_blocks(pith_stream *s) {
+void pithi_stream_hash_blocks(pith_stream *s) {
     const pith_plan *const p = s->plan;
     const size_t element = pithi_dtype_bytes(p->params.base_dtype);
     const uint64_t unit = unit_of(p);
@@ -228,8 +211,7 @@ static void sum_blocks(pith_stream *s) {
     }
 }
 
-/* Says of all slots that the base is being written: it stays so where the call never ends. */
-static void invalidate(pith_stream *s) {
+void pithi_stream_invalidate(pith_stream *s) {
     for (uint64_t i = 0; i < s->plan->slots; i++) s->slot[i].invalid = true;
 }
 
@@ -237,10 +219,10 @@ static void invalidate(pith_stream *s) {
 static void update_base_hash(pith_stream *s, uint64_t step) {
     for (uint64_t i = 0; i < s->plan->slots; i++) {
         s->slot[i].step = step;
-        s->slot[i].base_hash = slot_base_hash(s->plan, s->base, i);
+        s->slot[i].base_hash = pithi_slot_base_hash(s->plan, s->base, i);
         s->slot[i].invalid = false;
     }
-    sum_blocks(s);
+    pithi_stream_hash_blocks(s);
 }
 
 /* ---- Life ------------------------------------------------------------------------------------*/
@@ -253,9 +235,10 @@ static void clear(pith_stream *s) {
     for (uint64_t i = 0; i < p->slots; i++)
         s->slot[i] =
             (struct pithi_slot_state){.step = o->step, .undone = true, .invalid = s->base != NULL};
-    if (s->base) memset(s->base, 0, (size_t)remembered_bytes(p));
+    if (s->base) memset(s->base, 0, (size_t)pithi_stream_remembered_bytes(p));
     for (int i = 0; i < 2 && s->residual[i]; i++)
-        memset(s->residual[i], 0, (size_t)remembered_bytes(p)); /* and the momentum behind it */
+        memset(s->residual[i], 0,
+               (size_t)pithi_stream_remembered_bytes(p)); /* and the momentum behind it */
     if (pithi_has_base(p) && (s->base || !p->count)) update_base_hash(s, o->step);
 }
 
@@ -283,7 +266,8 @@ pith_status pith_stream_init(const pith_plan *p, void *memory, size_t bytes,
     if (compares_base(p)) s->block_hashes = (uint64_t *)(void *)hashes_at;
     if (pithi_has_base(p) && !external(p)) s->base = remembered_at;
     for (int i = 0; i < 2 && pithi_has_residual(p); i++) {
-        s->residual[i] = (float *)(void *)(remembered_at + (uint64_t)i * remembered_bytes(p));
+        s->residual[i] =
+            (float *)(void *)(remembered_at + (uint64_t)i * pithi_stream_remembered_bytes(p));
         if (p->params.stream.momentum) s->momentum[i] = s->residual[i] + p->count;
     }
     clear(s);
@@ -303,7 +287,7 @@ static pith_status bind_base(pith_stream *s, void *base, uint64_t step, pith_err
     if (!external(s->plan))
         return pithi_fail(error, PITH_ERR_STATE, "the stream has no external base");
     if (!base && s->plan->count) return pithi_fail(error, PITH_ERR_ARG, "base is NULL");
-    invalidate(s);
+    pithi_stream_invalidate(s);
     s->base = base;
     update_base_hash(s, step);
     return PITH_OK;
@@ -359,178 +343,16 @@ pith_status pith_stream_rollback(pith_work *w, pith_stream *s, uint64_t step) {
     if (pithi_has_base(s->plan))
         return pithi_stream_end(
             w, s, pithi_fail(&w->error, PITH_ERR_STATE, "a base cannot take a step back"));
+    const struct pithi_frame_hooks *const hooks = pithi_frame_hooks_of(s->plan);
     for (uint64_t i = 0; i < s->plan->slots; i++) {
         struct pithi_slot_state *const slot = &s->slot[i];
         if (slot->undone || slot->step != step + 1) continue;
         slot->step = step;
         slot->side ^= pithi_has_residual(s->plan);
-        if (hooks_of(s->plan) && hooks_of(s->plan)->rollback) hooks_of(s->plan)->rollback(slot);
+        if (hooks && hooks->rollback) hooks->rollback(slot);
         slot->undone = true;
     }
     return pithi_stream_end(w, s, PITH_OK);
-}
-
-/* A run of a slot that is transformed by itself, or the shorter one at the slot's end: residuals
- * are kept in the codec's domain, which mixes the elements of a run. */
-struct run {
-    uint64_t slot, first, count; /* in elements of the slot */
-};
-
-static struct pithi_block block_of(const pith_stream *s, const struct run *at) {
-    return (struct pithi_block){.params = &s->plan->params,
-                                .kernels = &s->plan->kernels,
-                                .first = at->first,
-                                .count = (size_t)at->count};
-}
-
-static void saturate(float *x, size_t count, uint32_t dtype) {
-    const float most = pithi_float(pithi_largest(dtype));
-    for (size_t i = 0; i < count; i++) x[i] = x[i] > most ? most : x[i] < -most ? -most : x[i];
-}
-
-static bool is_finite(const float *x, size_t count) {
-    uint32_t any = 0;
-    for (size_t i = 0; i < count; i++) any |= pithi_nonfinite(pithi_bits(x[i]));
-    return !any;
-}
-
-static void change(const pith_stream *s, const struct run *at, bool inverse, float *x) {
-    const struct pithi_domain *const domain = s->plan->params.codec->domain;
-    const struct pithi_block b = block_of(s, at);
-    if (inverse)
-        domain->leave(&b, 0, b.count, x, x, PITH_F32, 1.0f);
-    else
-        domain->enter(&b, 0, b.count, x);
-}
-
-/* Transforms a run of finite numbers, or transforms it back. What f32 does not reach becomes the
- * largest number: sums on the way, which may come back from beyond it, are those of numbers divided
- * by 2^9, and no sum of a run's products is more than PITHI_TRANSFORM_MAX times its largest
- * number. */
-static void transform(const pith_stream *s, const struct run *at, bool inverse, float *x) {
-    float divided[PITHI_TRANSFORM_MAX];
-    const size_t count = (size_t)at->count;
-    if (!s->plan->params.codec->domain) return;
-    for (size_t i = 0; i < count; i++) divided[i] = x[i] * 0x1p-9f;
-    change(s, at, inverse, x);
-    if (is_finite(x, count)) return;
-    change(s, at, inverse, divided);
-    for (size_t i = 0; i < count; i++) x[i] = divided[i] * 0x1p9f;
-    saturate(x, count, PITH_F32);
-}
-
-static void to_values(const pith_stream *s, const struct run *at, float *x) {
-    memcpy(x, pithi_stream_residual(s, at->slot, 0) + at->first, (size_t)at->count * sizeof *x);
-    transform(s, at, true, x);
-}
-
-typedef bool run_fn(pith_stream *s, const struct run *at, uint64_t tensor_first,
-                    const struct pithi_span *view, uint64_t first, float *x);
-
-/* Calls fn for each run that has elements of the view, which begins at element `first` of the
- * tensor; false as soon as a call returns false. */
-static bool for_runs(pith_stream *s, uint64_t first, const struct pithi_span *view, run_fn *fn) {
-    const pith_plan *const p = s->plan;
-    const uint64_t length = pithi_transform_length(&p->params), end = first + view->count;
-    float x[PITHI_TRANSFORM_MAX];
-    if (!view->count) return true; /* an empty range is in no run */
-    for (uint64_t i = 0; i < p->slots; i++) {
-        const uint64_t slot = pithi_slot_first(p, i), count = pithi_slot_count(p, i);
-        if (slot >= end || slot + count <= first) continue;
-        const uint64_t unit = length > 1 ? length : PITHI_TRANSFORM_MAX;
-        for (uint64_t at = first > slot ? (first - slot) / unit * unit : 0;
-             at < count && slot + at < end; at += unit) {
-            const struct run run = {i, at, count - at < unit ? count - at : unit};
-            if (!fn(s, &run, slot + at, view, first, x)) return false;
-        }
-    }
-    return true;
-}
-
-/* Returns [*from, *until), the elements that the view has of a run at `tensor_first`. */
-static void cut_run(const struct run *at, uint64_t tensor_first, const struct pithi_span *view,
-                    uint64_t first, uint64_t *from, uint64_t *until) {
-    const uint64_t end = first + view->count;
-    *from = first > tensor_first ? first - tensor_first : 0;
-    *until = end - tensor_first < at->count ? end - tensor_first : at->count;
-}
-
-static bool read_run(pith_stream *s, const struct run *at, uint64_t tensor_first,
-                     const struct pithi_span *view, uint64_t first, float *x) {
-    uint64_t from, until, buffer[PITHI_TRANSFORM_MAX];
-    cut_run(at, tensor_first, view, first, &from, &until);
-    to_values(s, at, x);
-    saturate(x + from, (size_t)(until - from), view->dtype);
-    pithi_convert(buffer, view->dtype, x + from, PITH_F32, (size_t)(until - from));
-    pithi_span_write(view, tensor_first + from - first, until - from, buffer);
-    return true;
-}
-
-/* Writes to x the run in the codec's domain, with the view's values in place of the residual's;
- * false where one is not finite. */
-static bool replace(const pith_stream *s, const struct run *at, uint64_t tensor_first,
-                    const struct pithi_span *view, uint64_t first, float *x) {
-    uint64_t from, until, buffer[PITHI_TRANSFORM_MAX];
-    cut_run(at, tensor_first, view, first, &from, &until);
-    to_values(s, at, x);
-    pithi_convert(x + from, PITH_F32,
-                  pithi_span_read(view, tensor_first + from - first, until - from, buffer),
-                  view->dtype, (size_t)(until - from));
-    if (!is_finite(x + from, (size_t)(until - from))) return false;
-    transform(s, at, false, x);
-    return true;
-}
-
-static bool check_run(pith_stream *s, const struct run *at, uint64_t tensor_first,
-                      const struct pithi_span *view, uint64_t first, float *x) {
-    return replace(s, at, tensor_first, view, first, x);
-}
-
-static bool write_run(pith_stream *s, const struct run *at, uint64_t tensor_first,
-                      const struct pithi_span *view, uint64_t first, float *x) {
-    replace(s, at, tensor_first, view, first, x);
-    memcpy(pithi_stream_residual(s, at->slot, 0) + at->first, x, (size_t)at->count * sizeof *x);
-    s->slot[at->slot].undone = true;
-    return true;
-}
-
-static pith_status take_range(const pith_stream *s, uint64_t first, const pith_view *view,
-                              bool output, struct pithi_span *span, pith_error *error) {
-    if (!pithi_has_residual(s->plan))
-        return pithi_fail(error, PITH_ERR_STATE, "the stream has no error feedback");
-    PITHI_TRY(pithi_span_init(span, view, output, error));
-    if (!pithi_is_float16_32(span->dtype))
-        return pithi_fail(error, PITH_ERR_DTYPE, "residuals are f32, bf16 or f16");
-    if (first <= s->plan->count && span->count <= s->plan->count - first) return PITH_OK;
-    return pithi_fail_with(error, PITH_ERR_SHAPE, 0,
-                           "# elements from # on are not inside the tensor of #",
-                           &(struct pithi_words){.number = {span->count, first, s->plan->count}});
-}
-
-pith_status pith_stream_get_residual(pith_work *w, const pith_stream *s, uint64_t first,
-                                     const pith_view *view) {
-    struct pithi_span span;
-    PITHI_TRY(pithi_stream_enter_reading(w, s));
-    const pith_status status = take_range(s, first, view, true, &span, &w->error);
-    if (status != PITH_OK) return leave_reading(w, status);
-    const uint64_t before = pithi_fp_enter();
-    for_runs((pith_stream *)(uintptr_t)s, first, &span, read_run);
-    pithi_fp_leave(before);
-    return leave_reading(w, PITH_OK);
-}
-
-pith_status pith_stream_set_residual(pith_work *w, pith_stream *s, uint64_t first,
-                                     const pith_view *view) {
-    struct pithi_span span;
-    PITHI_TRY(pithi_stream_begin(w, s));
-    const pith_status status = take_range(s, first, view, false, &span, &w->error);
-    if (status != PITH_OK) return pithi_stream_end(w, s, status);
-    const uint64_t before = pithi_fp_enter();
-    const bool good = for_runs(s, first, &span, check_run);
-    if (good) for_runs(s, first, &span, write_run);
-    pithi_fp_leave(before);
-    if (good) return pithi_stream_end(w, s, PITH_OK);
-    return pithi_stream_end(w, s, pithi_fail(&w->error, PITH_ERR_ARG, "a residual is not finite"));
 }
 
 /* ---- Base in and out -------------------------------------------------------------------------*/
@@ -574,7 +396,7 @@ static pith_status set_base(pith_stream *s, const pith_view *view, uint64_t step
     if (span.count != s->plan->count)
         return pithi_fail_numbers(error, PITH_ERR_SHAPE, "the tensor has # elements, the view #",
                                   s->plan->count, span.count);
-    invalidate(s);
+    pithi_stream_invalidate(s);
     const uint64_t before = pithi_fp_enter();
     transfer(s->plan, &span, s->base, s->plan->count, true);
     pithi_fp_leave(before);
@@ -595,7 +417,8 @@ static pith_status get_base(const pith_stream *s, uint64_t slot, const pith_view
     PITHI_TRY(pithi_stream_check_slot(s, slot, error));
     PITHI_TRY(take_view(s, view, true, &span, error));
     const bool all = span.count == p->count;
-    PITHI_TRY(all ? check_slot_bases(s, error) : pithi_stream_check_slot_base(s, slot, error));
+    PITHI_TRY(all ? pithi_stream_check_slot_bases(s, error)
+                  : pithi_stream_check_slot_base(s, slot, error));
     if (!all && span.count != pithi_slot_count(p, slot))
         return pithi_fail_with(
             error, PITH_ERR_SHAPE, 0, "the view has # elements, the slot #, the tensor #",
@@ -612,7 +435,7 @@ static pith_status get_base(const pith_stream *s, uint64_t slot, const pith_view
 pith_status pith_stream_get_base(pith_work *w, const pith_stream *s, uint64_t slot,
                                  const pith_view *view) {
     PITHI_TRY(pithi_stream_enter_reading(w, s));
-    return leave_reading(w, get_base(s, slot, view, &w->error));
+    return pithi_stream_end_reading(w, get_base(s, slot, view, &w->error));
 }
 
 uint64_t pith_stream_base_hash(const pith_stream *s, uint64_t slot) {
@@ -623,9 +446,9 @@ static pith_status verify(const pith_stream *s, pith_error *error) {
     PITHI_TRY(require_base(s, error));
     if (!has_base_hash(s->plan))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "base_hash=off keeps no hash of the base");
-    PITHI_TRY(check_slot_bases(s, error));
+    PITHI_TRY(pithi_stream_check_slot_bases(s, error));
     for (uint64_t i = 0; i < s->plan->slots; i++)
-        if (slot_base_hash(s->plan, s->base, i) != s->slot[i].base_hash)
+        if (pithi_slot_base_hash(s->plan, s->base, i) != s->slot[i].base_hash)
             return pithi_fail_with(error, PITH_ERR_BASE, i,
                                    "the base of slot # has changed in memory",
                                    &(struct pithi_words){.number = {i}});
@@ -634,7 +457,7 @@ static pith_status verify(const pith_stream *s, pith_error *error) {
 
 pith_status pith_stream_verify(pith_work *w, const pith_stream *s) {
     PITHI_TRY(pithi_stream_enter_reading(w, s));
-    return leave_reading(w, verify(s, &w->error));
+    return pithi_stream_end_reading(w, verify(s, &w->error));
 }
 
 /* ---- Statistics ------------------------------------------------------------------------------*/
@@ -652,175 +475,4 @@ pith_status pith_stream_stats(const pith_stream *s, pith_stats *out) {
         all.nonzero += slot->nonzero;
     }
     return pithi_give(out, &all, sizeof all);
-}
-
-/* ---- Save and load ---------------------------------------------------------------------------*/
-
-static void save_floats(const float *from, uint64_t count, uint8_t **to) {
-    for (uint64_t k = 0; k < count; k++, *to += sizeof(float))
-        pithi_put32(*to, pithi_bits(from[k]));
-}
-
-static void save_residual(const pith_stream *s, uint8_t *to) {
-    const pith_plan *const p = s->plan;
-    for (uint64_t i = 0; i < p->slots; i++)
-        save_floats(pithi_stream_residual(s, i, 0), pithi_slot_count(p, i), &to);
-    for (uint64_t i = 0; i < p->slots && p->params.stream.momentum; i++)
-        save_floats(pithi_stream_momentum(s, i, 0), pithi_slot_count(p, i), &to);
-}
-
-/* The momentum lies behind the residual, here as there. */
-static void load_residual(pith_stream *s, const uint8_t *from) {
-    for (uint64_t k = 0; k < remembered_bytes(s->plan) / sizeof(float); k++)
-        s->residual[0][k] = pithi_float(pithi_get32(from + k * sizeof(float)));
-}
-
-static void save_head(const pith_stream *s, uint8_t *at) {
-    pith_stats stats = {.size = sizeof stats};
-    pith_stream_stats(s, &stats);
-    const struct pithi_stream_head head = {.fingerprint = s->plan->stream_fingerprint,
-                                           .slots = s->plan->slots,
-                                           .seed = s->random.seed,
-                                           .rng_stream = s->random.rng_stream,
-                                           .shift = s->random.shift,
-                                           .frames = stats.frames,
-                                           .key_frames = stats.key_frames,
-                                           .saturated = stats.saturated,
-                                           .poisoned = stats.poisoned};
-    pithi_stream_head_put(at, &head);
-}
-
-static pith_status save(const pith_stream *s, uint8_t *dst, size_t cap, size_t *written,
-                        pith_error *error) {
-    const pith_plan *const p = s->plan;
-    PITHI_TRY(pithi_stream_check_base(s, error));
-    PITHI_TRY(check_slot_bases(s, error));
-    const uint64_t total = pithi_stream_save_bytes(p);
-    if (cap < total)
-        return pithi_fail_numbers(error, PITH_ERR_SPACE, "a saved stream has # bytes, not #", total,
-                                  cap);
-    uint8_t *at = dst;
-    save_head(s, at);
-    at += PITHI_STREAM_FORMAT_HEAD;
-    const struct pithi_frame_hooks *const hooks = hooks_of(p);
-    uint8_t *more = at + p->slots * PITHI_STREAM_FORMAT_SLOT;
-    for (uint64_t i = 0; i < p->slots; i++, at += PITHI_STREAM_FORMAT_SLOT) {
-        pithi_put64(at, s->slot[i].step);
-        pithi_put64(at + PITHI_STREAM_FORMAT_WORD,
-                    hooks ? hooks->save(&s->slot[i], more) : s->slot[i].base_hash);
-        more += hooks ? hooks->saved_bytes : 0;
-    }
-    at = more;
-    if (pithi_has_base(p) && p->count) memcpy(at, s->base, (size_t)remembered_bytes(p));
-    if (pithi_has_residual(p)) save_residual(s, at);
-    pithi_put64(dst + total - PITHI_STREAM_FORMAT_TAIL,
-                XXH64(dst, (size_t)(total - PITHI_STREAM_FORMAT_TAIL), 0));
-    *written = (size_t)total;
-    return PITH_OK;
-}
-
-pith_status pith_stream_save(pith_work *w, const pith_stream *s, void *dst, size_t cap,
-                             size_t *written) {
-    if (written) *written = 0;
-    PITHI_TRY(pithi_stream_enter_reading(w, s));
-    if (!dst || !written)
-        return leave_reading(w, pithi_fail(&w->error, PITH_ERR_ARG, "an argument is NULL"));
-    return leave_reading(w, save(s, dst, cap, written, &w->error));
-}
-
-/* Whether the slots are such as a codec with frame hooks saves. */
-static bool legal_slots(const pith_plan *p, const uint8_t *slot) {
-    const struct pithi_frame_hooks *const hooks = hooks_of(p);
-    const uint8_t *more = slot + p->slots * PITHI_STREAM_FORMAT_SLOT;
-    for (uint64_t i = 0; i < p->slots; i++, slot += PITHI_STREAM_FORMAT_SLOT) {
-        if (!hooks->legal(pithi_get64(slot + PITHI_STREAM_FORMAT_WORD), more)) return false;
-        more += hooks->saved_bytes;
-    }
-    return true;
-}
-
-/* Whether all are finite. A residual that is not would poison its group for ever, since encoding
- * keeps it. */
-static bool all_finite(const uint8_t *floats, uint64_t count) {
-    for (uint64_t i = 0; i < count; i++)
-        if (pithi_nonfinite(pithi_get32(floats + i * sizeof(float)))) return false;
-    return true;
-}
-
-static pith_status check_saved(const pith_plan *p, const uint8_t *src, size_t bytes,
-                               pith_error *error) {
-    const uint64_t total = pithi_stream_save_bytes(p);
-    if (bytes < sizeof pithi_stream_magic ||
-        memcmp(src, pithi_stream_magic, sizeof pithi_stream_magic) != 0)
-        return pithi_fail(error, PITH_ERR_MAGIC, "not a saved stream");
-    if (bytes >= PITHI_STREAM_FORMAT_HEAD &&
-        pithi_get64(src + PITHI_STREAM_FORMAT_FINGERPRINT) != p->stream_fingerprint)
-        return pithi_fail_at(error, PITH_ERR_MISMATCH, "saved by another plan",
-                             PITHI_STREAM_FORMAT_FINGERPRINT);
-    if (bytes < total)
-        return pithi_fail_at(error, PITH_ERR_TRUNCATED, "the saved stream is cut", bytes);
-    if (bytes > total) return pithi_fail_at(error, PITH_ERR_CORRUPT, "bytes after the end", total);
-    if (pithi_get64(src + total - PITHI_STREAM_FORMAT_TAIL) !=
-        XXH64(src, (size_t)(total - PITHI_STREAM_FORMAT_TAIL), 0))
-        return pithi_fail(error, PITH_ERR_CHECKSUM, "the saved stream's checksum differs");
-    if (pithi_get64(src + PITHI_STREAM_FORMAT_SLOTS) != p->slots ||
-        pithi_get32(src + PITHI_STREAM_FORMAT_SHIFT) > UINT16_MAX)
-        return pithi_fail_at(error, PITH_ERR_CORRUPT, "slots or rank cannot be",
-                             PITHI_STREAM_FORMAT_SLOTS);
-    const uint8_t *slot = src + PITHI_STREAM_FORMAT_HEAD;
-    for (uint64_t i = 0; i < p->slots; i++, slot += PITHI_STREAM_FORMAT_SLOT)
-        if (!hooks_of(p) &&
-            slot_base_hash(p, src + PITHI_STREAM_FORMAT_HEAD + p->slots * PITHI_STREAM_FORMAT_SLOT,
-                           i) != pithi_get64(slot + PITHI_STREAM_FORMAT_WORD))
-            return pithi_fail(error, PITH_ERR_CHECKSUM, "a base is not what its hash says");
-    if (hooks_of(p) && !legal_slots(p, src + PITHI_STREAM_FORMAT_HEAD))
-        return pithi_fail(error, PITH_ERR_CORRUPT, "what no slot can have remembered");
-    const uint8_t *const residual = slot + p->slots * (hooks_of(p) ? hooks_of(p)->saved_bytes : 0);
-    if (pithi_has_residual(p) && !all_finite(residual, remembered_bytes(p) / sizeof(float)))
-        return pithi_fail(error, PITH_ERR_CORRUPT, "a residual or momentum is not finite");
-    return PITH_OK;
-}
-
-static void load_slots(pith_stream *s, const uint8_t *at) {
-    const struct pithi_frame_hooks *const hooks = hooks_of(s->plan);
-    const uint8_t *more = at + s->plan->slots * PITHI_STREAM_FORMAT_SLOT;
-    for (uint64_t i = 0; i < s->plan->slots; i++, at += PITHI_STREAM_FORMAT_SLOT) {
-        struct pithi_slot_state *const slot = &s->slot[i];
-        const uint64_t word = pithi_get64(at + PITHI_STREAM_FORMAT_WORD);
-        *slot = (struct pithi_slot_state){.step = pithi_get64(at), .undone = true};
-        if (!hooks) {
-            slot->base_hash = word;
-            continue;
-        }
-        hooks->load(slot, word, more);
-        more += hooks->saved_bytes;
-    }
-}
-
-static pith_status load(pith_stream *s, const uint8_t *src, size_t bytes, pith_error *error) {
-    const pith_plan *const p = s->plan;
-    PITHI_TRY(pithi_stream_check_base(s, error));
-    PITHI_TRY(check_saved(p, src, bytes, error));
-    const struct pithi_stream_head head = pithi_stream_head_get(src);
-    const uint8_t *const slots = src + PITHI_STREAM_FORMAT_HEAD;
-    const uint8_t *at = slots + p->slots * PITHI_STREAM_FORMAT_SLOT;
-    if (hooks_of(p)) at += p->slots * hooks_of(p)->saved_bytes;
-    s->random = (struct pithi_random){
-        .seed = head.seed, .rng_stream = head.rng_stream, .shift = (uint16_t)head.shift};
-    if (pithi_has_base(p)) invalidate(s);
-    if (pithi_has_base(p) && p->count) memcpy(s->base, at, (size_t)remembered_bytes(p));
-    if (pithi_has_base(p)) sum_blocks(s);
-    if (pithi_has_residual(p)) load_residual(s, at);
-    load_slots(s, slots); /* from here on their base is valid */
-    s->slot[0].frames = head.frames;
-    s->slot[0].key_frames = head.key_frames;
-    s->slot[0].saturated = head.saturated;
-    s->slot[0].poisoned = head.poisoned;
-    return PITH_OK;
-}
-
-pith_status pith_stream_load(pith_work *w, pith_stream *s, const void *src, size_t bytes) {
-    PITHI_TRY(pithi_stream_begin(w, s));
-    if (!src) return pithi_stream_end(w, s, pithi_fail(&w->error, PITH_ERR_ARG, "nothing to load"));
-    return pithi_stream_end(w, s, load(s, src, bytes, &w->error));
 }

@@ -33,6 +33,9 @@ struct pith_stream {
 /* Returns the memory that a stream of the plan takes; 0: more than a number of 64 bits says. */
 uint64_t pithi_stream_bytes(const pith_plan *plan);
 uint64_t pithi_stream_save_bytes(const pith_plan *plan);
+/* Returns the bytes that a stream remembers for elements: the base, or one copy of the residual and
+ * of the momentum. */
+uint64_t pithi_stream_remembered_bytes(const pith_plan *plan);
 /* Marks the stream as used by this work; PITH_ERR_BUSY while a call with another work uses it. A
  * second mark of the same work changes nothing. */
 pith_status pithi_stream_enter(pith_stream *stream, pith_work *work);
@@ -40,9 +43,10 @@ void pithi_stream_leave(pith_stream *stream, pith_work *work);
 /* Begins a call that changes the stream; the other ends it and returns the status. */
 pith_status pithi_stream_begin(pith_work *work, pith_stream *stream);
 pith_status pithi_stream_end(pith_work *work, pith_stream *stream, pith_status status);
-/* Begins a call that only reads the stream, of which any number run at once; pithi_work_leave ends
- * it. */
+/* Begins a call that only reads the stream, of which any number run at once; the other ends it and
+ * returns the status. */
 pith_status pithi_stream_enter_reading(pith_work *work, const pith_stream *stream);
+pith_status pithi_stream_end_reading(pith_work *work, pith_status status);
 /* Whether no call with another work changes the stream; and PITH_ERR_BUSY, with its text. */
 bool pithi_stream_is_free(const pith_stream *stream, const pith_work *work);
 pith_status pithi_stream_busy(pith_error *error);
@@ -53,6 +57,8 @@ pith_status pithi_stream_check_slot(const pith_stream *stream, uint64_t slot, pi
 pith_status pithi_stream_check_base(const pith_stream *stream, pith_error *error);
 pith_status pithi_stream_check_slot_base(const pith_stream *stream, uint64_t slot,
                                          pith_error *error);
+pith_status pithi_stream_check_slot_bases(const pith_stream *stream,
+                                          pith_error *error); /* of all */
 /* Returns the residual of a slot: the current one (next 0), or where the next one goes. */
 float *pithi_stream_residual(const pith_stream *stream, uint64_t slot, int next);
 /* The same of the momentum; NULL where there is none. */
@@ -65,5 +71,15 @@ uint64_t *pithi_stream_block_hashes(const pith_stream *stream, uint64_t slot);
 uint64_t *pithi_stream_slot_words(const pith_stream *stream, uint64_t slot);
 /* Makes the hash of count base elements from a complete sum. */
 uint64_t pithi_base_hash(const pith_plan *plan, uint64_t sum, uint64_t count);
+/* Returns the hash of a slot's part of a base of all slots; 0 where bases have no hash. */
+uint64_t pithi_slot_base_hash(const pith_plan *plan, const uint8_t *base, uint64_t slot);
+/* Says of all slots that the base is being written: it stays so where the call never ends. */
+void pithi_stream_invalidate(pith_stream *stream);
+/* Computes the hashes of the blocks of all slots. */
+void pithi_stream_hash_blocks(pith_stream *stream);
+/* The codec's hooks; NULL where it has none. */
+PITHI_INLINE const struct pithi_frame_hooks *pithi_frame_hooks_of(const pith_plan *plan) {
+    return plan->params.codec->frame_hooks;
+}
 
 #endif

@@ -1,5 +1,5 @@
 /* stream_format.h - where the fields of a saved stream lie (doc/FORMAT.md, saved streams), which
- * stream.c writes and reads.
+ * stream_save.c writes and reads.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef PITHI_STREAM_FORMAT_H
 #define PITHI_STREAM_FORMAT_H
