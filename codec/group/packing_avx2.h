@@ -11,9 +11,15 @@
  * highest bit is the lane's, and down again by `down`, with the sign or without. */
 struct packing {
     __m256i pairs, quads, squeeze, mask8, spread[2], up[2], down;
+    v16 levels; /* what codes of up to 4 bits stand for; of fewer, of their low bits */
     unsigned bits;
     bool symmetric;
 };
+
+/* Codes whose bit `sign` is set are so much less than 0. */
+static inline __m256i signed_of(__m256i codes, __m256i sign) {
+    return _mm256_sub_epi32(_mm256_xor_si256(codes, sign), sign);
+}
 
 static inline __attribute__((always_inline)) void packing_make(struct packing *p, unsigned bits,
                                                                bool symmetric) {
@@ -40,6 +46,11 @@ static inline __attribute__((always_inline)) void packing_make(struct packing *p
     p->quads = _mm256_set1_epi32(1 | 65536 << (2 * bits & 15));
     p->mask8 = _mm256_set1_epi8((char)((1 << bits) - 1));
     p->down = _mm256_set1_epi32((int)(32 - bits));
+    const __m256i sign = _mm256_set1_epi32(symmetric && bits <= 4 ? 1 << (bits - 1) : 0);
+    const __m256i low = _mm256_set1_epi32((1 << (bits & 7)) - 1);
+    const __m256i a = _mm256_and_si256(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), low);
+    const __m256i b = _mm256_and_si256(_mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15), low);
+    p->levels = f_from_i((v16){signed_of(a, sign), signed_of(b, sign)});
     p->bits = bits;
     p->symmetric = symmetric;
 }
@@ -212,6 +223,67 @@ static inline void unpack64(v16 q[4], const uint8_t *from, size_t capacity,
     q[1] = unpack16(from + 2 * p->bits, p);
     q[2] = unpack16(from + 4 * p->bits, p);
     q[3] = unpack16(from + 6 * p->bits, p);
+}
+
+/* What each code stands for in 16 bits: the low bytes of the words, then the high ones. */
+static inline __m256i bytes_of_levels(const struct packing *p, uint32_t dtype, const float *scale,
+                                      const float *zero) {
+    v16 x = f_mul(p->levels, v_spread(scale));
+    if (zero) x = f_add(x, v_spread(zero));
+    __m256i words;
+    if (dtype == PITH_F16) {
+        words = _mm256_inserti128_si256(
+            _mm256_castsi128_si256(_mm256_cvtps_ph(F(x.a), _MM_FROUND_TO_NEAREST_INT)),
+            _mm256_cvtps_ph(F(x.b), _MM_FROUND_TO_NEAREST_INT), 1);
+    } else {
+        x = v_shr(round_loosely(PITH_BF16, x), 16);
+        words = _mm256_permute4x64_epi64(_mm256_packus_epi32(x.a, x.b), 0xD8);
+    }
+    const __m256i low = _mm256_and_si256(words, _mm256_set1_epi16(0xFF));
+    const __m256i high = _mm256_srli_epi16(words, 8);
+    return _mm256_permute4x64_epi64(_mm256_packus_epi16(low, high), 0xD8);
+}
+
+/* 64 codes of one group of 2 or 4 bits, two at a time: those at even places and those after them,
+ * each in 32 bytes, of which a half has the 8 codes of every other 16. */
+#define OWN_HALVES
+static inline bool has_halves(unsigned bits, size_t group) {
+    return (bits == 2 || bits == 4) && group >= 64;
+}
+static inline __attribute__((always_inline)) void halves(v16 x[2], uint32_t dtype,
+                                                         const uint8_t *from, size_t capacity,
+                                                         const struct packing *p,
+                                                         const float *scale, const float *zero) {
+    const __m256i nibble = _mm256_set1_epi8(15), order = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
+    const __m256i table = bytes_of_levels(p, dtype, scale, zero);
+    const __m256i low = _mm256_permute2x128_si256(table, table, 0x00);
+    const __m256i high = _mm256_permute2x128_si256(table, table, 0x11);
+    __m256i even[2], odd[2]; /* low and high bytes */
+    (void)capacity;
+    if (p->bits == 4) {
+        const __m256i codes = _mm256_permutevar8x32_epi32(load256(from), order);
+        const __m256i first = _mm256_and_si256(codes, nibble);
+        const __m256i second = _mm256_and_si256(_mm256_srli_epi16(codes, 4), nibble);
+        even[0] = _mm256_shuffle_epi8(low, first), even[1] = _mm256_shuffle_epi8(high, first);
+        odd[0] = _mm256_shuffle_epi8(low, second), odd[1] = _mm256_shuffle_epi8(high, second);
+    } else {
+        /* A nibble has two codes: tables of what its first and its second one stand for. */
+        const __m256i words = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)from));
+        const __m256i both =
+            _mm256_and_si256(_mm256_or_si256(words, _mm256_slli_epi16(words, 4)), nibble);
+        const __m256i pairs = _mm256_permutevar8x32_epi32(both, order);
+        const __m256i second = _mm256_broadcastsi128_si256(
+            _mm_setr_epi8(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3));
+        even[0] = _mm256_shuffle_epi8(low, pairs), even[1] = _mm256_shuffle_epi8(high, pairs);
+        odd[0] = _mm256_shuffle_epi8(_mm256_shuffle_epi8(low, second), pairs);
+        odd[1] = _mm256_shuffle_epi8(_mm256_shuffle_epi8(high, second), pairs);
+    }
+    const __m256i a = _mm256_unpacklo_epi8(even[0], even[1]);
+    const __m256i b = _mm256_unpacklo_epi8(odd[0], odd[1]);
+    const __m256i c = _mm256_unpackhi_epi8(even[0], even[1]);
+    const __m256i d = _mm256_unpackhi_epi8(odd[0], odd[1]);
+    x[0] = (v16){_mm256_unpacklo_epi16(a, b), _mm256_unpackhi_epi16(a, b)};
+    x[1] = (v16){_mm256_unpacklo_epi16(c, d), _mm256_unpackhi_epi16(c, d)};
 }
 
 #endif
