@@ -196,15 +196,14 @@ def fill(view: Any, x: Tensor, write: bool = False) -> Any:
     return keep
 
 
-def check_autograd(x: Tensor, item: int = 0) -> None:
+def check_autograd(x: Tensor) -> None:
     """Refuse to write where autograd would not see it, as PyTorch refuses to change a leaf."""
     if getattr(x, "requires_grad", False):
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(x, torch.Tensor) and torch.is_grad_enabled():
             raise ArgumentError(
                 "the tensor requires grad, and its values are to be written: do it inside"
-                " torch.no_grad(), or give its detach()",
-                item=item,
+                " torch.no_grad(), or give its detach()"
             )
 
 

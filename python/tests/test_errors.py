@@ -142,6 +142,33 @@ def test_hostile_frames(name, status):
         pith.decompress(frame, max_output=1 << 24)
 
 
+def test_errors_of_lists_name_the_entry():
+    x = noise(10)
+    bad = [x, x, x.astype(complex), x]
+    streams = [pith.Stream(pith.Plan("grad", shape=10, dtype="f32")) for _ in bad]
+    ends, frame = pith.Bucket(streams), streams[0].encode(x)
+    plan = pith.Plan("kv:page=16", shape=(16, 1), dtype="f32")
+    caches = [pith.kv.Cache(plan) for _ in bad]
+    frames = [frame, bytearray(frame), "frame", frame]
+    calls = [
+        lambda: ends.encode(bad),
+        lambda: ends.decode([frame] * 4, bad),
+        lambda: ends.decode(frames),
+        lambda: ends.reduce([[frame]] * 4, bad),
+        lambda: ends.reduce([[frame, one] for one in frames]),
+        lambda: pith.kv.append(caches, [one.reshape(10, 1) for one in bad]),
+        lambda: pith.kv.read(caches, out=[one[:0].reshape(0, 1, 1) for one in bad]),
+        lambda: pith.Stream(pith.Plan("topk", shape=10, dtype="f32")).hold(frames),
+    ]
+    for call in calls:
+        with pytest.raises(pith.DtypeError) as caught:
+            call()
+        assert caught.value.item == 2
+    with pytest.raises(TypeError, match=r"caches\[1\]: .* found Stream"):
+        pith.kv.append([caches[0], streams[0]], [x.reshape(10, 1)] * 2)
+    assert all(len(cache) == 0 for cache in caches)
+
+
 def test_every_cut_of_a_frame():
     frame = pith.compress(noise(50), "eb:abs=0.01")
     for n in range(len(frame)):
