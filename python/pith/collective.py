@@ -859,7 +859,7 @@ class Channel:
             StateError, UnsupportedError: the channel has no base, or one of its own
 
         """
-        view, keep = views.new(x, write=True)
+        view, keep = views.new_base(x)
         if self._base_dtype and view.dtype != self._base_dtype:
             found, expected = dtypes.NAMES[view.dtype], dtypes.NAMES[self._base_dtype]
             raise DtypeError(f"base: found dtype {found}, expected {expected}")

@@ -571,7 +571,7 @@ class Stream:
             DtypeError, ShapeError: it is not that
 
         """
-        view, keep = views.new(x, write=True)
+        view, keep = views.new_base(x)
         count = lib.pith_view_count(view)
         if view.dtype != self._plan._base_number:
             found, expected = dtypes.NAMES[view.dtype], self._plan.base_dtype or "no base"
