@@ -182,11 +182,18 @@ static int explain(const char *name) {
     return EXIT_GOOD;
 }
 
-/* Runs what is not a command. next is the argument after the word, or NULL. */
-static int run_global(const char *word, const char *next) {
+static int unexpected(const char *argument) {
+    say_error(NULL, "unexpected argument '%s'", argument);
+    print_usage(stderr);
+    return EXIT_USAGE;
+}
+
+/* Runs what is not a command. more are the arguments after the word, with a NULL behind them. */
+static int run_global(const char *word, char **more) {
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
-        return explain(next);
+        return more[0] && more[1] ? unexpected(more[1]) : explain(more[0]);
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+        if (more[0]) return unexpected(more[0]);
         printf("pith %d.%d.%d, frame format %u\n", PITH_VERSION_MAJOR, PITH_VERSION_MINOR,
                PITH_VERSION_PATCH, (unsigned)pith_format_version());
         return EXIT_GOOD;
@@ -201,8 +208,8 @@ int main(int count, char **arguments) {
         return EXIT_USAGE;
     }
     const struct command *command = find(arguments[1]);
-    int code = command ? run(command, count - 1, arguments + 1)
-                       : run_global(arguments[1], count > 2 ? arguments[2] : NULL);
+    int code =
+        command ? run(command, count - 1, arguments + 1) : run_global(arguments[1], arguments + 2);
     if (!stdout_finish() && code == EXIT_GOOD) code = EXIT_FAILED;
     return code;
 }
