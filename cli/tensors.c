@@ -67,6 +67,22 @@ void tensor_from_npy(struct tensor *t, const struct npy *npy, uint32_t dtype) {
     t->fortran_order = npy->fortran_order && npy->ndim > 1;
 }
 
+static int say_other_dtype(const struct tensor_set *set, uint32_t dtype) {
+    const struct npy *const npy = &set->npy;
+    const uint32_t natural = natural_dtype(npy);
+    char found[64];
+    if (natural != PITH_NONE)
+        snprintf(found, sizeof found, "%s", pith_dtype_name(natural));
+    else if (npy->kind == '[')
+        snprintf(found, sizeof found, "records of %" PRIu64 " bytes", npy->item_bytes);
+    else
+        snprintf(found, sizeof found, "items %c of %" PRIu64 " bytes", npy->kind, npy->item_bytes);
+    return say_error(set->in.path,
+                     "--dtype %s does not fit this .npy file, whose header says %s: only unsigned "
+                     "and void items of as many bytes are taken for another dtype",
+                     pith_dtype_name(dtype), found);
+}
+
 static int open_npy(struct tensor_set *set, const struct tensor_hint *hint, bool exact) {
     const char *why;
     set->format = FORMAT_NPY;
@@ -84,8 +100,7 @@ static int open_npy(struct tensor_set *set, const struct tensor_hint *hint, bool
     set->items->offset = set->npy.header_bytes;
     set->count = 1;
     if (exact && hint->dtype != PITH_NONE && hint->dtype != set->items->dtype)
-        return say_error(set->in.path, "--dtype %s does not fit this .npy file",
-                         pith_dtype_name(hint->dtype));
+        return say_other_dtype(set, hint->dtype);
     return EXIT_GOOD;
 }
 
