@@ -54,7 +54,10 @@ def source_for(x: Tensor) -> Callable[[Tensor], Source]:
 
 
 def _source_for(x: Tensor) -> Callable[[Tensor], Source]:
-    if isinstance(x, np.ma.MaskedArray):
+    # Where nobody has imported this part of NumPy there are no masks. To import it in a call takes
+    # time, and a process that another thread forks meanwhile would wait for the import for ever.
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
+    if masked is not None and isinstance(x, masked):
         return _refuse_masked
     if isinstance(x, np.ndarray):
         return _from_numpy

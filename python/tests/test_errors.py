@@ -169,6 +169,18 @@ def test_errors_of_lists_name_the_entry():
     assert all(len(cache) == 0 for cache in caches)
 
 
+def test_calls_import_nothing():
+    # A process that is forked while another thread imports waits for that for ever.
+    code = (
+        "import sys, numpy as np, pith; before = set(sys.modules); x = np.ones(9, np.float32);"
+        "s = pith.Stream(pith.Plan('grad', like=x)); s.decode(s.encode(x));"
+        "pith.decompress(pith.compress(x)); pith.compress(bytes(9)); s.reduce([s.encode(x)]);"
+        "print(sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 def test_every_cut_of_a_frame():
     frame = pith.compress(noise(50), "eb:abs=0.01")
     for n in range(len(frame)):
