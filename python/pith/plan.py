@@ -60,16 +60,37 @@ def c_spec(spec: str) -> bytes:
     return spec.encode("ascii")
 
 
+def unsigned(value: Any, what: str, bits: int = 64) -> int:
+    """Return a whole number as C takes it, or say which one is none.
+
+    Raises:
+        ArgumentError: it is negative, or has more bits
+        TypeError: it is no integer
+
+    """
+    if not hasattr(value, "__index__"):
+        raise TypeError(f"{what}: expected an integer, found {value!r}")
+    number = index(value)
+    if not 0 <= number < 1 << bits:
+        raise ArgumentError(f"{what}: found {number}, expected 0 to 2**{bits} - 1")
+    return number
+
+
 def set_exempt(layout: Any, exempt: Iterable[tuple[int, int, str]]) -> Any:
     """Put exempt ranges into a ``pith_layout``; return what must be kept for the call."""
     ranges = list(exempt)
     if not ranges:
         return None
     array = ffi.new("pith_exempt[]", len(ranges))
-    for i, (first, count, how) in enumerate(ranges):
-        if how not in EXEMPT:
+    for i, one in enumerate(ranges):
+        if not isinstance(one, (tuple, list)) or len(one) != 3:
+            raise ArgumentError(f"exempt[{i}]: expected (first, count, how), found {one!r}")
+        first, count, how = one
+        if not isinstance(how, str) or how not in EXEMPT:
             raise ArgumentError(f"exempt[{i}]: expected '16' or 'exact', found {how!r}")
-        array[i].first, array[i].count, array[i].how = first, count, EXEMPT[how]
+        array[i].first = unsigned(first, f"exempt[{i}]: first")
+        array[i].count = unsigned(count, f"exempt[{i}]: count")
+        array[i].how = EXEMPT[how]
     layout.exempt, layout.exempt_count = array, len(ranges)
     return array
 
@@ -127,6 +148,8 @@ class Plan:
             raise ArgumentError("a plan needs like=, or shape= and dtype=")
         if isinstance(shape, (int, Integral)):
             shape = (int(shape),)
+        if isinstance(shape, str) or not isinstance(shape, Iterable):
+            raise TypeError(f"shape: expected whole numbers, found {shape!r}")
         dims = tuple(index(n) for n in shape)
         if len(dims) > lib.PITH_MAX_NDIM:
             raise ShapeError(
@@ -134,6 +157,8 @@ class Plan:
             )
         if min(dims, default=0) < 0:
             raise ShapeError(f"shape: found {dims}, expected no negative number")
+        if max(dims, default=0) >= 1 << 64:
+            raise ShapeError(f"shape: found {dims}, which is too large")
         exempt = list(exempt)
         layout = ffi.new("pith_layout *", {"size": ffi.sizeof("pith_layout")})
         layout.dtype = dtypes.number_of(dtype)
@@ -146,15 +171,17 @@ class Plan:
             | lib.PITH_LAYOUT_CHECK_BASE * bool(check_base)
             | lib.PITH_LAYOUT_TRUST_BASE * bool(trust_base)
         )
+        slots, slot_count = unsigned(slots, "slots"), unsigned(slot_count, "slot_count")
         layout.slots, layout.slot_count = slots, slot_count
         counts = ffi.NULL
         if slot_counts is not None:
+            slot_counts = [unsigned(n, f"slot_counts[{i}]") for i, n in enumerate(slot_counts)]
             if slots not in (0, len(slot_counts)):
                 raise ArgumentError(
                     f"slot_counts: found {len(slot_counts)} numbers for {slots} slots"
                 )
             layout.slots = len(slot_counts)
-            counts = layout.slot_counts = ffi.new("uint64_t[]", list(slot_counts))
+            counts = layout.slot_counts = ffi.new("uint64_t[]", slot_counts)
         self._source = views.copy_of(source, "source")
         keep = ffi.from_buffer(self._source)
         layout.source, layout.source_bytes = keep, len(self._source)
@@ -174,7 +201,7 @@ class Plan:
             "base_dtype": dtypes.NAMES[layout.base_dtype] if layout.base_dtype else None,
             "slots": slots,
             "slot_count": slot_count,
-            "slot_counts": None if slot_counts is None else list(slot_counts),
+            "slot_counts": slot_counts,
             "checksums": checksums,
             "external_base": external_base,
             "check_base": check_base,

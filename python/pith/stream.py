@@ -34,6 +34,7 @@ from .plan import (
     check_work,
     error_of,
     make_work,
+    unsigned,
 )
 from .views import Buffer, Tensor
 
@@ -646,7 +647,7 @@ class Stream:
 
     def set_step(self, step: int, slot: int = 0) -> None:
         """Set the step of a slot's next frame."""
-        self._do(lib.pithpy_stream_set_step, slot, step)
+        self._do(lib.pithpy_stream_set_step, slot, unsigned(step, "step"))
 
     def set_random(
         self, *, seed: int = 0, rng_stream: int = 0, rank: int = 0, ranks: int = 0
@@ -665,7 +666,7 @@ class Stream:
             StateError: the stream has a base
 
         """
-        self._do(lib.pithpy_stream_rollback, step)
+        self._do(lib.pithpy_stream_rollback, unsigned(step, "step"))
 
     # ---- The residual ----
 
@@ -1071,11 +1072,11 @@ def _options(seed: int, rng_stream: int, rank: int, ranks: int, step: int) -> An
         "pith_stream_options *",
         {
             "size": ffi.sizeof("pith_stream_options"),
-            "seed": seed,
-            "rng_stream": rng_stream,
-            "rank": rank,
-            "ranks": ranks,
-            "step": step,
+            "seed": unsigned(seed, "seed"),
+            "rng_stream": unsigned(rng_stream, "rng_stream", 32),
+            "rank": unsigned(rank, "rank", 32),
+            "ranks": unsigned(ranks, "ranks", 32),
+            "step": unsigned(step, "step"),
         },
     )
 

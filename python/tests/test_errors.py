@@ -169,6 +169,34 @@ def test_errors_of_lists_name_the_entry():
     assert all(len(cache) == 0 for cache in caches)
 
 
+def test_numbers_that_c_has_not_are_refused_by_name():
+    stream = pith.Stream(pith.Plan("raw", shape=9, dtype="f32"))
+    keys = ("slots", "slot_count", "seed", "rng_stream", "rank", "ranks", "step")
+    for key in keys:
+        for value in (-1, 1 << 64, 1.5, "a"):
+            wrong = pith.ArgumentError if isinstance(value, int) else TypeError
+            with pytest.raises(wrong, match=f"^{key}: .*found {value!r}"):
+                if key.startswith("slot"):
+                    pith.Plan("raw", shape=9, dtype="f32", **{key: value})
+                else:
+                    pith.Stream(stream.plan, **{key: value})
+    for call in (stream.set_step, stream.rollback):
+        with pytest.raises(pith.ArgumentError, match=r"^step: found -1"):
+            call(-1)
+    for keys, text in (
+        ({"shape": 1 << 70}, "shape"),
+        ({"slot_counts": [9, -1]}, r"slot_counts\[1\]"),
+        ({"exempt": [(0, 1)]}, r"exempt\[0\]"),
+        ({"exempt": [(0, 1, "16"), (-1, 1, "16")]}, r"exempt\[1\]: first"),
+        ({"exempt": [(0, 1, [])]}, r"exempt\[0\]"),
+    ):
+        with pytest.raises(pith.ArgumentError, match=f"^{text}: "):
+            pith.Plan("grad", **{"shape": 9, "dtype": "f32", **keys})
+    for shape in (1.5, "34"):
+        with pytest.raises(TypeError, match=r"^shape: "):
+            pith.Plan("raw", shape=shape, dtype="f32")
+
+
 def test_calls_import_nothing():
     # A process that is forked while another thread imports waits for that for ever.
     code = (
