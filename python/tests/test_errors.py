@@ -197,6 +197,23 @@ def test_numbers_that_c_has_not_are_refused_by_name():
             pith.Plan("raw", shape=shape, dtype="f32")
 
 
+class OtherDtype(np.ndarray):
+    """An array that says another dtype than its memory has."""
+
+    @property
+    def dtype(self):
+        """Four bytes an element."""
+        return np.dtype(np.float32)
+
+
+def test_no_more_is_read_than_an_array_has():
+    plan, liars = pith.Plan("raw", shape=9, dtype="f32"), [np.zeros(9, np.uint8).view(OtherDtype)]
+    with pytest.raises(pith.UnsupportedError, match="does not say where it lies"):
+        pith.compress(liars[0])
+    with pytest.raises(pith.UnsupportedError, match="does not say where it lies"):
+        pith.Bucket([pith.Stream(plan)]).encode(liars)
+
+
 def test_calls_import_nothing():
     # A process that is forked while another thread imports waits for that for ever.
     code = (
