@@ -68,12 +68,14 @@ says 'of the header: a string holds the character NUL'
 exits 1 pith compress -o x deep.safetensors
 says 'of the header: nested too deeply'
 # A file that was meant to be .safetensors, by its name or its JSON, is no unknown one.
-absurd='the .safetensors header is longer than 100 MB: found a length of 18446744073709551615 in a file of'
+absurd='the .safetensors header is longer than 100 MB: found a length of'
+absurd="$absurd 18446744073709551615 in a file of"
 printf '\377\377\377\377\377\377\377\377{"a":' | tee absurd.safetensors >absurd
 refused absurd.safetensors "$absurd 13 bytes"
 refused absurd "$absurd 13 bytes"
 printf '\377\0\0\0\0\0\0\0{"a":' >short.safetensors
-refused short.safetensors 'the file ends inside its .safetensors header: found a length of 255 in a file of 13 bytes'
+ends='the file ends inside its .safetensors header'
+refused short.safetensors "$ends: found a length of 255 in a file of 13 bytes"
 head -c 3 short.safetensors >field.safetensors
 refused field.safetensors 'the file is shorter than its length field: found 3 bytes'
 printf '\003\0\0\0\0\0\0\0[1]' >bracket.safetensors
