@@ -106,13 +106,14 @@ static const struct command commands[] = {
      "  --ranks N             in all\n"
      "  --ranks-per-node R    nodes of equal size; default: 1\n"
      "  --links IN,ACROSS     bits per second: of a rank to those of its node, of a node to\n"
-     "                        others; one number for both; suffixes k M G T are powers of 1000\n"
-     "  --latency IN,ACROSS   seconds of a message; default: 0\n"
-     "  --size BYTES          gradients as f32, in all, such as 5.2G\n"
-     "  --compute S           seconds of a step without communication; default: 0\n"
+     "                        others; one number for both, such as 100G, 100Gbit/s, 100Gbps, or\n"
+     "                        12.5GB/s; suffixes k M G T are powers of 1000 here and below\n"
+     "  --latency IN,ACROSS   seconds of a message, such as 5e-6 or 5us; default: 0\n"
+     "  --size BYTES          gradients as f32, in all, such as 5.2G or 5.2GB\n"
+     "  --compute S           seconds of a step without communication, or 350ms; default: 0\n"
      "  --overlap F           the part of these behind which sums may hide, 0 to 1; default: 0\n"
-     "  --codec-speed ENC,DEC bytes of f32 per second, encoding, and decoding or adding;\n"
-     "                        default: measured here, in a second\n"
+     "  --codec-speed ENC,DEC bytes of f32 per second, encoding, and decoding or adding, such as\n"
+     "                        300G or 300GB/s; default: measured here, in a second\n"
      "  --levels 1|2          1: all ranks sum together, as gloo does; 2: first those of a node;\n"
      "                        default: 2\n"
      "  --cores N             cores of a node, which its ranks share; default: one for each rank\n"
@@ -182,11 +183,18 @@ static int explain(const char *name) {
     return EXIT_GOOD;
 }
 
-/* Runs what is not a command. next is the argument after the word, or NULL. */
-static int run_global(const char *word, const char *next) {
+static int unexpected(const char *argument) {
+    say_error(NULL, "unexpected argument '%s'", argument);
+    print_usage(stderr);
+    return EXIT_USAGE;
+}
+
+/* Runs what is not a command. more are the arguments after the word, with a NULL behind them. */
+static int run_global(const char *word, char **more) {
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
-        return explain(next);
+        return more[0] && more[1] ? unexpected(more[1]) : explain(more[0]);
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+        if (more[0]) return unexpected(more[0]);
         printf("pith %d.%d.%d, frame format %u\n", PITH_VERSION_MAJOR, PITH_VERSION_MINOR,
                PITH_VERSION_PATCH, (unsigned)pith_format_version());
         return EXIT_GOOD;
@@ -201,8 +209,8 @@ int main(int count, char **arguments) {
         return EXIT_USAGE;
     }
     const struct command *command = find(arguments[1]);
-    int code = command ? run(command, count - 1, arguments + 1)
-                       : run_global(arguments[1], count > 2 ? arguments[2] : NULL);
+    int code =
+        command ? run(command, count - 1, arguments + 1) : run_global(arguments[1], arguments + 2);
     if (!stdout_finish() && code == EXIT_GOOD) code = EXIT_FAILED;
     return code;
 }

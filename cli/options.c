@@ -233,29 +233,50 @@ static int read_bytes(const char *flag, const char *text, uint64_t *out) {
     return EXIT_USAGE;
 }
 
-/* --- Numbers of pith advise: decimal, with suffixes for powers of 1000. */
+/* --- Numbers of pith advise: decimal, with suffixes for powers of 1000, and a unit. */
 
-static bool read_quantity(const char *text, char **end, double *out) {
+/* The units that a number may have, up to one without a name, and the factor and divisor that they
+ * stand for: with these 350ms is the number that 0.35 is. */
+struct unit {
+    const char *name;
+    double times, per;
+};
+static const struct unit no_units[] = {{NULL, 1, 1}};
+static const struct unit bit_rates[] = {{"bit/s", 1, 1}, {"bit", 1, 1}, {"bps", 1, 1},
+                                        {"b/s", 1, 1},   {"B/s", 8, 1}, {NULL, 1, 1}};
+static const struct unit byte_rates[] = {{"B/s", 1, 1}, {NULL, 1, 1}};
+static const struct unit byte_counts[] = {{"B", 1, 1}, {NULL, 1, 1}};
+static const struct unit times[] = {{"s", 1, 1}, {"ms", 1, 1e3}, {"us", 1, 1e6}, {NULL, 1, 1}};
+
+/* Reads a number that a comma or nothing follows. */
+static bool read_quantity(const char *text, const struct unit *units, char **end, double *out) {
     static const char suffixes[] = "kMGT";
     *out = strtod(text, end);
-    if (*end == text || !(*out >= 0) || isinf(*out) || !strchr("0123456789.", *text)) return false;
+    if (*end == text || !(*out >= 0) || !strchr("0123456789.", *text)) return false;
     const char *const suffix = **end ? strchr(suffixes, **end) : NULL;
-    if (!suffix) return true;
-    for (const char *s = suffixes; s <= suffix; s++) *out *= 1000;
-    ++*end;
-    return true;
+    for (const char *s = suffixes; suffix && s <= suffix; s++) *out *= 1000;
+    if (suffix) ++*end;
+    const size_t length = strcspn(*end, ",");
+    for (const struct unit *u = units; length > 0 && u->name; u++) {
+        if (strlen(u->name) != length || memcmp(u->name, *end, length) != 0) continue;
+        *out = *out * u->times / u->per;
+        *end += length;
+        break;
+    }
+    return !isinf(*out) && (**end == ',' || !**end);
 }
 
 /* Reads one number for both, or two with a comma between. */
-static bool read_pair(const char *text, double out[2]) {
+static bool read_pair(const char *text, const struct unit *units, double out[2]) {
     char *end;
-    if (!read_quantity(text, &end, &out[0])) return false;
+    if (!read_quantity(text, units, &end, &out[0])) return false;
     out[1] = out[0];
-    return !*end || (*end == ',' && read_quantity(end + 1, &end, &out[1]) && !*end);
+    return !*end || (read_quantity(end + 1, units, &end, &out[1]) && !*end);
 }
 
-static int read_positive_pair(const char *problem, const char *text, double out[2]) {
-    if (read_pair(text, out) && out[0] > 0 && out[1] > 0) return EXIT_GOOD;
+static int read_positive_pair(const char *problem, const char *text, const struct unit *units,
+                              double out[2]) {
+    if (read_pair(text, units, out) && out[0] > 0 && out[1] > 0) return EXIT_GOOD;
     return usage_error(problem, text);
 }
 
@@ -275,10 +296,11 @@ static int read_levels(const char *text, uint32_t *out) {
     return EXIT_GOOD;
 }
 
-static int read_number(const char *problem, const char *text, double least, double most,
-                       double *out) {
+static int read_number(const char *problem, const char *text, const struct unit *units,
+                       double least, double most, double *out) {
     char *end;
-    if (read_quantity(text, &end, out) && !*end && *out >= least && *out <= most) return EXIT_GOOD;
+    if (read_quantity(text, units, &end, out) && !*end && *out >= least && *out <= most)
+        return EXIT_GOOD;
     return usage_error(problem, text);
 }
 
@@ -287,26 +309,36 @@ static int apply_advise(struct advise *a, int letter, const char *value) {
     case 'R': return read_ranks("--ranks wants 1 to 16777216", value, &a->ranks);
     case 'N': return read_ranks("--ranks-per-node wants 1 to 16777216", value, &a->per_node);
     case 'L':
-        return read_positive_pair("--links wants bits per second such as 600G,100G", value,
-                                  a->link);
+        return read_positive_pair(
+            "--links wants bits per second such as 600G,100Gbit/s (suffix "
+            "k M G T, unit bit/s bit bps b/s, or B/s for bytes)",
+            value, bit_rates, a->link);
     case 'l':
-        return read_pair(value, a->latency)
+        return read_pair(value, times, a->latency)
                    ? EXIT_GOOD
-                   : usage_error("--latency wants seconds such as 5e-6,2e-5", value);
+                   : usage_error("--latency wants seconds such as 5e-6,20us (unit s ms us)", value);
     case 'S':
-        return read_number("--size wants bytes of f32 gradients such as 5.2G", value, 1, 1e18,
-                           &a->bytes);
+        return read_number(
+            "--size wants bytes of f32 gradients such as 5.2G or 5.2GB (suffix k "
+            "M G T, unit B)",
+            value, byte_counts, 1, 1e18, &a->bytes);
     case 'u':
-        return read_number("--compute wants seconds such as 0.35", value, 0, 1e9, &a->compute);
-    case 'O': return read_number("--overlap wants 0 to 1", value, 0, 1, &a->overlap);
+        return read_number("--compute wants seconds such as 0.35 or 350ms (unit s ms us)", value,
+                           times, 0, 1e9, &a->compute);
+    case 'O': return read_number("--overlap wants 0 to 1", value, no_units, 0, 1, &a->overlap);
     case 'V': return read_levels(value, &a->levels);
-    case 'P': return read_number("--cores wants 0.001 to 1000000", value, 1e-3, 1e6, &a->cores);
+    case 'P':
+        return read_number("--cores wants 0.001 to 1000000", value, no_units, 1e-3, 1e6, &a->cores);
     case 'W':
-        return read_positive_pair("--transport wants bytes per second such as 1.5G,2.5G", value,
-                                  a->transport);
+        return read_positive_pair(
+            "--transport wants bytes per second such as 1.5G,2.5GB/s "
+            "(suffix k M G T, unit B/s)",
+            value, byte_rates, a->transport);
     default:
-        return read_positive_pair("--codec-speed wants bytes per second such as 300G,400G", value,
-                                  a->speed);
+        return read_positive_pair(
+            "--codec-speed wants bytes per second such as 300G,400GB/s "
+            "(suffix k M G T, unit B/s)",
+            value, byte_rates, a->speed);
     }
 }
 

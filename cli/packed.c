@@ -54,10 +54,17 @@ static int check_item(const struct packed *p, struct packed_item *out, uint64_t 
     const pith_status status = pith_inspect(out->frame, out->bytes, &out->info, &error);
     if (status == PITH_ERR_MAGIC && !p->container)
         return say_error(p->in.path, "not a file that pith compressed");
+    if (status == PITH_ERR_TRUNCATED && out->info.header_bytes > length)
+        return say_error(p->in.path,
+                         "%s: damaged: the header is cut short: found %" PRIu64
+                         " bytes, expected at least %" PRIu64,
+                         tensor_label(out->name).text, length, out->info.header_bytes);
     if (status != PITH_OK) return say_status(p->in.path, out->name, status, &error);
     if (out->info.frame_bytes > length)
-        return say_error(p->in.path, "%s: damaged: the frame is cut short",
-                         tensor_label(out->name).text);
+        return say_error(p->in.path,
+                         "%s: damaged: the frame is cut short: found %" PRIu64
+                         " bytes, expected %" PRIu64,
+                         tensor_label(out->name).text, length, out->info.frame_bytes);
     if (out->info.frame_bytes < length)
         return say_error(p->in.path, "%s: damaged: bytes follow the frame",
                          tensor_label(out->name).text);

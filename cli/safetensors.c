@@ -243,7 +243,8 @@ static const char *read_json(struct safetensors *st) {
 bool st_parse_header(const uint8_t *text, size_t length, struct safetensors *out,
                      const char **why) {
     *out = (struct safetensors){.text = text, .text_bytes = length};
-    *why = length > ST_MAX_HEADER ? "the header is longer than 100 MB" : read_json(out);
+    *why =
+        length > ST_MAX_HEADER ? "the .safetensors header is longer than 100 MB" : read_json(out);
     if (!*why) *why = reserve(out);
     if (!*why) *why = read_tensors(out);
     if (!*why) *why = check_holes(out);
@@ -273,9 +274,9 @@ bool st_measure(const uint8_t *bytes, uint64_t file_bytes, size_t *text_bytes, c
     if (file_bytes < ST_PREFIX)
         *why = "the file is shorter than its length field";
     else if (text > ST_MAX_HEADER)
-        *why = "the header is longer than 100 MB";
+        *why = "the .safetensors header is longer than 100 MB";
     else if (text > file_bytes - ST_PREFIX)
-        *why = "the file ends inside its header";
+        *why = "the file ends inside its .safetensors header";
     return !*why;
 }
 

@@ -67,6 +67,22 @@ void tensor_from_npy(struct tensor *t, const struct npy *npy, uint32_t dtype) {
     t->fortran_order = npy->fortran_order && npy->ndim > 1;
 }
 
+static int say_other_dtype(const struct tensor_set *set, uint32_t dtype) {
+    const struct npy *const npy = &set->npy;
+    const uint32_t natural = natural_dtype(npy);
+    char found[64];
+    if (natural != PITH_NONE)
+        snprintf(found, sizeof found, "%s", pith_dtype_name(natural));
+    else if (npy->kind == '[')
+        snprintf(found, sizeof found, "records of %" PRIu64 " bytes", npy->item_bytes);
+    else
+        snprintf(found, sizeof found, "items %c of %" PRIu64 " bytes", npy->kind, npy->item_bytes);
+    return say_error(set->in.path,
+                     "--dtype %s does not fit this .npy file, whose header says %s: only unsigned "
+                     "and void items of as many bytes are taken for another dtype",
+                     pith_dtype_name(dtype), found);
+}
+
 static int open_npy(struct tensor_set *set, const struct tensor_hint *hint, bool exact) {
     const char *why;
     set->format = FORMAT_NPY;
@@ -75,17 +91,19 @@ static int open_npy(struct tensor_set *set, const struct tensor_hint *hint, bool
         return say_error(set->in.path, "%s", why);
     if (!input_expect(&set->in, set->npy.header_bytes + set->npy.data_bytes)) return EXIT_FAILED;
     const uint64_t rest = set->in.length - set->npy.header_bytes;
-    if (rest != set->npy.data_bytes)
-        return say_error(set->in.path, rest < set->npy.data_bytes
-                                           ? "the .npy file ends inside its data"
-                                           : "bytes follow the .npy file's data");
+    if (rest < set->npy.data_bytes)
+        return say_error(set->in.path,
+                         "the .npy file ends inside its data: found %" PRIu64
+                         " bytes of it, expected %" PRIu64,
+                         rest, set->npy.data_bytes);
+    if (rest > set->npy.data_bytes)
+        return say_error(set->in.path, "bytes follow the .npy file's data");
     tensor_from_npy(set->items, &set->npy, hint->dtype);
     set->items->in = &set->in;
     set->items->offset = set->npy.header_bytes;
     set->count = 1;
     if (exact && hint->dtype != PITH_NONE && hint->dtype != set->items->dtype)
-        return say_error(set->in.path, "--dtype %s does not fit this .npy file",
-                         pith_dtype_name(hint->dtype));
+        return say_other_dtype(set, hint->dtype);
     return EXIT_GOOD;
 }
 
@@ -119,15 +137,31 @@ static bool map_header(struct input *in, size_t *text, const char **why) {
     return true;
 }
 
+/* Says what a header that does not fit the file claims; the rest of a stream is not known. */
+static int say_bad_measure(const struct input *in, const char *lead, const char *why,
+                           uint64_t text) {
+    if (in->length < ST_PREFIX)
+        return say_error(in->path, "%s%s: found %" PRIu64 " bytes", lead, why, in->length);
+    if (in->stream >= 0)
+        return say_error(in->path, "%s%s: found a length of %" PRIu64, lead, why, text);
+    return say_error(in->path, "%s%s: found a length of %" PRIu64 " in a file of %" PRIu64 " bytes",
+                     lead, why, text, in->length);
+}
+
 int st_open(struct input *in, struct safetensors *st, const char *lead) {
     const char *why;
     size_t text = 0;
     if (!map_header(in, &text, &why)) return EXIT_FAILED;
-    if (!why && st_parse_header(in->bytes + ST_PREFIX, text, st, &why)) {
-        const bool there = input_expect(in, ST_PREFIX + text + st->data_bytes);
+    if (why) return say_bad_measure(in, lead, why, text);
+    if (st_parse_header(in->bytes + ST_PREFIX, text, st, &why)) {
+        const uint64_t expected = ST_PREFIX + text + st->data_bytes;
+        const bool there = input_expect(in, expected);
         if (there && st_check_end(st, in->length, &why)) return EXIT_GOOD;
         st_free(st);
         if (!there) return EXIT_FAILED;
+        if (in->length < expected)
+            return say_error(in->path, "%s%s: found %" PRIu64 " bytes, expected %" PRIu64, lead,
+                             why, in->length, expected);
     }
     if (why == st_no_memory) lead = "";
     return say_error(in->path, "%s%s%s%s%s", lead, *st->where ? tensor_label(st->where).text : "",
@@ -161,6 +195,15 @@ bool tensor_hint_bytes(const struct tensor_hint *hint, uint64_t *bytes) {
     return true;
 }
 
+/* Whether a file whose header is not one of .safetensors was meant to be one: by its name, or since
+ * JSON begins behind the length. */
+static bool meant_safetensors(const struct input *in) {
+    static const char suffix[] = ".safetensors";
+    const size_t n = strlen(in->path), m = sizeof suffix - 1;
+    if (in->length > 0 && n > m && strcmp(in->path + n - m, suffix) == 0) return true;
+    return in->mapped > ST_PREFIX + 1 && memcmp(in->bytes + ST_PREFIX, "{\"", 2) == 0;
+}
+
 static const char *why_unknown(const struct input *in) {
     if (packed_is(in)) return "is already compressed by pith; pith decompress restores it";
     if (in->length == 0) return "is empty; raw bytes need --dtype and --shape";
@@ -174,8 +217,10 @@ static int open_raw(struct tensor_set *set, const struct tensor_hint *hint, bool
     uint64_t bytes = 0;
     struct tensor *t = set->items;
     set->format = FORMAT_RAW;
-    if (hint->dtype == PITH_NONE || !hint->has_shape)
+    if (hint->dtype == PITH_NONE || !hint->has_shape) {
+        if (meant_safetensors(&set->in) && !packed_is(&set->in)) return open_safetensors(set);
         return say_error(set->in.path, "%s", why_unknown(&set->in));
+    }
     if (!tensor_hint_bytes(hint, &bytes))
         return say_error(set->in.path, "no file can have so many bytes as the dtype and shape");
     if (!input_expect(&set->in, bytes)) return EXIT_FAILED;

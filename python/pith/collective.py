@@ -47,6 +47,7 @@ from .errors import (
     TransportError,
     check_new,
     from_status,
+    of_each,
 )
 from .plan import c_spec, check_scale, environment, set_exempt
 from .stream import Stats
@@ -722,9 +723,8 @@ class Channel:
                 listed = tensors if isinstance(tensors, (list, tuple)) else [tensors]
                 array = ffi.new("pith_view[]", max(len(listed), 1))
                 request._keep.append(array)
-                for i, x in enumerate(listed):
-                    view = ffi.addressof(array, i)
-                    request._keep.append(views.fill(view, x, name == "output"))
+                given = [(array + i, x, name == "output") for i, x in enumerate(listed)]
+                request._keep += of_each(lambda one: views.fill(*one), given)
                 setattr(call, name + "s", array)
                 setattr(call, name + "_count", len(listed))
         except Exception as wrong:
@@ -859,7 +859,7 @@ class Channel:
             StateError, UnsupportedError: the channel has no base, or one of its own
 
         """
-        view, keep = views.new(x, write=True)
+        view, keep = views.new_base(x)
         if self._base_dtype and view.dtype != self._base_dtype:
             found, expected = dtypes.NAMES[view.dtype], dtypes.NAMES[self._base_dtype]
             raise DtypeError(f"base: found dtype {found}, expected {expected}")

@@ -34,6 +34,7 @@ from .errors import (
     UnsupportedError,
     check_new,
     from_status,
+    of_each,
 )
 from .plan import Plan, check_scale
 from .stream import SETS, Stream, encode_flags
@@ -181,8 +182,10 @@ class DevicePlan:
         begin = -memory.data_ptr() % self._alignment
         return memory[begin : begin + bytes_]
 
-    def _tensor(self, x: Tensor, what: str, number: int | None = None) -> Any:
-        """Return the address of a dense tensor on the plan's device."""
+    def _tensor(
+        self, x: Tensor, what: str, number: int | None = None, *, write: bool = False
+    ) -> Any:
+        """Return the address of a dense tensor on the plan's device, which a call may write."""
         torch = _torch()
         if not isinstance(x, torch.Tensor):
             raise DtypeError(f"{what}: expected a tensor of PyTorch, found {type(x).__name__}")
@@ -192,6 +195,8 @@ class DevicePlan:
             raise ShapeError(f"{what}: expected a dense tensor, found strides or another layout")
         if number is not None and dtypes.number_of(x.dtype) != number:
             raise DtypeError(f"{what}: found {x.dtype}, expected {dtypes.NAMES[number]}")
+        if write:
+            views.check_autograd(x)
         return _pointer(x)
 
     def __repr__(self) -> str:
@@ -912,7 +917,7 @@ class DeviceStream:
             return items, keep
         if not isinstance(x, (list, tuple)):
             whole: Tensor = x
-            items.tensor = self._plan._tensor(whole, what, number)
+            items.tensor = self._plan._tensor(whole, what, number, write=what == "out")
             self._whole(whole, what)
             items.dtype = dtypes.number_of(whole.dtype)
             return items, keep
@@ -921,8 +926,8 @@ class DeviceStream:
             raise ArgumentError(f"{what}: found {len(pieces)} tensors, expected {len(slots)}")
         if sizes is None:
             sizes = [self._plan._plan.slot(slot)[1] for slot in slots]
+        of_each(lambda x: self._plan._tensor(x, what, number, write=what == "out"), pieces)
         for piece, count in zip(pieces, sizes, strict=True):
-            self._plan._tensor(piece, what, number)
             if piece.numel() != count:
                 raise ShapeError(f"{what}: found {piece.numel()} elements, expected {count}")
             if piece.dtype != pieces[0].dtype:
@@ -1058,6 +1063,7 @@ def decode_pages(
         As :func:`encode_pages`.
 
     """
+    views.check_autograd(pool)
     return _pages(plan, pool, block_ids, pages, tokens, _lib.pith_cuda_kv_decode_pages)
 
 

@@ -9,7 +9,8 @@ the builtin exception that it is a case of, such as ``ValueError``.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from ._core import ffi, lib
 
@@ -237,6 +238,27 @@ _CLASSES: dict[int, type[Error]] = {
 
 def _string(text: Any) -> str:
     return bytes(ffi.string(text)).decode("ascii", "replace")
+
+
+_Thing = TypeVar("_Thing")
+_Made = TypeVar("_Made")
+
+
+def of_each(make: Callable[[_Thing], _Made], things: Iterable[_Thing]) -> list[_Made]:
+    """Return what a call makes of each thing of a list.
+
+    Raises:
+        Error: what the call raises; ``item`` is the number of the thing
+
+    """
+    made: list[_Made] = []
+    try:
+        for thing in things:
+            made.append(make(thing))
+    except Error as error:
+        error.item = len(made)
+        raise
+    return made
 
 
 def check_new(owner: object, attribute: str) -> None:

@@ -237,7 +237,6 @@ def decompress(
             raise LimitError(f"{info.raw_bytes} bytes of values, expected at most {max_output}")
         number = info.dtype if dtype is None else dtypes.number_of(dtype)
         out = _new(views.shape_of(info), dtype, number)
-    views.check_autograd(out)
     view, keep_out = views.new(out, write=True)
     base_view, keep_base = _maybe(base)
     status = lib.pith_decompress(data, length, base_view, env, view, error)
@@ -285,7 +284,6 @@ def decode_range(
         raise ArgumentError(f"range: found [{first}, {first + count}) of {info.count} elements")
     if out is None:
         out = _new((count,), dtype, info.dtype if dtype is None else dtypes.number_of(dtype))
-    views.check_autograd(out)
     view, keep_out = views.new(out, write=True)
     if lib.pith_view_count(view) != count:
         raise ArgumentError(f"out: found {lib.pith_view_count(view)} elements, expected {count}")

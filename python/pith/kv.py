@@ -21,11 +21,11 @@ from ._core import ffi, lib
 from .errors import (
     ArgumentError,
     DtypeError,
-    Error,
     OutOfMemoryError,
     ShapeError,
     check_new,
     from_status,
+    of_each,
 )
 from .plan import Plan, Work, check_status, check_work, integer
 from .stream import Stats, borrow, marks_of
@@ -286,6 +286,18 @@ def _window(plan: Plan) -> int:
     return int(next(key.initial for key in keys if key.name == "window"))
 
 
+def _check_caches(caches: Sequence[Cache]) -> None:
+    """Raise unless all of these are caches.
+
+    Raises:
+        TypeError: one is not
+
+    """
+    for i, cache in enumerate(caches):
+        if not isinstance(cache, Cache):
+            raise TypeError(f"caches[{i}]: expected a pith.kv.Cache, found {type(cache).__name__}")
+
+
 def append(caches: Sequence[Cache], tensors: Iterable[Tensor], *, work: Work | None = None) -> None:
     """Append tokens to each of several caches in one call; on failure all are as before.
 
@@ -303,8 +315,10 @@ def append(caches: Sequence[Cache], tensors: Iterable[Tensor], *, work: Work | N
         raise ArgumentError(f"tensors: found {len(tensors)}, expected {len(caches)}")
     if not caches:
         return
+    _check_caches(caches)
     array = ffi.new("pith_view[]", len(caches))
-    keep = [views.fill(array + i, x) for i, x in enumerate(tensors)]
+    given = [(array + i, x) for i, x in enumerate(tensors)]
+    keep = of_each(lambda one: views.fill(*one), given)
     handles = ffi.new("pith_kv *[]", [cache._cache for cache in caches])
     marks = marks_of(cache._mark for cache in caches)
     with borrow(work, [cache._plan for cache in caches]) as w:
@@ -330,6 +344,7 @@ def append_batch(caches: Sequence[Cache], x: Tensor, *, work: Work | None = None
         raise ShapeError(f"x: found {view.shape[0]} sequences, expected {len(caches)}")
     if not caches:
         return
+    _check_caches(caches)
     to = ffi.new("pith_kv_tokens[]", len(caches))
     data = ffi.cast("char *", view.data)
     for i, cache in enumerate(caches):
@@ -375,16 +390,16 @@ def read(
         raise ArgumentError(f"out: found {len(out)}, expected {len(caches)}")
     if not caches:
         return []
+    _check_caches(caches)
     ranges = ffi.new("pith_kv_range[]", len(caches))
-    outs, keep = [], []
-    for i, cache in enumerate(caches):
-        try:
-            _set_range(ranges[i], cache, firsts[i], counts[i], head, heads)
-            outs.append(_new_tokens(ranges[i], cache, dtype) if out is None else out[i])
-            keep.append(views.fill(ffi.addressof(ranges[i], "view"), outs[i], write=True))
-        except Error as error:
-            error.item = i
-            raise
+    outs: list[Tensor] = []
+
+    def fill(i: int) -> Any:
+        _set_range(ranges[i], caches[i], firsts[i], counts[i], head, heads)
+        outs.append(_new_tokens(ranges[i], caches[i], dtype) if out is None else out[i])
+        return views.fill(ffi.addressof(ranges[i], "view"), outs[i], write=True)
+
+    keep = of_each(fill, range(len(caches)))
     marks = marks_of(cache._mark for cache in caches)
     with borrow(work, [cache._plan for cache in caches]) as w:
         check_status(lib.pithpy_kv_read_list(w, *marks, ranges, len(caches)), w)

@@ -75,17 +75,34 @@ def integer(name: str, value: Any, hint: str = "") -> int:
         raise TypeError(f"{name}: expected an integer, found {found}{hint}") from None
 
 
+def unsigned(name: str, value: Any, bits: int = 64, hint: str = "") -> int:
+    """Return the number that an argument is, as C takes it.
+
+    Raises:
+        ArgumentError: it is negative, or has more bits
+        TypeError: it is no integer
+
+    """
+    number = integer(name, value, hint)
+    if not 0 <= number < 1 << bits:
+        raise ArgumentError(f"{name}: found {number}, expected 0 to 2**{bits} - 1")
+    return number
+
+
 def set_exempt(layout: Any, exempt: Iterable[tuple[int, int, str]]) -> Any:
     """Put exempt ranges into a ``pith_layout``; return what must be kept for the call."""
     ranges = list(exempt)
     if not ranges:
         return None
     array = ffi.new("pith_exempt[]", len(ranges))
-    for i, (first, count, how) in enumerate(ranges):
-        if how not in EXEMPT:
+    for i, one in enumerate(ranges):
+        if not isinstance(one, (tuple, list)) or len(one) != 3:
+            raise ArgumentError(f"exempt[{i}]: expected (first, count, how), found {one!r}")
+        first, count, how = one
+        if not isinstance(how, str) or how not in EXEMPT:
             raise ArgumentError(f"exempt[{i}]: expected '16' or 'exact', found {how!r}")
-        array[i].first = integer(f"exempt[{i}]", first)
-        array[i].count = integer(f"exempt[{i}]", count)
+        array[i].first = unsigned(f"exempt[{i}]: first", first)
+        array[i].count = unsigned(f"exempt[{i}]: count", count)
         array[i].how = EXEMPT[how]
     layout.exempt, layout.exempt_count = array, len(ranges)
     return array
@@ -144,6 +161,8 @@ class Plan:
             raise ArgumentError("a plan needs like=, or shape= and dtype=")
         if isinstance(shape, (int, Integral)):
             shape = (int(shape),)
+        if isinstance(shape, str) or not isinstance(shape, Iterable):
+            raise TypeError(f"shape: expected whole numbers, found {shape!r}")
         dims = tuple(integer("shape", n) for n in shape)
         if len(dims) > lib.PITH_MAX_NDIM:
             raise ShapeError(
@@ -151,6 +170,8 @@ class Plan:
             )
         if min(dims, default=0) < 0:
             raise ShapeError(f"shape: found {dims}, expected no negative number")
+        if max(dims, default=0) >= 1 << 64:
+            raise ShapeError(f"shape: found {dims}, which is too large")
         exempt = list(exempt)
         layout = ffi.new("pith_layout *", {"size": ffi.sizeof("pith_layout")})
         layout.dtype = dtypes.number_of(dtype)
@@ -163,12 +184,12 @@ class Plan:
             | lib.PITH_LAYOUT_CHECK_BASE * bool(check_base)
             | lib.PITH_LAYOUT_TRUST_BASE * bool(trust_base)
         )
-        slots = integer("slots", slots, ": slot_counts= takes the elements of every slot")
-        slot_count = integer("slot_count", slot_count)
+        hint = ": slot_counts= takes the elements of every slot"
+        slots, slot_count = unsigned("slots", slots, hint=hint), unsigned("slot_count", slot_count)
         layout.slots, layout.slot_count = slots, slot_count
         counts = ffi.NULL
         if slot_counts is not None:
-            slot_counts = [integer("slot_counts", n) for n in slot_counts]
+            slot_counts = [unsigned(f"slot_counts[{i}]", n) for i, n in enumerate(slot_counts)]
             if slots not in (0, len(slot_counts)):
                 raise ArgumentError(
                     f"slot_counts: found {len(slot_counts)} numbers for {slots} slots"

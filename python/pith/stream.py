@@ -22,6 +22,7 @@ from .errors import (
     StateError,
     check_new,
     from_status,
+    of_each,
 )
 from .plan import (
     Plan,
@@ -32,8 +33,8 @@ from .plan import (
     check_threads,
     check_work,
     error_of,
-    integer,
     make_work,
+    unsigned,
 )
 from .views import Buffer, Tensor
 
@@ -78,6 +79,10 @@ class SparseState(NamedTuple):
     """Of the last encode: magnitudes from it on were chosen; 0: none yet."""
     holds: bool
     """Whether the slot holds a set."""
+
+
+def _frame_bytes(frame: Buffer) -> tuple[Any, int, Any]:
+    return views.bytes_of(frame, "frame")
 
 
 # ---- What a call needs besides its arguments -----------------------------------------------------
@@ -567,7 +572,7 @@ class Stream:
             DtypeError, ShapeError: it is not that
 
         """
-        view, keep = views.new(x, write=True)
+        view, keep = views.new_base(x)
         count = lib.pith_view_count(view)
         if view.dtype != self._plan._base_number:
             found, expected = dtypes.NAMES[view.dtype], self._plan.base_dtype or "no base"
@@ -642,7 +647,7 @@ class Stream:
 
     def set_step(self, step: int, slot: int = 0) -> None:
         """Set the step of a slot's next frame."""
-        self._do(lib.pithpy_stream_set_step, slot, step)
+        self._do(lib.pithpy_stream_set_step, slot, unsigned("step", step))
 
     def set_random(
         self, *, seed: int = 0, rng_stream: int = 0, rank: int = 0, ranks: int = 0
@@ -661,7 +666,7 @@ class Stream:
             StateError: the stream has a base
 
         """
-        self._do(lib.pithpy_stream_rollback, step)
+        self._do(lib.pithpy_stream_rollback, unsigned("step", step))
 
     # ---- The residual ----
 
@@ -728,7 +733,7 @@ class Stream:
         """
         if how not in SETS:
             raise ArgumentError(f"how: expected 'union' or 'intersection', found {how!r}")
-        parts = [views.bytes_of(frame, "frame") for frame in frames]
+        parts = of_each(_frame_bytes, frames)
         data = ffi.new("const void *[]", [part[0] for part in parts])
         lengths = ffi.new("size_t[]", [part[1] for part in parts])
         self._do(lib.pithpy_sparse_hold, slot, data, lengths, len(parts), SETS[how])
@@ -1067,11 +1072,11 @@ def _options(seed: int, rng_stream: int, rank: int, ranks: int, step: int) -> An
         "pith_stream_options *",
         {
             "size": ffi.sizeof("pith_stream_options"),
-            "seed": integer("seed", seed),
-            "rng_stream": integer("rng_stream", rng_stream),
-            "rank": integer("rank", rank),
-            "ranks": integer("ranks", ranks),
-            "step": integer("step", step),
+            "seed": unsigned("seed", seed),
+            "rng_stream": unsigned("rng_stream", rng_stream, 32),
+            "rank": unsigned("rank", rank, 32),
+            "ranks": unsigned("ranks", ranks, 32),
+            "step": unsigned("step", step),
         },
     )
 
@@ -1299,8 +1304,8 @@ class Bucket:
         items, each = held
         keep = [self._fill(items, outs, True)]
         if not lib.pithpy_frames(items, len(frames), id(frames)):
-            for item, frame in zip(each, frames, strict=True):
-                item.frame, item.length, kept = views.bytes_of(frame, "frame")
+            for item, part in zip(each, of_each(_frame_bytes, frames), strict=True):
+                item.frame, item.length, kept = part
                 keep.append(kept)
         with self._borrow() as work:
             status = lib.pithpy_decode_list(work, *self._marks, items, len(each), flags)
@@ -1335,8 +1340,8 @@ class Bucket:
             outs = [stream._new(slot, dtype) for stream, slot in self._ends]
         outs = self._as_many(outs, "outs")
         sums, keep = self._sums(frames, scale)
-        for i, out in enumerate(outs):
-            keep.append(views.fill(ffi.addressof(sums[i], "view"), out, True))
+        given = [(ffi.addressof(sums[i], "view"), out, True) for i, out in enumerate(outs)]
+        keep += of_each(lambda one: views.fill(*one), given)
         with self._borrow() as work:
             status = lib.pithpy_reduce_list(work, *self._marks, sums, len(outs))
             if status:
@@ -1390,8 +1395,8 @@ class Bucket:
         lists = [list(some) for some in self._as_many(frames, "frames")]
         sums = ffi.new("pith_sum[]", max(len(lists), 1))
         keep: list[Any] = []
-        for one, (stream, slot), some in zip(sums, self._ends, lists, strict=False):
-            parts = [views.bytes_of(frame, "frame") for frame in some]
+        listed = of_each(lambda some: [_frame_bytes(frame) for frame in some], lists)
+        for one, (stream, slot), parts in zip(sums, self._ends, listed, strict=False):
             data = ffi.new("const void *[]", [part[0] for part in parts])
             lengths = ffi.new("size_t[]", [part[1] for part in parts])
             keep += [parts, data, lengths]
@@ -1403,18 +1408,12 @@ class Bucket:
         """Fill the items' views; return what must be kept for the call."""
         if not tensors:
             return None
-        for i, x in enumerate(tensors if write else ()):
-            views.check_autograd(x, i)
+        if write:
+            of_each(views.check_autograd, tensors)
         kind = views.alike.get(type(tensors[0]))
         if kind and lib.pithpy_alike(items, len(tensors), id(tensors), *kind, write):
             return None  # the list itself is kept
-        made = []
-        try:
-            for x in tensors:
-                made.append((_sources.get(type(x)) or views.source_for(x))(x))
-        except Error as error:
-            error.item = len(made)
-            raise
+        made = of_each(lambda x: (_sources.get(type(x)) or views.source_for(x))(x), tensors)
         kinds, objects, more, keep = zip(*made, strict=True)
         which = ffi.new("size_t *")
         refusal = lib.pithpy_views(items, len(made), kinds, objects, more, write, which)

@@ -54,7 +54,10 @@ def source_for(x: Tensor) -> Callable[[Tensor], Source]:
 
 
 def _source_for(x: Tensor) -> Callable[[Tensor], Source]:
-    if isinstance(x, np.ma.MaskedArray):
+    # Where nobody has imported this part of NumPy there are no masks. To import it in a call takes
+    # time, and a process that another thread forks meanwhile would wait for the import for ever.
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
+    if masked is not None and isinstance(x, masked):
         return _refuse_masked
     if isinstance(x, np.ndarray):
         return _from_numpy
@@ -177,7 +180,7 @@ def fill(view: Any, x: Tensor, write: bool = False) -> Any:
     Args:
         view: ``pith_view *``
         x: the tensor, of up to 8 dimensions, with any strides
-        write: whether its values are going to be written
+        write: whether the call that it is filled for writes the values
 
     Returns:
         What must be kept as long as the view is used.
@@ -185,10 +188,16 @@ def fill(view: Any, x: Tensor, write: bool = False) -> Any:
     Raises:
         DtypeError: not a tensor, or of a dtype that pith does not have
         ShapeError: more than 8 dimensions, or strides that are no multiple of an element
-        ArgumentError: write, and the tensor is read-only
+        ArgumentError: write, and the tensor is read-only, or autograd records what becomes of it
         UnsupportedError: the tensor is not in the memory of the CPU, or not strided
 
     """
+    if write:
+        check_autograd(x)
+    return _fill(view, x, write)
+
+
+def _fill(view: Any, x: Tensor, write: bool) -> Any:
     kind, object_, more, keep = (sources.get(type(x)) or source_for(x))(x)
     refusal = lib.pithpy_view(view, kind, object_, more, write)
     if refusal:
@@ -196,15 +205,14 @@ def fill(view: Any, x: Tensor, write: bool = False) -> Any:
     return keep
 
 
-def check_autograd(x: Tensor, item: int = 0) -> None:
+def check_autograd(x: Tensor) -> None:
     """Refuse to write where autograd would not see it, as PyTorch refuses to change a leaf."""
     if getattr(x, "requires_grad", False):
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(x, torch.Tensor) and torch.is_grad_enabled():
             raise ArgumentError(
                 "the tensor requires grad, and its values are to be written: do it inside"
-                " torch.no_grad(), or give its detach()",
-                item=item,
+                " torch.no_grad(), or give its detach()"
             )
 
 
@@ -212,6 +220,15 @@ def new(x: Tensor, write: bool = False) -> tuple[Any, Any]:
     """Return a new ``pith_view *`` of a tensor, and what must be kept beside it."""
     view = ffi.new("pith_view *")
     return view, fill(view, x, write)
+
+
+def new_base(x: Tensor) -> tuple[Any, Any]:
+    """Return what :func:`new` does of a tensor that later calls write, as their own base.
+
+    It may require grad: weights do, and optimizers write them where autograd does not look.
+    """
+    view = ffi.new("pith_view *")
+    return view, _fill(view, x, True)
 
 
 class Bound:

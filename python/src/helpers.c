@@ -32,7 +32,9 @@ enum { ARRAY_WRITEABLE = 0x400 };
 
 static int64_t view_numpy(pith_view *view, size_t object, uint32_t dtype, int write) {
     const struct array_interface *const a = pointer_in(object, NULL);
-    if (!a || a->two != 2) return refusal(PITHPY_OTHER, 0);
+    /* A subclass may say another dtype than its memory has: no more than that is read. */
+    if (!a || a->two != 2 || (size_t)a->itemsize != pith_dtype_bytes(dtype))
+        return refusal(PITHPY_OTHER, 0);
     if (a->nd > PITH_MAX_NDIM) return refusal(PITHPY_NDIM, a->nd);
     if (write && !(a->flags & ARRAY_WRITEABLE)) return refusal(PITHPY_READ_ONLY, 0);
     view->data = a->data;

@@ -127,6 +127,35 @@ def test_pieces_and_listed_slots(cuda, put, zeros):
     cuda.check(receiver.decode(sender.encode(x), None))  # all slots are as before
 
 
+def test_tensors_that_require_grad_are_not_written(cuda, put, zeros, torch):
+    _, sender, receiver = ends(cuda, "grad:bits=8", shape=(64,), slots=2)
+    _, top, _ = ends(cuda, "topk:density=1,ef=full", shape=(64,))
+    x = put(noise(64))
+    made = sender.encode(x)
+    cuda.check(top.encode(x).status)
+    values = top.gather(capacity=64)
+    plan = cuda.DevicePlan(pith.Plan("kv:page=16,entropy=none", shape=(16, 1, 4), dtype="f32"))
+    ids = torch.tensor([0], device=cuda.DEVICE)
+    pages = zeros(1, pith.kv.page_bytes(plan.plan), dtype=torch.uint8)
+    leaf = zeros(64).requires_grad_()
+    calls = [
+        lambda y: receiver.decode(made, y),
+        lambda y: receiver.decode(made, y, add=True),
+        lambda y: receiver.decode_range(made, y, 0, 10),
+        lambda y: receiver.reduce(made, y),
+        lambda y: top.scatter(values, y),
+        lambda y: cuda.decode_pages(plan, pages, y.view(1, 16, 1, 4), ids),
+    ]
+    for call in calls:
+        with pytest.raises(pith.ArgumentError, match="no_grad"):
+            call(leaf)
+        with torch.no_grad():
+            cuda.check(call(leaf))
+    with pytest.raises(pith.ArgumentError, match="no_grad") as caught:
+        receiver.decode(made, [zeros(32), leaf[32:]])
+    assert caught.value.item == 1
+
+
 def test_pieces_of_empty_slots(cuda, put, zeros):
     host, sender, receiver = ends(cuda, "grad:bits=8", shape=(5,), slots=4)
     x = put(noise(5))

@@ -47,3 +47,14 @@ def test_licenses_are_in_the_wheel():
     assert "Apache License" in licenses["LICENSE"].read_text()
     for name in ("zstd", "xxhash", "jansson", "libgomp"):
         assert "permi" in licenses[name + ".txt"].read_text().lower(), name
+
+
+def test_the_wheel_says_who_made_it_and_what_for():
+    metadata = importlib.metadata.metadata("libpith")
+    assert metadata["Author"] == "The pith developers"
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert "quantization" in metadata["Keywords"].split(",")
+    classifiers = metadata.get_all("Classifier")
+    # The expression says the licence; the index refuses a classifier beside it.
+    assert not any(each.startswith("License ::") for each in classifiers)
+    assert "Topic :: System :: Archiving :: Compression" in classifiers

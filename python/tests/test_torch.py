@@ -11,6 +11,7 @@ import pytest
 from conftest import noise, same
 
 import pith
+from pith import collective
 
 
 def bits(t):
@@ -155,6 +156,73 @@ def test_written_tensors_that_require_grad(torch):
     with torch.no_grad():
         stream.decode(sent, leaf)
     assert leaf.tolist() == [1] * 10 and leaf.requires_grad
+
+
+def writers(torch):
+    """Return every call that writes to a tensor, by its name: of 64 elements of f32."""
+    x = torch.ones(64)
+    shaped = x.reshape(16, 1, 4)
+    frame = pith.compress(x, "raw")
+    raw, summed = (pith.Stream(pith.Plan(s, shape=64, dtype="f32")) for s in ("raw", "grad"))
+    sent, part = raw.encode(x), summed.encode(x)
+    based = pith.Stream(pith.Plan("wdiff", shape=64, dtype="f32", base_dtype="f32"))
+    based.set_base(x)
+    top = pith.Stream(pith.Plan("topk:density=1,ef=full", shape=64, dtype="f32"))
+    top.encode(x)
+    spec = "kv:page=16,window=0,outliers=none,axis=token,codebook=uniform,rotate_heads=off"
+    plan = pith.Plan(spec, shape=(16, 1, 4), dtype="f32")
+    cache = pith.kv.Cache(plan)
+    cache.append(shaped)
+    page = pith.kv.encode_pages(plan, shaped[None], [0])
+    delta = pith.Stream(plan).encode(shaped)
+
+    def channel(**keys):
+        ranks = collective.Communicator(0, 1, lambda text: [text])
+        return ranks.channel(count=64, dtype="f32", **keys)
+
+    gather = channel(kind="allgather", spec="wdiff", base_dtype="f32")
+    gather.set_base(x)
+    loses = channel(kind="reduce_scatter", spec="grad:ef=full")
+    return {
+        "decompress": lambda y: pith.decompress(frame, out=y),
+        "decode_range": lambda y: pith.decode_range(frame, 0, 64, out=y),
+        "compress": lambda y: pith.compress(x, "raw", out=y.repeat(9)),
+        "encode": lambda y: raw.encode(x, out=y.repeat(9)),
+        "decode": lambda y: raw.decode(sent, y),
+        "decode_add": lambda y: raw.decode_add(sent, y),
+        "reduce": lambda y: summed.reduce([part], y),
+        "get_base": lambda y: based.get_base(y),
+        "get_residual": lambda y: top.get_residual(y),
+        "gather": lambda y: top.gather(out=y),
+        "scatter": lambda y: top.scatter(x, y),
+        "Bucket.decode": lambda y: pith.Bucket([raw]).decode([sent], [y]),
+        "Bucket.decode_add": lambda y: pith.Bucket([raw]).decode_add([sent], [y]),
+        "Bucket.reduce": lambda y: pith.Bucket([summed]).reduce([[part]], [y]),
+        "kv.read": lambda y: cache.read(out=y.view(16, 1, 4)),
+        "kv.read_add": lambda y: cache.read_add(y.view(16, 1, 4)),
+        "kv.append_delta": lambda y: pith.kv.Cache(plan).append_delta(shaped, y.view(16, 1, 4)),
+        "kv.decode_pages": lambda y: pith.kv.decode_pages(plan, page, y.view(1, 16, 1, 4), [0]),
+        "kv.accumulate": lambda y: pith.kv.accumulate(
+            plan, bytearray(delta), plan, delta, y.view(16, 1, 4)
+        ),
+        "Channel.run": lambda y: channel(kind="allreduce", spec="raw").run(x, y),
+        "Channel.get_base": lambda y: gather.get_base(y),
+        "Channel.get_residual": lambda y: loses.get_residual(out=y),
+    }
+
+
+def test_every_call_that_writes_looks_for_autograd(torch):
+    for name, call in writers(torch).items():
+        leaf = torch.zeros(64, requires_grad=True)
+        for out in (leaf, leaf * 2):
+            with pytest.raises(pith.ArgumentError, match="no_grad"):
+                call(out)
+                pytest.fail(f"{name} wrote to a tensor that requires grad")
+        assert not leaf.any(), name
+        with torch.no_grad():
+            call(leaf)
+        assert leaf.requires_grad, name
+        call(leaf.detach())
 
 
 def test_tensors_that_are_refused(torch):

@@ -27,6 +27,23 @@ json out 'all(r["step_seconds"] == 5 for r in d["rows"]) and d["advice"] == 0'
 exits 0 pith advise --json "${four[@]}" --compute 2 --overlap 0.5
 json out 'abs(d["rows"][0]["step_seconds"] - 5.8) < 1e-9'
 
+# Units that people write, and those that they do not mean.
+exits 0 pith advise --json "${four[@]}" --latency 0.1 --compute 0.35 --transport 1G,2G
+cp out plain
+for links in 100Mbit 100Mbit/s 100Mb/s 100Mbps 0.1Gbps 12.5MB/s 100Mbit,100M 100000000bit/s; do
+    exits 0 pith advise --json --ranks 4 --links $links --size 40MB --codec-speed 1TB/s \
+        --latency 100ms,100000us --compute 350ms --transport 1GB/s,2G
+    same out plain
+done
+for wrong in '--links 1gbit' '--links 1GB' '--links 1Gbits' '--links 1Gbit/' '--links 1G,1Gbit,' \
+    '--links 1Gbit/ss' '--latency 5m' '--latency 5ns' '--size 1GiB' '--size 1GB/s' \
+    '--codec-speed 1Gbit/s' '--transport 1GB' '--compute 1h' '--cores 4B' '--overlap 1s'; do
+    exits 2 pith advise $wrong
+    says "${wrong%% *} wants"
+done
+exits 2 pith advise --links 1Gbits
+says 'suffix k M G T, unit bit/s bit bps b/s, or B/s for bytes'
+
 # Two levels: 8 ranks on 2 nodes. f32 inside at 8 GB/s: 2 * 3/4; across at 1 GB/s: 2 * 1/2, of 4 GB.
 exits 0 pith advise --json --ranks 8 --ranks-per-node 4 --links 64G,8G --size 4G --codec-speed 4G
 json out 'abs(d["rows"][0]["sum_seconds"] - (0.75 + 4)) < 1e-9 and len(d["rows"]) == 7'

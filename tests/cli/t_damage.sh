@@ -39,10 +39,26 @@ done
 printf '\001' | dd of=container bs=1 seek=$(($(stat -c %s container) - 1)) conv=notrunc 2>/dev/null
 exits 1 pith decompress -o restored container
 says 'damaged'
-# What ends too early says where.
+# What ends too early says how much is there, and how much was to be.
 head -c 40 frame >bad
 exits 1 pith test bad
-says 'pith: bad: (unnamed): damaged: the header is cut (byte 40 of its frame)'
+says 'bad: (unnamed): damaged: the header is cut short: found 40 bytes, expected at least 64'
+bytes=$(stat -c %s frame)
+head -c $((bytes - 1)) frame >bad
+for input in bad -; do
+    exits 1 pith test $input <bad
+    says "damaged: the frame is cut short: found $((bytes - 1)) bytes, expected $bytes"
+done
+cat bad | exits 1 pith test -
+says "damaged: the frame is cut short: found $((bytes - 1)) bytes, expected $bytes"
+bytes=$(stat -c %s container)
+head -c $((bytes - 9)) container >bad
+exits 1 pith test bad
+says "bad: damaged: the file ends inside its data: found $((bytes - 9)) bytes, expected $bytes"
+head -c 300 container >bad
+exits 1 pith test bad
+says 'bad: damaged: the file ends inside its .safetensors header: found a length of '
+says ' in a file of 300 bytes'
 # A frame whose checksums are right and whose content breaks a rule.
 exits 1 pith test "$REPO/tests/golden-bad/act-form-3.pith"
 says 'damaged: '

@@ -67,6 +67,23 @@ exits 1 pith compress -o x nul.safetensors
 says 'of the header: a string holds the character NUL'
 exits 1 pith compress -o x deep.safetensors
 says 'of the header: nested too deeply'
+# A file that was meant to be .safetensors, by its name or its JSON, is no unknown one.
+absurd='the .safetensors header is longer than 100 MB: found a length of'
+absurd="$absurd 18446744073709551615 in a file of"
+printf '\377\377\377\377\377\377\377\377{"a":' | tee absurd.safetensors >absurd
+refused absurd.safetensors "$absurd 13 bytes"
+refused absurd "$absurd 13 bytes"
+printf '\377\0\0\0\0\0\0\0{"a":' >short.safetensors
+ends='the file ends inside its .safetensors header'
+refused short.safetensors "$ends: found a length of 255 in a file of 13 bytes"
+head -c 3 short.safetensors >field.safetensors
+refused field.safetensors 'the file is shorter than its length field: found 3 bytes'
+printf '\003\0\0\0\0\0\0\0[1]' >bracket.safetensors
+refused bracket.safetensors 'the header does not begin with {'
+printf '\377\377\377\377\377\377\377\377-"a":' >other
+refused other 'neither .npy nor .safetensors; raw bytes need --dtype and --shape'
+exits 0 pith compress --dtype u8 --shape 13 -o x absurd.safetensors
+rm x
 refused negative.npy 'the shape in the .npy header has a negative dimension'
 for name in real sum word; do
     refused $name.npy 'the shape in the .npy header holds something other than whole numbers'
@@ -77,6 +94,8 @@ refused open.npy 'the .npy header ends inside its dictionary'
 for name in string escape; do
     refused $name.npy 'a string in the .npy header does not end'
 done
+head -c 130 "$DATA/npy/f32.npy" >data.npy
+refused data.npy 'the .npy file ends inside its data: found 2 bytes of it, expected 4800'
 refused colon.npy 'the .npy header is not a dictionary as NumPy writes it'
 : >empty
 refused empty 'is empty; raw bytes need --dtype and --shape'

@@ -32,8 +32,12 @@ for name in bf16_u2 bf16_v2; do
     round_trip "$DATA/npy/$name.npy" --dtype bf16
     json trip.json "d['tensors'][0]['dtype'] == 'bf16' and d['tensors'][0]['shape'] == [40, 30]"
 done
-exits 1 pith compress --dtype bf16 -o y.pith "$DATA/npy/f32.npy"
-says 'does not fit'
+for command in 'compress -o y.pith' 'compare f32.npy'; do
+    cp "$DATA/npy/f32.npy" .
+    exits 1 pith $command --dtype bf16 f32.npy
+    says 'f32.npy: --dtype bf16 does not fit this .npy file, whose header says f32: only unsigned'
+done
+rm f32.npy
 exits 0 pith compress --dtype f32 -q -o y.pith "$DATA/npy/f32.npy"
 for file in "$DATA"/npy_bad/*.npy; do
     exits 1 pith compress -o bad.pith "$file"

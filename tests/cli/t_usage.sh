@@ -11,6 +11,11 @@ done
 grep -q 'man pith' out || die 'no pointer to the manual page'
 exits 0 pith --version
 grep -qE '^pith [0-9]+\.[0-9]+\.[0-9]+, frame format [0-9]+$' out || die 'version'
+for arguments in '--version x' '-V x' '--help compress x' '-h compress x' 'help compress x'; do
+    exits 2 pith $arguments
+    says "unexpected argument 'x'"
+    [ ! -s out ] || die "stdout of $arguments"
+done
 for command in compress decompress inspect test codecs compare bench advise; do
     exits 0 pith $command --help
     silent

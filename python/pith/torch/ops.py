@@ -7,9 +7,12 @@ SPDX-License-Identifier: Apache-2.0
     torch.ops.pith.decode_add(frame, "grad:bits=4", y)           # y += what the frame holds
 
 ``encode_out`` and ``decode_out`` write to tensors of yours. A tensor is taken flat, and must be in
-the memory of the CPU and contiguous. Specs are of fixed rate, so that a frame's bytes follow from
-the shape, and have no base. Nothing is remembered: error feedback is the channels' (ddp, optim).
-None of it is differentiable.
+the memory of the CPU and contiguous. Nothing is remembered: error feedback is the channels' (ddp,
+optim). None of it is differentiable.
+
+Specs are of fixed rate (codecs raw, grad, kv and wdiff, without entropy), so that a frame's bytes
+follow from the shape, and frames have no base. For the others there are, outside of graphs,
+:func:`pith.compress` and :class:`pith.Stream`.
 """
 
 # Not postponed: torch.library makes schemas of the annotations.
@@ -20,7 +23,8 @@ from typing import Any
 import torch
 
 from .. import dtypes
-from ..errors import ArgumentError, DtypeError, ShapeError, UnsupportedError
+from ..errors import ArgumentError, DtypeError, MismatchError, ShapeError, UnsupportedError
+from ..frames import codecs, inspect
 from ..plan import Plan
 from ..stream import Stream
 
@@ -31,9 +35,11 @@ __all__ = ["decode", "decode_add", "decode_out", "encode", "encode_out", "frame_
 def _plan(spec: str, count: int, number: int) -> Plan:
     plan = Plan(spec, shape=count, dtype=dtypes.NAMES[number])
     if not plan.sizes.fixed:
+        fixed = " ".join(codec.name for codec in codecs() if codec.fixed_rate)
         raise UnsupportedError(
-            f"spec: {spec!r} is of variable rate, and operators take those of fixed rate: the bytes"
-            " of a frame must follow from the shape"
+            f"spec: {spec!r} is of variable rate, and operators take those of fixed rate alone, for"
+            f" the bytes of a frame must follow from the shape: of {fixed}, without entropy;"
+            " pith.compress and pith.Stream, outside of a graph, take any"
         )
     return plan
 
@@ -82,10 +88,18 @@ def _decode(frame: torch.Tensor, spec: str, out: torch.Tensor, add: bool) -> Non
     _check_dense(out, "out")
     stream = Stream(_plan_of(spec, out.numel(), out.dtype))
     flat = out.detach().view(-1)
-    if add:
-        stream.decode_add(frame, flat)
-    else:
-        stream.decode(frame, flat)
+    try:
+        if add:
+            stream.decode_add(frame, flat)
+        else:
+            stream.decode(frame, flat)
+    except MismatchError:
+        if inspect(frame).base_dtype is None:
+            raise
+        raise MismatchError(
+            "the frame was made against a base, which operators do not have: outside of a graph"
+            " pith.Stream and pith.decompress(base=) decode it"
+        ) from None
 
 
 @torch.library.custom_op("pith::encode", mutates_args=(), device_types="cpu")

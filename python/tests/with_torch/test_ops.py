@@ -100,8 +100,17 @@ def test_one_graph_for_every_size():
 def test_what_is_refused():
     x = values()
     frame = OPS.encode(x, SPEC)
-    with pytest.raises(pith.UnsupportedError, match="variable rate"):
-        OPS.encode(x, "lossless")
+    for spec in ("lossless", "eb:abs=0.1", "topk", "kv:entropy=rans"):
+        with pytest.raises(
+            pith.UnsupportedError, match=r"variable rate.* of raw wdiff grad kv, .*"
+        ):
+            OPS.encode(x, spec)
+    sender = pith.Stream(pith.Plan("wdiff", like=x, base_dtype="f32"))
+    sender.set_base(x)
+    against = torch.frombuffer(bytearray(sender.encode(x)), dtype=torch.uint8)
+    for call in (OPS.decode_out, OPS.decode_add):
+        with pytest.raises(pith.MismatchError, match=r"made against a base.*decompress"):
+            call(against, "wdiff", x.clone())
     with pytest.raises(pith.SpecError):
         OPS.encode(x, "grad:bit=4")
     with pytest.raises(pith.DtypeError):

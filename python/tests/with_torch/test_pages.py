@@ -9,7 +9,11 @@ import re
 import socket
 
 import pytest
-from ranks import run
+from ranks import run, torch
+from test_device import HOST, use
+
+import pith
+from pith.torch import ddp, device
 
 DOC = pathlib.Path(__file__).resolve().parents[3] / "doc" / "PYTORCH.md"
 PROGRAMS = dict(
@@ -17,24 +21,76 @@ PROGRAMS = dict(
 )
 
 
-def program(rank, ranks, name, port):
+DEVICE = "pith.torch.device"
+ON_CPU = {
+    "available(local_rank)": "available()",  # the runner has one device
+    'torch.device("cuda", local_rank)': 'torch.device("cpu")',
+    "torch.cuda.set_device(place)\n": "\n",
+    '"nccl"': '"gloo"',
+}
+
+
+def program(rank, ranks, name, port, replaced):
     os.environ.update(
-        RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)
+        RANK=str(rank),
+        WORLD_SIZE=str(ranks),
+        LOCAL_RANK=str(rank),
+        LOCAL_WORLD_SIZE=str(ranks),
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(port),
     )
-    exec(compile(PROGRAMS[name], name, "exec"), {})
+    text = PROGRAMS[name]
+    for old, new in replaced.items():
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    if replaced:
+        use("cpu")
+        torch.cuda.device_count = lambda: ranks
+        ddp.register = device.register
+    exec(compile(text, name, "exec"), {})
+
+
+def run_program(name, ranks=2, replaced=None):
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        port = s.getsockname()[1]
+    # The program makes its own group, as under torchrun.
+    run(ranks, program, name, port, replaced or {}, group=False)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name):
     assert PROGRAMS[name].count("\n") < 40
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        port = s.getsockname()[1]
-    run(2, program, name, port, group=False)  # the program makes its own, as under torchrun
+    if name != DEVICE:
+        run_program(name)
+
+
+def test_program_on_a_device():
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    run_program(DEVICE, min(torch.cuda.device_count(), 2))
+
+
+@pytest.mark.skipif(not HOST, reason="no module over the host runner")
+def test_program_over_the_host_runner():
+    run_program(DEVICE, replaced=ON_CPU)
+
+
+def test_program_says_which_devices_it_needs(monkeypatch):
+    ranks = torch.cuda.device_count() + 2
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(ranks))
+    with pytest.raises(SystemExit, match=f"needs {ranks} CUDA devices, .* sees {ranks - 2}"):
+        exec(compile(PROGRAMS[DEVICE], DEVICE, "exec"), {})
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: ranks)
+    if why := pith.cuda.available():
+        with pytest.raises(SystemExit, match=f"built with CUDA: {re.escape(why)}"):
+            exec(compile(PROGRAMS[DEVICE], DEVICE, "exec"), {})
 
 
 def test_there_is_one_for_each_adapter():
     assert [name.split(".")[-1] for name in PROGRAMS] == [
         "ddp",
+        "device",
         "fsdp",
         "optim",
         "megatron",
