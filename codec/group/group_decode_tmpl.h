@@ -5,7 +5,7 @@
  * looks values up faster than it computes them:
  *   OWN_PRODUCTS           a macro; then products(): 64 codes to four vectors of values
  *   OWN_HALVES             a macro; then has_halves(bits, group) and halves(): 64 codes to values
- *                          of 16 bits in two vectors */
+ *                          of 16 bits in two vectors, each of one group */
 
 /* Values written by non-temporal stores go to two places in turn, each half of a job, when a half
  * is so many elements: stores then wait for two pages of memory at once. Codes for them are
@@ -103,7 +103,8 @@ static inline bool has_halves(unsigned bits, size_t group) {
     return false;
 }
 ALWAYS void halves(v16 x[2], uint32_t dtype, const uint8_t *from, size_t capacity,
-                   const struct packing *p, const float *scale, const float *zero) {
+                   const struct packing *p, const float *const scale[2],
+                   const float *const zero[2]) {
     (void)dtype;
     (void)from;
     (void)capacity;
@@ -114,12 +115,16 @@ ALWAYS void halves(v16 x[2], uint32_t dtype, const uint8_t *from, size_t capacit
 }
 #endif
 
-/* Decodes 64 values of 16 bits that are looked up as such. */
+/* Decodes 64 values of 16 bits that are looked up as such; one: all are of one group, and compilers
+ * see that both halves have one scale. */
 ALWAYS void decode_halves(const struct packing *pack, const struct batch *b, const struct unit *u,
-                          struct variant r, struct streamer *stream) {
-    const size_t g = u->first >> b->shift;
+                          struct variant r, struct streamer *stream, bool one) {
+    const size_t g = u->first >> b->shift, h = one ? g : (u->first + UNIT / 2) >> b->shift;
+    const float *const scale[2] = {&b->scale[g], one ? &b->scale[g] : &b->scale[h]};
+    const float *const zero[2] = {r.asymmetric ? &b->zero[g] : NULL,
+                                  r.asymmetric ? &b->zero[h] : NULL};
     v16 x[2];
-    halves(x, r.vt, u->codes, u->capacity, pack, &b->scale[g], r.asymmetric ? &b->zero[g] : NULL);
+    halves(x, r.vt, u->codes, u->capacity, pack, scale, zero);
     if (stream) {
         v_stream(stream, u->out, x[0]);
         v_stream(stream, u->out + 64, x[1]);
@@ -224,6 +229,19 @@ ALWAYS void prefetch_base(const uint8_t *base, size_t size) {
     for (size_t k = 0; k < UNIT * size; k += 64) __builtin_prefetch(base + PREFETCH_BASE + k, 0, 2);
 }
 
+/* Decodes the whole units of a batch as halves; returns their elements. */
+ALWAYS size_t decode_narrow(const struct packing *pack, const struct batch *b, struct variant r,
+                            struct streamer *stream, bool one) {
+    size_t i = 0;
+    for (; i + UNIT <= b->count; i += UNIT) {
+        struct unit u = unit_at(b, i, 0, 0, pack->bits);
+        u.out = b->out + i * width(r.vt);
+        __builtin_prefetch(u.codes + PREFETCH);
+        decode_halves(pack, b, &u, r, stream, one);
+    }
+    return i;
+}
+
 /* Decodes a batch. four: codes have 4 bits and their vectors stay in registers: loads beside a
  * stream wait for stores to the same place within other pages. */
 ALWAYS void decode_batch(struct decoder *d, struct batch *b, struct variant r,
@@ -232,18 +250,18 @@ ALWAYS void decode_batch(struct decoder *d, struct batch *b, struct variant r,
     if (four) pack.bits = 4;
     pack.symmetric = !r.asymmetric;
     const size_t bs = width(r.bt), os = width(r.vt), bits = pack.bits, count = b->count;
-    const bool narrow = r.bt == PITH_NONE && (r.vt == PITH_F16 || r.vt == PITH_BF16) &&
-                        has_halves(pack.bits, d->set->group);
+    const size_t group = d->set->group;
+    const bool half = r.vt == PITH_F16 || r.vt == PITH_BF16;
     size_t i = 0;
+    if (r.bt == PITH_NONE && half && has_halves(pack.bits, group))
+        i = group >= UNIT ? decode_narrow(&pack, b, r, stream, true)
+                          : decode_narrow(&pack, b, r, stream, false);
     for (; i + UNIT <= count; i += UNIT) {
         struct unit u = unit_at(b, i, 0, bs, bits);
         u.out = os ? b->out + i * os : NULL;
         prefetch_base(u.base, bs);
         __builtin_prefetch(u.codes + PREFETCH);
-        if (narrow)
-            decode_halves(&pack, b, &u, r, stream);
-        else
-            decode_unit(d, &pack, b, &u, r, stream);
+        decode_unit(d, &pack, b, &u, r, stream);
     }
     if (i < count) {
         if (stream) v_stream_end(stream, b->out + i * os);
@@ -339,7 +357,7 @@ ALWAYS void put_unit_nontemporal(const struct packing *pack, const uint8_t *code
     v16 x[4];
     __builtin_prefetch(codes + PREFETCH_NONTEMPORAL, 0, 2);
     if (ot != PITH_F32) {
-        halves(x, ot, codes, capacity, pack, scale, zero);
+        halves(x, ot, codes, capacity, pack, scales, zeros);
         v_stream_line(out, x[0]);
         v_stream_line(out + 64, x[1]);
         return;

@@ -51,4 +51,13 @@ PITHI_INLINE int pithi_unpack_integer(const struct pithi_group_setting *s, const
     return s->asymmetric ? (int)code : (int)(code ^ sign) - (int)sign;
 }
 
+/* What codes of 2 bits, four times, and of 4 bits stand for; the second of each where groups are
+ * symmetric. */
+static const float pithi_levels2[2][16] = {
+    {0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3},
+    {0, 1, -2, -1, 0, 1, -2, -1, 0, 1, -2, -1, 0, 1, -2, -1}};
+static const float pithi_levels4[2][16] = {
+    {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
+    {0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1}};
+
 #endif

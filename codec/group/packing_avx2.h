@@ -6,20 +6,17 @@
 #ifndef PITHI_PACKING_AVX2_H
 #define PITHI_PACKING_AVX2_H
 
+#include "group/packing.h"
+
 /* 16 codes are 2 * bits bytes. Making them, 8 codes are one 64-bit lane; reading them, every
  * 32-bit lane gets the two bytes its code begins in, and is shifted up by `up`, so that the code's
  * highest bit is the lane's, and down again by `down`, with the sign or without. */
 struct packing {
     __m256i pairs, quads, squeeze, mask8, spread[2], up[2], down;
-    v16 levels; /* what codes of up to 4 bits stand for; of fewer, of their low bits */
+    const float *levels; /* what codes of 2 or 4 bits stand for */
     unsigned bits;
     bool symmetric;
 };
-
-/* Codes whose bit `sign` is set are so much less than 0. */
-static inline __m256i signed_of(__m256i codes, __m256i sign) {
-    return _mm256_sub_epi32(_mm256_xor_si256(codes, sign), sign);
-}
 
 static inline __attribute__((always_inline)) void packing_make(struct packing *p, unsigned bits,
                                                                bool symmetric) {
@@ -46,11 +43,7 @@ static inline __attribute__((always_inline)) void packing_make(struct packing *p
     p->quads = _mm256_set1_epi32(1 | 65536 << (2 * bits & 15));
     p->mask8 = _mm256_set1_epi8((char)((1 << bits) - 1));
     p->down = _mm256_set1_epi32((int)(32 - bits));
-    const __m256i sign = _mm256_set1_epi32(symmetric && bits <= 4 ? 1 << (bits - 1) : 0);
-    const __m256i low = _mm256_set1_epi32((1 << (bits & 7)) - 1);
-    const __m256i a = _mm256_and_si256(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), low);
-    const __m256i b = _mm256_and_si256(_mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15), low);
-    p->levels = f_from_i((v16){signed_of(a, sign), signed_of(b, sign)});
+    p->levels = (bits == 2 ? pithi_levels2 : pithi_levels4)[symmetric];
     p->bits = bits;
     p->symmetric = symmetric;
 }
@@ -228,7 +221,7 @@ static inline void unpack64(v16 q[4], const uint8_t *from, size_t capacity,
 /* What each code stands for in 16 bits: the low bytes of the words, then the high ones. */
 static inline __m256i bytes_of_levels(const struct packing *p, uint32_t dtype, const float *scale,
                                       const float *zero) {
-    v16 x = f_mul(p->levels, v_spread(scale));
+    v16 x = f_mul(v_load((const uint8_t *)p->levels), v_spread(scale));
     if (zero) x = f_add(x, v_spread(zero));
     __m256i words;
     if (dtype == PITH_F16) {
@@ -244,24 +237,27 @@ static inline __m256i bytes_of_levels(const struct packing *p, uint32_t dtype, c
     return _mm256_permute4x64_epi64(_mm256_packus_epi16(low, high), 0xD8);
 }
 
-/* 64 codes of one group of 2 or 4 bits, two at a time: those at even places and those after them,
- * each in 32 bytes, of which a half has the 8 codes of every other 16. */
+/* 64 codes of 2 or 4 bits, every 32 of one group, in a lane of 128 bits: two at a time, those at
+ * even places and those after them. */
 #define OWN_HALVES
 static inline bool has_halves(unsigned bits, size_t group) {
-    return (bits == 2 || bits == 4) && group >= 64;
+    return (bits == 2 || bits == 4) && group >= 32;
 }
 static inline __attribute__((always_inline)) void halves(v16 x[2], uint32_t dtype,
                                                          const uint8_t *from, size_t capacity,
                                                          const struct packing *p,
-                                                         const float *scale, const float *zero) {
-    const __m256i nibble = _mm256_set1_epi8(15), order = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
-    const __m256i table = bytes_of_levels(p, dtype, scale, zero);
-    const __m256i low = _mm256_permute2x128_si256(table, table, 0x00);
-    const __m256i high = _mm256_permute2x128_si256(table, table, 0x11);
+                                                         const float *const scale[2],
+                                                         const float *const zero[2]) {
+    const __m256i nibble = _mm256_set1_epi8(15);
+    const __m256i table = bytes_of_levels(p, dtype, scale[0], zero[0]);
+    const __m256i next =
+        scale[0] == scale[1] ? table : bytes_of_levels(p, dtype, scale[1], zero[1]);
+    const __m256i low = _mm256_permute2x128_si256(table, next, 0x20);
+    const __m256i high = _mm256_permute2x128_si256(table, next, 0x31);
     __m256i even[2], odd[2]; /* low and high bytes */
     (void)capacity;
     if (p->bits == 4) {
-        const __m256i codes = _mm256_permutevar8x32_epi32(load256(from), order);
+        const __m256i codes = load256(from);
         const __m256i first = _mm256_and_si256(codes, nibble);
         const __m256i second = _mm256_and_si256(_mm256_srli_epi16(codes, 4), nibble);
         even[0] = _mm256_shuffle_epi8(low, first), even[1] = _mm256_shuffle_epi8(high, first);
@@ -269,9 +265,8 @@ static inline __attribute__((always_inline)) void halves(v16 x[2], uint32_t dtyp
     } else {
         /* A nibble has two codes: tables of what its first and its second one stand for. */
         const __m256i words = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)from));
-        const __m256i both =
+        const __m256i pairs =
             _mm256_and_si256(_mm256_or_si256(words, _mm256_slli_epi16(words, 4)), nibble);
-        const __m256i pairs = _mm256_permutevar8x32_epi32(both, order);
         const __m256i second = _mm256_broadcastsi128_si256(
             _mm_setr_epi8(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3));
         even[0] = _mm256_shuffle_epi8(low, pairs), even[1] = _mm256_shuffle_epi8(high, pairs);
@@ -282,8 +277,10 @@ static inline __attribute__((always_inline)) void halves(v16 x[2], uint32_t dtyp
     const __m256i b = _mm256_unpacklo_epi8(odd[0], odd[1]);
     const __m256i c = _mm256_unpackhi_epi8(even[0], even[1]);
     const __m256i d = _mm256_unpackhi_epi8(odd[0], odd[1]);
-    x[0] = (v16){_mm256_unpacklo_epi16(a, b), _mm256_unpackhi_epi16(a, b)};
-    x[1] = (v16){_mm256_unpacklo_epi16(c, d), _mm256_unpackhi_epi16(c, d)};
+    const __m256i e = _mm256_unpacklo_epi16(a, b), f = _mm256_unpackhi_epi16(a, b);
+    const __m256i g = _mm256_unpacklo_epi16(c, d), h = _mm256_unpackhi_epi16(c, d);
+    x[0] = (v16){_mm256_permute2x128_si256(e, f, 0x20), _mm256_permute2x128_si256(g, h, 0x20)};
+    x[1] = (v16){_mm256_permute2x128_si256(e, f, 0x31), _mm256_permute2x128_si256(g, h, 0x31)};
 }
 
 #endif

@@ -315,37 +315,44 @@ static inline __attribute__((always_inline)) void products(v16 x[4], const uint8
     x[3] = product(x[3], scale[3], zero[3]);
 }
 
-/* 64 codes of one group, in 16 bits each: a table look-up, which reads only the low 5 bits of a
- * word; the table holds everything twice. */
+/* What each code stands for in 16 bits, everything twice: look-ups read the low 5 bits of a word. */
+static inline __m512i table_of_halves(const struct packing *p, uint32_t dtype, const float *scale,
+                                      const float *zero) {
+    const v16 values = table_of(p, scale, zero);
+    return _mm512_broadcast_i64x4(
+        dtype == PITH_F16 ? _mm512_cvtps_ph(F(values), _MM_FROUND_TO_NEAREST_INT)
+                          : _mm512_cvtepi32_epi16(v_shr(round_loosely(PITH_BF16, values), 16)));
+}
+
+/* 64 codes in 16 bits each, every 32 of one group. */
 #define OWN_HALVES
 static inline bool has_halves(unsigned bits, size_t group) {
-    return bits >= 2 && bits <= 4 && group >= 64;
+    return bits >= 2 && bits <= 4 && group >= 32;
 }
 static inline __attribute__((always_inline)) void halves(v16 x[2], uint32_t dtype,
                                                          const uint8_t *from, size_t capacity,
                                                          const struct packing *p,
-                                                         const float *scale, const float *zero) {
+                                                         const float *const scale[2],
+                                                         const float *const zero[2]) {
     const __m512i codes = get_codes(from, capacity, p);
-    const v16 values = table_of(p, scale, zero);
-    const __m256i half = dtype == PITH_F16
-                             ? _mm512_cvtps_ph(F(values), _MM_FROUND_TO_NEAREST_INT)
-                             : _mm512_cvtepi32_epi16(v_shr(round_loosely(PITH_BF16, values), 16));
-    const __m512i table = _mm512_broadcast_i64x4(half);
+    const __m512i first = table_of_halves(p, dtype, scale[0], zero[0]);
+    const __m512i second =
+        scale[0] == scale[1] ? first : table_of_halves(p, dtype, scale[1], zero[1]);
     if (p->bits == 4) {
         const __m512i shift = _mm512_set1_epi32(0x00040000);
         const __m512i low = _mm512_permutexvar_epi8(p->twice, codes);
         const __m512i high =
             _mm512_permutexvar_epi8(_mm512_or_si512(p->twice, _mm512_set1_epi8(16)), codes);
-        x[0] = _mm512_permutexvar_epi16(_mm512_srlv_epi16(low, shift), table);
-        x[1] = _mm512_permutexvar_epi16(_mm512_srlv_epi16(high, shift), table);
+        x[0] = _mm512_permutexvar_epi16(_mm512_srlv_epi16(low, shift), first);
+        x[1] = _mm512_permutexvar_epi16(_mm512_srlv_epi16(high, shift), second);
         return;
     }
     const __m512i runs = _mm512_permutexvar_epi8(p->spread, codes);
     const __m512i code = v_and(_mm512_multishift_epi64_epi8(p->shifts, runs), p->mask);
     const __m512i low = _mm512_cvtepu8_epi16(_mm512_castsi512_si256(code));
     const __m512i high = _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(code, 1));
-    x[0] = _mm512_permutexvar_epi16(low, table);
-    x[1] = _mm512_permutexvar_epi16(high, table);
+    x[0] = _mm512_permutexvar_epi16(low, first);
+    x[1] = _mm512_permutexvar_epi16(high, second);
 }
 
 #endif

@@ -6,12 +6,15 @@
 #ifndef PITHI_PACKING_NEON_H
 #define PITHI_PACKING_NEON_H
 
+#include "group/packing.h"
+
 /* 16 codes are 2 * bits bytes. Making them, 8 codes are one 64-bit lane; reading them, every
  * 32-bit lane gets the two bytes its code begins in, and is shifted up by `up`, so that the code's
  * highest bit is the lane's, and down again by `down`, with the sign or without. */
 struct packing {
     uint8x16_t squeeze, mask8, spread[4];
     int32x4_t up[4], down;
+    const float *levels; /* what codes of 2 or 4 bits stand for */
     unsigned bits;
     bool symmetric;
 };
@@ -34,6 +37,7 @@ static inline __attribute__((always_inline)) void packing_make(struct packing *p
     }
     p->mask8 = vdupq_n_u8((uint8_t)((1u << bits) - 1));
     p->down = vdupq_n_s32((int32_t)bits - 32);
+    p->levels = (bits == 2 ? pithi_levels2 : pithi_levels4)[symmetric];
     p->bits = bits;
     p->symmetric = symmetric;
 }
@@ -88,6 +92,59 @@ static inline void unpack64(v16 q[4], const uint8_t *from, size_t capacity,
         const uint8x16_t codes = vld1q_u8(from + 2 * k * p->bits);
         for (int j = 0; j < 4; j++) q[k].val[j] = unpack4(codes, p, j);
     }
+}
+
+/* What each code stands for in 16 bits: the low bytes of the words, then the high ones. */
+static inline uint8x16x2_t bytes_of_levels(const struct packing *p, uint32_t dtype,
+                                           const float *scale, const float *zero) {
+    v16 x = f_mul(v_load((const uint8_t *)p->levels), v_spread(scale));
+    if (zero) x = f_add(x, v_spread(zero));
+    x = dtype == PITH_F16 ? f_narrow(x) : v_shr(round_loosely(PITH_BF16, x), 16);
+    const uint8x16_t a = vreinterpretq_u8_u16(vmovn_high_u32(vmovn_u32(x.val[0]), x.val[1]));
+    const uint8x16_t b = vreinterpretq_u8_u16(vmovn_high_u32(vmovn_u32(x.val[2]), x.val[3]));
+    return (uint8x16x2_t){{vuzp1q_u8(a, b), vuzp2q_u8(a, b)}};
+}
+
+/* Writes 16 values. */
+static inline void look_up16(uint32x4_t *to, const uint8x16x2_t *table, uint8x16_t codes) {
+    const uint8x16_t low = vqtbl1q_u8(table->val[0], codes);
+    const uint8x16_t high = vqtbl1q_u8(table->val[1], codes);
+    to[0] = vreinterpretq_u32_u8(vzip1q_u8(low, high));
+    to[1] = vreinterpretq_u32_u8(vzip2q_u8(low, high));
+}
+
+/* Writes the codes of twice their bits that are in bytes one by one. */
+static inline void split_codes(uint8x16_t to[2], uint8x16_t codes, unsigned bits) {
+    const uint8x16_t low = vandq_u8(codes, vdupq_n_u8((uint8_t)((1u << bits) - 1)));
+    const uint8x16_t high = vshlq_u8(codes, vdupq_n_s8((int8_t) - (int)bits));
+    to[0] = vzip1q_u8(low, high);
+    to[1] = vzip2q_u8(low, high);
+}
+
+/* 64 codes of 2 or 4 bits, every 32 of one group. */
+#define OWN_HALVES
+static inline bool has_halves(unsigned bits, size_t group) {
+    return (bits == 2 || bits == 4) && group >= 32;
+}
+static inline __attribute__((always_inline)) void halves(v16 x[2], uint32_t dtype,
+                                                         const uint8_t *from, size_t capacity,
+                                                         const struct packing *p,
+                                                         const float *const scale[2],
+                                                         const float *const zero[2]) {
+    uint8x16x2_t table[2];
+    table[0] = bytes_of_levels(p, dtype, scale[0], zero[0]);
+    table[1] = scale[0] == scale[1] ? table[0] : bytes_of_levels(p, dtype, scale[1], zero[1]);
+    uint8x16_t codes[4], pairs[2];
+    (void)capacity;
+    if (p->bits == 4) {
+        split_codes(codes, vld1q_u8(from), 4);
+        split_codes(codes + 2, vld1q_u8(from + 16), 4);
+    } else {
+        split_codes(pairs, vld1q_u8(from), 4);
+        split_codes(codes, pairs[0], 2);
+        split_codes(codes + 2, pairs[1], 2);
+    }
+    for (int k = 0; k < 4; k++) look_up16(x[k / 2].val + 2 * (k % 2), &table[k / 2], codes[k]);
 }
 
 #endif
