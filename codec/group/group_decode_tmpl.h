@@ -229,6 +229,14 @@ ALWAYS void prefetch_base(const uint8_t *base, size_t size) {
     for (size_t k = 0; k < UNIT * size; k += 64) __builtin_prefetch(base + PREFETCH_BASE + k, 0, 2);
 }
 
+/* Decodes what whole units leave over. */
+ALWAYS void decode_left(struct decoder *d, struct batch *b, size_t i, struct variant r,
+                        struct streamer *stream) {
+    if (i == b->count) return;
+    if (stream) v_stream_end(stream, b->out + i * width(r.vt));
+    decode_end(d, b, i, r);
+}
+
 /* Decodes the whole units of a batch as halves; returns their elements. */
 ALWAYS size_t decode_narrow(const struct packing *pack, const struct batch *b, struct variant r,
                             struct streamer *stream, bool one) {
@@ -252,10 +260,13 @@ ALWAYS void decode_batch(struct decoder *d, struct batch *b, struct variant r,
     const size_t bs = width(r.bt), os = width(r.vt), bits = pack.bits, count = b->count;
     const size_t group = d->set->group;
     const bool half = r.vt == PITH_F16 || r.vt == PITH_BF16;
+    if (r.bt == PITH_NONE && half && has_halves(pack.bits, group)) {
+        const size_t done = group >= UNIT ? decode_narrow(&pack, b, r, stream, true)
+                                          : decode_narrow(&pack, b, r, stream, false);
+        decode_left(d, b, done, r, stream);
+        return;
+    }
     size_t i = 0;
-    if (r.bt == PITH_NONE && half && has_halves(pack.bits, group))
-        i = group >= UNIT ? decode_narrow(&pack, b, r, stream, true)
-                          : decode_narrow(&pack, b, r, stream, false);
     for (; i + UNIT <= count; i += UNIT) {
         struct unit u = unit_at(b, i, 0, bs, bits);
         u.out = os ? b->out + i * os : NULL;
@@ -263,10 +274,7 @@ ALWAYS void decode_batch(struct decoder *d, struct batch *b, struct variant r,
         __builtin_prefetch(u.codes + PREFETCH);
         decode_unit(d, &pack, b, &u, r, stream);
     }
-    if (i < count) {
-        if (stream) v_stream_end(stream, b->out + i * os);
-        decode_end(d, b, i, r);
-    }
+    decode_left(d, b, i, r, stream);
 }
 
 /* Decodes a job from element i on. */
@@ -312,6 +320,13 @@ ALWAYS void decode_based(struct decoder *d, struct pithi_group_job *job, size_t 
         decode_batches(d, job, i, r, false, false);
 }
 
+/* Has loops of its own for bases of one dtype which alone are written. */
+ALWAYS void decode_onto(struct decoder *d, struct pithi_group_job *job, size_t i, uint32_t bt,
+                        bool asymmetric) {
+    const struct variant r = {.vt = PITH_NONE, .bt = bt, .write = true, .asymmetric = asymmetric};
+    decode_batches(d, job, i, r, false, false);
+}
+
 static void decode_any(struct decoder *d, struct pithi_group_job *job, size_t i, struct variant r,
                        bool nontemporal) {
     const uint32_t ot = r.vt, bt = r.bt;
@@ -327,12 +342,14 @@ static void decode_any(struct decoder *d, struct pithi_group_job *job, size_t i,
         decode_common(d, job, i, PITH_F16, true, nontemporal);
     else if (bt == PITH_NONE && ot == PITH_F16)
         decode_common(d, job, i, PITH_F16, false, nontemporal);
-    else if (!r.asymmetric && ot == PITH_NONE && bt == PITH_F32 && r.write)
-        decode_batches(d, job, i, (struct variant){.vt = PITH_NONE, .bt = PITH_F32, .write = true},
-                       false, false);
-    else if (!r.asymmetric && ot == PITH_NONE && bt == PITH_BF16 && r.write)
-        decode_batches(d, job, i, (struct variant){.vt = PITH_NONE, .bt = PITH_BF16, .write = true},
-                       false, false);
+    else if (ot == PITH_NONE && bt == PITH_F32 && r.write && r.asymmetric)
+        decode_onto(d, job, i, PITH_F32, true);
+    else if (ot == PITH_NONE && bt == PITH_F32 && r.write)
+        decode_onto(d, job, i, PITH_F32, false);
+    else if (ot == PITH_NONE && bt == PITH_BF16 && r.write && r.asymmetric)
+        decode_onto(d, job, i, PITH_BF16, true);
+    else if (ot == PITH_NONE && bt == PITH_BF16 && r.write)
+        decode_onto(d, job, i, PITH_BF16, false);
     else if (ot == PITH_F32 && bt == PITH_F32 && r.write && r.asymmetric)
         decode_based(d, job, i, PITH_F32, PITH_F32, true, nontemporal);
     else if (ot == PITH_F32 && bt == PITH_F32 && r.write)
