@@ -315,7 +315,7 @@ static inline __attribute__((always_inline)) void products(v16 x[4], const uint8
     x[3] = product(x[3], scale[3], zero[3]);
 }
 
-/* What each code stands for in 16 bits, everything twice: look-ups read the low 5 bits of a word. */
+/* What each code stands for in 16 bits, twice: look-ups read the low 5 bits of a word. */
 static inline __m512i table_of_halves(const struct packing *p, uint32_t dtype, const float *scale,
                                       const float *zero) {
     const v16 values = table_of(p, scale, zero);
