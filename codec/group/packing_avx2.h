@@ -11,12 +11,12 @@
  * highest bit is the lane's, and down again by `down`, with the sign or without. */
 struct packing {
     __m256i pairs, quads, squeeze, mask8, spread[2], up[2], down;
-    v16 levels; /* what codes of up to 4 bits stand for; of fewer, of their low bits */
+    v16 levels; /* up to 4 bits: the code in the low bits of 0 to 15, with its sign, as f32 */
     unsigned bits;
     bool symmetric;
 };
 
-/* Codes whose bit `sign` is set are so much less than 0. */
+/* Extends the sign of codes, which is the bit `sign`; without one, 0, they stay as they are. */
 static inline __m256i signed_of(__m256i codes, __m256i sign) {
     return _mm256_sub_epi32(_mm256_xor_si256(codes, sign), sign);
 }
@@ -140,8 +140,8 @@ static inline void pack64(uint8_t *to, size_t capacity, const struct packing *p,
     }
 }
 
-/* The bytes of 32 lanes that are codes as integers: those of elements 0..3 of each eighth, then
- * those of 4..7. */
+/* The bytes of 32 lanes that are codes as integers, see pack64_whole: those of elements 0..3 of
+ * each eighth, then those of 4..7. */
 static inline __m256i bytes_of_whole(const struct packing *p, v16 x, v16 y) {
     if (!p->symmetric)
         return _mm256_packus_epi16(_mm256_packus_epi32(x.a, x.b), _mm256_packus_epi32(y.a, y.b));
@@ -151,7 +151,9 @@ static inline __m256i bytes_of_whole(const struct packing *p, v16 x, v16 y) {
 }
 
 #define OWN_WHOLE
-/* Packs 64 codes from lanes that are the codes as integers. */
+/* Packs 64 codes from lanes that are the codes as integers. Those of 2, 4 and 8 bits are not cut to
+ * their low bits: other integers saturate to 8 bits, and what is beyond a code of fewer bits spoils
+ * its neighbours. Of these widths just the 8 * bits bytes of the codes are written. */
 static inline void pack64_whole(uint8_t *to, size_t capacity, const struct packing *p,
                                 const v16 q[4], bool nontemporal) {
     if (p->bits != 2 && p->bits != 4 && p->bits != 8) {
@@ -244,8 +246,10 @@ static inline __m256i bytes_of_levels(const struct packing *p, uint32_t dtype, c
     return _mm256_permute4x64_epi64(_mm256_packus_epi16(low, high), 0xD8);
 }
 
-/* 64 codes of one group of 2 or 4 bits, two at a time: those at even places and those after them,
- * each in 32 bytes, of which a half has the 8 codes of every other 16. */
+/* 64 codes of one group of 2 or 4 bits, as values of 16 bits. Low and high bytes of a value are
+ * looked up apart, and so are codes at even and at odd places; until they are joined, the low half
+ * of a vector is of the first 8 of every 16 elements, the high half of the others. Reads the
+ * 8 * bits bytes of the codes alone; scales and zeros are finite and below PITHI_SCALE_LIMIT. */
 #define OWN_HALVES
 static inline bool has_halves(unsigned bits, size_t group) {
     return (bits == 2 || bits == 4) && group >= 64;
