@@ -131,7 +131,7 @@ pith_status pithi_stream_enter_reading(pith_work *w, const pith_stream *s) {
     return status;
 }
 
-pith_status pithi_stream_end_reading(pith_work *w, pith_status status) {
+pith_status pithi_stream_leave_reading(pith_work *w, pith_status status) {
     pithi_work_leave(w);
     return status;
 }
@@ -236,9 +236,9 @@ static void clear(pith_stream *s) {
         s->slot[i] =
             (struct pithi_slot_state){.step = o->step, .undone = true, .invalid = s->base != NULL};
     if (s->base) memset(s->base, 0, (size_t)pithi_stream_remembered_bytes(p));
+    /* The momentum lies behind its residual. */
     for (int i = 0; i < 2 && s->residual[i]; i++)
-        memset(s->residual[i], 0,
-               (size_t)pithi_stream_remembered_bytes(p)); /* and the momentum behind it */
+        memset(s->residual[i], 0, (size_t)pithi_stream_remembered_bytes(p));
     if (pithi_has_base(p) && (s->base || !p->count)) update_base_hash(s, o->step);
 }
 
@@ -435,7 +435,7 @@ static pith_status get_base(const pith_stream *s, uint64_t slot, const pith_view
 pith_status pith_stream_get_base(pith_work *w, const pith_stream *s, uint64_t slot,
                                  const pith_view *view) {
     PITHI_TRY(pithi_stream_enter_reading(w, s));
-    return pithi_stream_end_reading(w, get_base(s, slot, view, &w->error));
+    return pithi_stream_leave_reading(w, get_base(s, slot, view, &w->error));
 }
 
 uint64_t pith_stream_base_hash(const pith_stream *s, uint64_t slot) {
@@ -457,7 +457,7 @@ static pith_status verify(const pith_stream *s, pith_error *error) {
 
 pith_status pith_stream_verify(pith_work *w, const pith_stream *s) {
     PITHI_TRY(pithi_stream_enter_reading(w, s));
-    return pithi_stream_end_reading(w, verify(s, &w->error));
+    return pithi_stream_leave_reading(w, verify(s, &w->error));
 }
 
 /* ---- Statistics ------------------------------------------------------------------------------*/

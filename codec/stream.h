@@ -46,7 +46,7 @@ pith_status pithi_stream_end(pith_work *work, pith_stream *stream, pith_status s
 /* Begins a call that only reads the stream, of which any number run at once; the other ends it and
  * returns the status. */
 pith_status pithi_stream_enter_reading(pith_work *work, const pith_stream *stream);
-pith_status pithi_stream_end_reading(pith_work *work, pith_status status);
+pith_status pithi_stream_leave_reading(pith_work *work, pith_status status);
 /* Whether no call with another work changes the stream; and PITH_ERR_BUSY, with its text. */
 bool pithi_stream_is_free(const pith_stream *stream, const pith_work *work);
 pith_status pithi_stream_busy(pith_error *error);
@@ -57,8 +57,8 @@ pith_status pithi_stream_check_slot(const pith_stream *stream, uint64_t slot, pi
 pith_status pithi_stream_check_base(const pith_stream *stream, pith_error *error);
 pith_status pithi_stream_check_slot_base(const pith_stream *stream, uint64_t slot,
                                          pith_error *error);
-pith_status pithi_stream_check_slot_bases(const pith_stream *stream,
-                                          pith_error *error); /* of all */
+/* The same of all slots. */
+pith_status pithi_stream_check_slot_bases(const pith_stream *stream, pith_error *error);
 /* Returns the residual of a slot: the current one (next 0), or where the next one goes. */
 float *pithi_stream_residual(const pith_stream *stream, uint64_t slot, int next);
 /* The same of the momentum; NULL where there is none. */

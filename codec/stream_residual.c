@@ -149,11 +149,11 @@ pith_status pith_stream_get_residual(pith_work *w, const pith_stream *s, uint64_
     struct pithi_span span;
     PITHI_TRY(pithi_stream_enter_reading(w, s));
     const pith_status status = take_range(s, first, view, true, &span, &w->error);
-    if (status != PITH_OK) return pithi_stream_end_reading(w, status);
+    if (status != PITH_OK) return pithi_stream_leave_reading(w, status);
     const uint64_t before = pithi_fp_enter();
     for_runs((pith_stream *)(uintptr_t)s, first, &span, read_run);
     pithi_fp_leave(before);
-    return pithi_stream_end_reading(w, PITH_OK);
+    return pithi_stream_leave_reading(w, PITH_OK);
 }
 
 pith_status pith_stream_set_residual(pith_work *w, pith_stream *s, uint64_t first,

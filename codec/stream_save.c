@@ -92,9 +92,9 @@ pith_status pith_stream_save(pith_work *w, const pith_stream *s, void *dst, size
     if (written) *written = 0;
     PITHI_TRY(pithi_stream_enter_reading(w, s));
     if (!dst || !written)
-        return pithi_stream_end_reading(w,
-                                        pithi_fail(&w->error, PITH_ERR_ARG, "an argument is NULL"));
-    return pithi_stream_end_reading(w, save(s, dst, cap, written, &w->error));
+        return pithi_stream_leave_reading(
+            w, pithi_fail(&w->error, PITH_ERR_ARG, "an argument is NULL"));
+    return pithi_stream_leave_reading(w, save(s, dst, cap, written, &w->error));
 }
 
 /* ---- Load ------------------------------------------------------------------------------------*/

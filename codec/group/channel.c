@@ -66,8 +66,8 @@ void pithi_transpose_codes_c(const struct pithi_group_setting *s, const uint8_t 
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
 static void decode_column(struct pithi_channel_job *job, size_t column) {
-    const struct pithi_group_setting s =
-        job->set; /* a copy, which no store of a value can change */
+    /* Copies, which no store of a value can change. */
+    const struct pithi_group_setting s = job->set;
     const uint32_t scale = pithi_scale_load(job->scales, s.scale_dtype, column);
     const uint32_t zero = s.asymmetric ? pithi_scale_load(job->zeros, s.scale_dtype, column) : 0;
     const bool poisoned = pithi_nonfinite(scale) || pithi_nonfinite(zero);

@@ -10,7 +10,8 @@
  *   v_stream16(to, from)   16 bytes by non-temporal stores; v_stream16_fits(p): whether p allows it
  *   shrink_<isa>.h         included: what shrink_tmpl.h needs of lanes
  *   OWN_WHOLE              a macro, where packing integers has a shorter way; then also
- *                          pack64_whole, which is otherwise pack64
+ *                          pack64_whole, which is otherwise pack64 and may rely on lanes that
+ *                          are codes: 0 to 2^bits - 1, or with a sign, as the packing says
  *   OWN_PACKING            a macro, where packing from other forms has an instruction of its own;
  *                          then also pack64_high, rotate_runs, has_transposed and pack_rotated,
  *                          which are otherwise made of pack64 below

@@ -133,8 +133,8 @@ static inline void pack64(uint8_t *to, size_t capacity, const struct packing *p,
     }
 }
 
-/* The bytes of 32 lanes that are codes as integers: those of elements 0..3 of each eighth, then
- * those of 4..7. */
+/* The bytes of 32 lanes that are codes as integers, see pack64_whole: those of elements 0..3 of
+ * each eighth, then those of 4..7. */
 static inline __m256i bytes_of_whole(const struct packing *p, v16 x, v16 y) {
     if (!p->symmetric)
         return _mm256_packus_epi16(_mm256_packus_epi32(x.a, x.b), _mm256_packus_epi32(y.a, y.b));
@@ -144,7 +144,9 @@ static inline __m256i bytes_of_whole(const struct packing *p, v16 x, v16 y) {
 }
 
 #define OWN_WHOLE
-/* Packs 64 codes from lanes that are the codes as integers. */
+/* Packs 64 codes from lanes that are the codes as integers. Those of 2, 4 and 8 bits are not cut to
+ * their low bits: other integers saturate to 8 bits, and what is beyond a code of fewer bits spoils
+ * its neighbours. Of these widths just the 8 * bits bytes of the codes are written. */
 static inline void pack64_whole(uint8_t *to, size_t capacity, const struct packing *p,
                                 const v16 q[4], bool nontemporal) {
     if (p->bits != 2 && p->bits != 4 && p->bits != 8) {
@@ -237,8 +239,10 @@ static inline __m256i bytes_of_levels(const struct packing *p, uint32_t dtype, c
     return _mm256_permute4x64_epi64(_mm256_packus_epi16(low, high), 0xD8);
 }
 
-/* 64 codes of 2 or 4 bits, every 32 of one group, in a lane of 128 bits: two at a time, those at
- * even places and those after them. */
+/* 64 codes of 2 or 4 bits, every 32 of one group, as values of 16 bits. Low and high bytes of a
+ * value are looked up apart, and so are codes at even and at odd places; until they are joined, the
+ * low half of a vector is of the first 32 elements. Reads the 8 * bits bytes of the codes alone;
+ * scales and zeros are finite and below PITHI_SCALE_LIMIT. */
 #define OWN_HALVES
 static inline bool has_halves(unsigned bits, size_t group) {
     return (bits == 2 || bits == 4) && group >= 32;

@@ -365,17 +365,13 @@ static pith_status clear(pith_stream *s, uint64_t slot, pith_error *error) {
 pith_status pith_sparse_gather(pith_work *w, const pith_stream *s, uint64_t slot,
                                const pith_view *from, const pith_view *values) {
     PITHI_TRY(pithi_stream_enter_reading(w, s));
-    const pith_status status = gather(s, slot, from, values, &w->error);
-    pithi_work_leave(w);
-    return status;
+    return pithi_stream_leave_reading(w, gather(s, slot, from, values, &w->error));
 }
 
 pith_status pith_sparse_scatter(pith_work *w, const pith_stream *s, uint64_t slot,
                                 const pith_view *values, float scale, const pith_view *to) {
     PITHI_TRY(pithi_stream_enter_reading(w, s));
-    const pith_status status = scatter(s, slot, values, scale, to, &w->error);
-    pithi_work_leave(w);
-    return status;
+    return pithi_stream_leave_reading(w, scatter(s, slot, values, scale, to, &w->error));
 }
 
 pith_status pith_sparse_clear(pith_work *w, pith_stream *s, uint64_t slot) {

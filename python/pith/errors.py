@@ -240,21 +240,21 @@ def _string(text: Any) -> str:
     return bytes(ffi.string(text)).decode("ascii", "replace")
 
 
-_Thing = TypeVar("_Thing")
+_Entry = TypeVar("_Entry")
 _Made = TypeVar("_Made")
 
 
-def of_each(make: Callable[[_Thing], _Made], things: Iterable[_Thing]) -> list[_Made]:
-    """Return what a call makes of each thing of a list.
+def of_each(make: Callable[[_Entry], _Made], entries: Iterable[_Entry]) -> list[_Made]:
+    """Return what a call makes of each entry of a list.
 
     Raises:
-        Error: what the call raises; ``item`` is the number of the thing
+        Error: what the call raises; ``item`` is the number of the entry
 
     """
     made: list[_Made] = []
     try:
-        for thing in things:
-            made.append(make(thing))
+        for entry in entries:
+            made.append(make(entry))
     except Error as error:
         error.item = len(made)
         raise

@@ -27,7 +27,7 @@ from .errors import (
     from_status,
     of_each,
 )
-from .plan import Plan, Work, check_status, check_work, integer
+from .plan import Plan, Work, check_status, check_work, unsigned
 from .stream import Stats, borrow, marks_of
 from .views import Buffer, Tensor
 
@@ -69,7 +69,7 @@ class Cache:
         check_new(self, "_cache")
         check(plan)
         check_work(work)
-        self._start(plan, lib.pith_kv_bytes(plan._plan, integer("tokens", tokens)), work)
+        self._start(plan, lib.pith_kv_bytes(plan._plan, unsigned("tokens", tokens)), work)
         made = ffi.new("pith_kv **")
         error = ffi.new("pith_error *", {"size": ffi.sizeof("pith_error")})
         status = lib.pith_kv_init(plan._plan, self._memory, self._bytes, made, error)
@@ -181,7 +181,7 @@ class Cache:
             ArgumentError: more than there are
 
         """
-        self._do(lib.pithpy_kv_truncate, integer("tokens", tokens))
+        self._do(lib.pithpy_kv_truncate, unsigned("tokens", tokens))
 
     def fork(self, tokens: int | None = None, *, reserve: int = 0, copy: bool = False) -> Cache:
         """Return a second cache that begins with this one's first tokens.
@@ -196,9 +196,8 @@ class Cache:
             ArgumentError: more tokens than there are; reserve below 0
 
         """
-        if integer("reserve", reserve) < 0:
-            raise ArgumentError(f"reserve: found {reserve}, expected no negative number")
-        tokens = len(self) if tokens is None else integer("tokens", tokens)
+        reserve = unsigned("reserve", reserve)
+        tokens = len(self) if tokens is None else unsigned("tokens", tokens)
         page = int(lib.pith_kv_page_tokens(self._plan._plan))
         need = _window(self._plan) + reserve + page + (tokens if copy else 0)
         child = Cache.__new__(Cache)

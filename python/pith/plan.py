@@ -162,7 +162,7 @@ class Plan:
         if isinstance(shape, (int, Integral)):
             shape = (int(shape),)
         if isinstance(shape, str) or not isinstance(shape, Iterable):
-            raise TypeError(f"shape: expected whole numbers, found {shape!r}")
+            raise TypeError(f"shape: expected integers, found {shape!r}")
         dims = tuple(integer("shape", n) for n in shape)
         if len(dims) > lib.PITH_MAX_NDIM:
             raise ShapeError(
@@ -171,7 +171,7 @@ class Plan:
         if min(dims, default=0) < 0:
             raise ShapeError(f"shape: found {dims}, expected no negative number")
         if max(dims, default=0) >= 1 << 64:
-            raise ShapeError(f"shape: found {dims}, which is too large")
+            raise ShapeError(f"shape: found {dims}, expected numbers below 2**64")
         exempt = list(exempt)
         layout = ffi.new("pith_layout *", {"size": ffi.sizeof("pith_layout")})
         layout.dtype = dtypes.number_of(dtype)
@@ -457,9 +457,7 @@ def check_threads(threads: int) -> None:
         TypeError: it is no integer
 
     """
-    if not hasattr(threads, "__index__"):
-        raise TypeError(f"threads: expected an integer, found {threads!r}")
-    if not 1 <= threads <= 1024:
+    if not 1 <= integer("threads", threads) <= 1024:
         raise ArgumentError(f"threads: found {threads}, expected 1 to 1024")
 
 

@@ -192,8 +192,18 @@ def test_numbers_that_c_has_not_are_refused_by_name():
     ):
         with pytest.raises(pith.ArgumentError, match=f"^{text}: "):
             pith.Plan("grad", **{"shape": 9, "dtype": "f32", **keys})
+    cache = pith.kv.Cache(pith.Plan("kv:page=16,group=16", shape=(64, 16), dtype="f32"))
+    for value in (-1, 1 << 64):
+        for call, key in (
+            (lambda n: pith.kv.Cache(cache.plan, n), "tokens"),
+            (cache.truncate, "tokens"),
+            (cache.fork, "tokens"),
+            (lambda n: cache.fork(reserve=n), "reserve"),
+        ):
+            with pytest.raises(pith.ArgumentError, match=f"^{key}: found {value}, expected 0 to"):
+                call(value)
     for shape in (1.5, "34"):
-        with pytest.raises(TypeError, match=r"^shape: "):
+        with pytest.raises(TypeError, match=r"^shape: expected integers, found"):
             pith.Plan("raw", shape=shape, dtype="f32")
 
 
