@@ -120,7 +120,7 @@ ALWAYS void halves(v16 x[2], uint32_t dtype, const uint8_t *from, size_t capacit
 ALWAYS void decode_halves(const struct packing *pack, const struct batch *b, const struct unit *u,
                           struct variant r, struct streamer *stream, bool one) {
     const size_t g = u->first >> b->shift, h = one ? g : (u->first + UNIT / 2) >> b->shift;
-    const float *const scale[2] = {&b->scale[g], one ? &b->scale[g] : &b->scale[h]};
+    const float *const scale[2] = {&b->scale[g], &b->scale[h]};
     const float *const zero[2] = {r.asymmetric ? &b->zero[g] : NULL,
                                   r.asymmetric ? &b->zero[h] : NULL};
     v16 x[2];
