@@ -63,10 +63,10 @@ void pithi_kv_init(struct pithi_kv *k, const struct pithi_params *p,
     k->outliers = outliers_of(p->value[PITHI_KV_OUTLIERS], k->channel || group < dim ? group : dim);
     /* A group that is a whole short head is a group of its own size, where kernels have that. */
     if (!k->channel && dim >= 16 && dim < group && (dim & (dim - 1)) == 0) k->set.group = dim;
-    k->flat = !k->channel && dim % k->set.group == 0;
     k->element = pith_dtype_bytes(p->dtype);
     k->head_codes = pithi_group_code_bytes(&k->set, dim);
     k->head_groups = parts(dim, k->set.group);
+    k->flat = !k->channel && k->head_groups * k->set.group == dim;
     k->head_scales = k->head_groups * entry_of(k);
 }
 
@@ -90,10 +90,16 @@ struct pithi_kv_places pithi_kv_places(const struct pithi_kv *k, uint32_t tokens
     return at;
 }
 
+/* Clears what a part may be padded with. */
+static void clear_end(uint8_t *page, size_t end) { memset(page + end - 16, 0, 16); }
+
 void pithi_kv_clear(const struct pithi_kv *k, uint8_t *page, uint32_t tokens) {
     const struct pithi_kv_places at = pithi_kv_places(k, tokens);
-    const size_t ends[] = {at.codes, at.places, at.exact, at.bytes};
-    for (int i = 0; tokens && i < 4; i++) memset(page + ends[i] - 16, 0, 16);
+    if (!tokens) return;
+    clear_end(page, at.codes);
+    clear_end(page, at.places);
+    clear_end(page, at.exact);
+    clear_end(page, at.bytes);
 }
 
 /* ---- Scratch ---------------------------------------------------------------------------------*/

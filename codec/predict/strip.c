@@ -169,18 +169,20 @@ struct writing {
     uint8_t *widths, *to, *end;
 };
 
-static struct writing writing_of(const struct pithi_strip *p, const struct pithi_source *source,
-                                 struct pithi_packing *packing) {
+/* Fills in the struct in its final place: a copy would wait for what was just stored. */
+static void open_writing(struct writing *g, const struct pithi_strip *p,
+                         const struct pithi_source *source, struct pithi_packing *packing) {
     const size_t count = count_of(p);
-    struct writing g = {.strip = p, .source = source, .packing = packing};
-    g.widths = widths_in(packing->scratch, count);
-    g.to = groups_in(packing->scratch, count);
-    g.end = (uint8_t *)packing->scratch + pithi_strip_scratch(count);
-    pithi_unpredict_init(&g.sums, p->extent, p->order, rest_of(packing->scratch));
-    pithi_tile_layout_begin(&g.walk, &source->values);
-    pithi_tile_layout_begin(&g.further, &source->values);
-    pithi_tile_layout_prefetch(&g.further, STRIP);
-    return g;
+    g->strip = p;
+    g->source = source;
+    g->packing = packing;
+    g->widths = widths_in(packing->scratch, count);
+    g->to = groups_in(packing->scratch, count);
+    g->end = (uint8_t *)packing->scratch + pithi_strip_scratch(count);
+    pithi_unpredict_init(&g->sums, p->extent, p->order, rest_of(packing->scratch));
+    pithi_tile_layout_begin(&g->walk, &source->values);
+    pithi_tile_layout_begin(&g->further, &source->values);
+    pithi_tile_layout_prefetch(&g->further, STRIP);
 }
 
 /* Returns the next n values: where they lie, or in `strip` when they do not lie together. */
@@ -255,7 +257,8 @@ void pithi_strip_begin(const struct pithi_strip *p, const struct pithi_source *s
     const size_t count = count_of(p);
     struct counters counters = {{{0}}};
     *packing = (struct pithi_packing){.constant = !first_differ(p, source), .scratch = scratch};
-    struct writing g = writing_of(p, source, packing);
+    struct writing g;
+    open_writing(&g, p, source, packing);
     for (size_t at = 0; at < count; at += STRIP) {
         const size_t n = pithi_min(STRIP, count - at), done = fused_encode(&g, at, n);
         const uint8_t *const widths = g.widths - done / GROUP;
