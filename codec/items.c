@@ -246,7 +246,10 @@ static pith_status run_list(pith_work *w, struct list *l) {
         status = l->operation->check(w, l, checked);
     }
     status = status == PITH_OK ? run_all(w, l) : refuse(w, l, checked - 1, status);
-    for (size_t i = 0; i < checked; i++) l->operation->unmark(w, l, i);
+    for (size_t i = 0; i < checked; i++) {
+        prefetch_handles(l, i + CHECKED_AHEAD); /* a long list has left the caches meanwhile */
+        l->operation->unmark(w, l, i);
+    }
     for (size_t i = 0; i < checked; i++) l->operation->leave(w, l, i);
     pithi_fp_leave(before);
     return status;

@@ -7,13 +7,15 @@
  *   hashing_open(lane)     begins one; lanes of 64 bits are numbered from there
  *   hashing_add(h, x)      adds 64 bytes
  *   hashing_sum(h)         returns the sum
+ *   MAXIMA_FETCH           whether memory, not arithmetic, is the limit over a base of f32
  *   HASHES_RANDOM          whether 4-bit codes rounded at random over a base of bf16 gain by one
  *                          pass
  *
  * Memory must not wait for arithmetic, nor this for it: the maxima of later groups are found
  * between the codes of these, a unit of the one for a unit of the other. What both read is fetched
  * to the second-level cache beside codes: the last codes of an item, which no maxima come with, so
- * fetch what the first maxima of the next one read, which no codes come with. */
+ * fetch what the first maxima of the next one read, which no codes come with. Where memory is the
+ * limit values are fetched beside maxima, so that it does not rest while only these are made. */
 
 /* Elements of a batch, whose scales are made together, and how far maxima are beyond the next batch
  * when its scales are made, so that codes do not wait for a division. */
@@ -50,6 +52,11 @@ struct base_pass {
     uint64_t saturated;
 };
 
+/* Whether values are fetched beside maxima. */
+ALWAYS bool maxima_fetch(struct base_variant w) {
+    return MAXIMA_FETCH && w.bt == PITH_F32 && !w.random;
+}
+
 ALWAYS void open_base_pass(struct base_pass *p, const struct pithi_group_job *job, size_t count,
                            struct base_variant w) {
     p->set = job->set;
@@ -62,7 +69,8 @@ ALWAYS void open_base_pass(struct base_pass *p, const struct pithi_group_job *jo
     p->scales = job->scales;
     p->capacity = pithi_group_code_bytes(&p->set, job->count);
     const size_t ahead = p->batch + BASE_LEAD + READS_LEAD;
-    p->prefetch = pithi_prefetch_begin(job->value, job->prefetch, ahead * width(w.vt));
+    p->prefetch = pithi_prefetch_begin(job->value, job->prefetch,
+                                       (maxima_fetch(w) ? READS_LEAD : ahead) * width(w.vt));
     p->prefetch_base = pithi_prefetch_begin(job->base, job->prefetch_base, ahead * width(w.bt));
     p->lane = job->first * width(w.bt) / 8;
     p->correction = 0;
@@ -81,6 +89,7 @@ ALWAYS void open_base_pass(struct base_pass *p, const struct pithi_group_job *jo
 ALWAYS v16 base_maxima(struct base_pass *p, v16 m, const uint8_t *value, const uint8_t *base,
                        size_t i, struct base_variant w) {
     const size_t g = (i & (p->batch - 1)) >> p->shift, group = p->set.group;
+    if (maxima_fetch(w)) prefetch_far(p->prefetch + i * width(w.vt), width(w.vt));
     const v16 x[4] = {magnitude16(difference(w.vt, w.bt, value, base, 0)),
                       magnitude16(difference(w.vt, w.bt, value, base, 16)),
                       magnitude16(difference(w.vt, w.bt, value, base, 32)),
@@ -189,7 +198,7 @@ ALWAYS v16 base_units(struct base_pass *p, struct hashing *hashing, v16 m, size_
             m = base_maxima(p, m, value + later * width(w.vt), base + later * width(w.bt),
                             i + later, w);
         const uint16_t *const random = p->drawn + i % (4 * UNIT);
-        prefetch_far(p->prefetch + i * width(w.vt), width(w.vt));
+        if (!maxima_fetch(w)) prefetch_far(p->prefetch + i * width(w.vt), width(w.vt));
         prefetch_far(p->prefetch_base + i * width(w.bt), width(w.bt));
         v16 q[4], sum = v_set(0);
         PITHI_UNROLL for (size_t k = 0; k < 4; k += 2) {

@@ -6,7 +6,7 @@
 #include "common/lanes_avx2.h"
 #include "common/nh_avx2.h"
 
-enum { HASHES_RANDOM = 1 };
+enum { HASHES_RANDOM = 1, MAXIMA_FETCH = 0 };
 
 struct hashing {
     struct nh_sums sums;

@@ -7,7 +7,7 @@
 #include "common/nh_avx512.h"
 
 /* Memory waits for one pass. */
-enum { HASHES_RANDOM = 0 };
+enum { HASHES_RANDOM = 0, MAXIMA_FETCH = 1 };
 
 struct hashing {
     struct nh_sums sums;
