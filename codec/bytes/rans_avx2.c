@@ -1,8 +1,10 @@
-/* rans_avx2.c - rANS strings for AVX2: tables in registers where symbols are few, else gathers.
+/* rans_avx2.c - rANS strings, and their symbols counted, for AVX2: tables in registers where symbols
+ * are few, else gathers.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <immintrin.h>
 #include <string.h>
 
+#include "bytes/bytes_avx2.h"
 #include "bytes/rans_lookup.h"
 #include "common/endian.h"
 #include "common/rans_avx2.h"
@@ -309,8 +311,35 @@ static uint8_t *encode(const struct pithi_rans_encoder *from, const uint8_t *src
     return pithi_rans_encode_c(from, src, n, log2_states, state, begin, end);
 }
 
+/* ---- Counts -----------------------------------------------------------------------------------*/
+
+static inline vec load(const void *from) { return _mm256_loadu_si256(from); }
+static inline void store(void *to, vec x) { _mm256_storeu_si256(to, x); }
+static inline vec all8(uint8_t x) { return _mm256_set1_epi8((char)x); }
+static inline vec add8(vec a, vec b) { return _mm256_add_epi8(a, b); }
+static inline vec sub8(vec a, vec b) { return _mm256_sub_epi8(a, b); }
+static inline vec add_most(vec a, vec b) { return _mm256_adds_epu8(a, b); }
+static inline vec look_up_16(const uint8_t table[16], vec at) {
+    return _mm256_shuffle_epi8(
+        _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)table)), at);
+}
+static inline vec odd(vec a, vec b, vec c) { return v_xor(v_xor(a, b), c); }
+static inline vec majority(vec a, vec b, vec c) { return v_or(v_and(a, b), v_and(v_xor(a, b), c)); }
+static inline vec min8(vec a, vec b) { return _mm256_min_epu8(a, b); }
+static inline vec sum(vec x) { return _mm256_sad_epu8(x, _mm256_setzero_si256()); }
+static inline uint8_t *put_where(uint8_t *to, const uint8_t *from, vec at) {
+    for (uint32_t found = (uint32_t)_mm256_movemask_epi8(at); found; found &= found - 1)
+        *to++ = from[__builtin_ctz(found)];
+    return to;
+}
+
+#define BYTES 32
+#define WINDOWS 1
+#include "bytes/symbol_count_tmpl.h"
+
 void pithi_rans_bind_avx2(struct pithi_kernels *k);
 void pithi_rans_bind_avx2(struct pithi_kernels *k) {
     k->rans_encode = encode;
     k->rans_decode = decode;
+    k->symbol_count = count_symbols;
 }

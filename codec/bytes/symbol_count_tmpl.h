@@ -5,10 +5,10 @@
  *   BYTES     the bytes of a vector
  *   WINDOWS   the most windows of 16 kinds, side by side, that are worth the time
  * and, of vectors `vec` that the instruction set has:
- *   vec load(const uint8_t *), void store(uint64_t *, vec), vec all(uint8_t)
+ *   vec load(const uint8_t *), void store(uint64_t *, vec), vec all8(uint8_t)
  *   vec v_and(vec, vec), add8(vec, vec), sub8(vec, vec), add64(vec, vec)
  *   vec add_most(vec, vec): of unsigned bytes, 255 at most
- *   vec look_up(const uint8_t table[16], vec at): 0 where bit 7 of `at` is set, else the byte at
+ *   vec look_up_16(const uint8_t table[16], vec at): 0 where bit 7 of `at` is set, else the byte at
  *                 its low four bits
  *   vec odd(vec a, vec b, vec c): bits that are in one or three of them
  *   vec majority(vec a, vec b, vec c): bits that are in two or three of them
@@ -59,13 +59,13 @@ struct counting {
 ALWAYS struct bits take_vector(struct counting *c) {
     static const uint8_t table[HALVES][16] = {
         {1, 2, 4, 8, 16, 32, 64, 128}, {0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128}};
-    const vec x = sub8(load(c->src), all((uint8_t)c->first));
-    vec outside = all(0xFF);
+    const vec x = sub8(load(c->src), all8((uint8_t)c->first));
+    vec outside = all8(0xFF);
     struct bits b;
     for (int h = 0; h < c->halves; h += HALVES) {
-        const vec at = add_most(sub8(x, all((uint8_t)(h * KINDS / HALVES))), all(0x70));
+        const vec at = add_most(sub8(x, all8((uint8_t)(h * KINDS / HALVES))), all8(0x70));
         outside = v_and(outside, at);
-        for (int k = 0; k < HALVES; k++) b.of[h + k] = look_up(table[k], at);
+        for (int k = 0; k < HALVES; k++) b.of[h + k] = look_up_16(table[k], at);
     }
     c->others = put_where(c->others, c->src, outside);
     c->src += BYTES;
@@ -99,7 +99,7 @@ ALWAYS struct bits take_8(struct counting *c) {
 }
 
 /* Returns bit k of each byte as a number. */
-static inline vec bit(vec x, int k) { return min8(v_and(x, all((uint8_t)(1 << k))), all(1)); }
+static inline vec bit(vec x, int k) { return min8(v_and(x, all8((uint8_t)(1 << k))), all8(1)); }
 
 ALWAYS void count_group(struct counting *c) {
     const struct bits a = take_8(c), carry = add_bits(c, 3, a, take_8(c));
@@ -110,8 +110,8 @@ ALWAYS void count_group(struct counting *c) {
 
 ALWAYS void begin_run(struct counting *c) {
     for (int h = 0; h < c->halves; h++) {
-        for (int p = 0; p < PLANES - 1; p++) c->plane[p].of[h] = all(0);
-        for (int k = 0; k < KINDS / HALVES; k++) c->groups[h][k] = all(0);
+        for (int p = 0; p < PLANES - 1; p++) c->plane[p].of[h] = all8(0);
+        for (int k = 0; k < KINDS / HALVES; k++) c->groups[h][k] = all8(0);
     }
 }
 
@@ -138,7 +138,7 @@ ALWAYS void count_windows(uint32_t table[PITHI_RANS_TABLES][256], const uint8_t 
     uint8_t buffer[BUFFER + BYTES];
     struct counting c = {.src = src, .others = buffer, .first = first, .halves = HALVES * windows};
     for (int h = 0; h < c.halves; h++)
-        for (int k = 0; k < KINDS / HALVES; k++) c.kind[h][k] = all(0);
+        for (int k = 0; k < KINDS / HALVES; k++) c.kind[h][k] = all8(0);
     memset(table, 0, 4 * sizeof table[0]);
     while (n >= STEP) {
         const size_t groups = n / STEP < RUN ? n / STEP : RUN;
