@@ -170,16 +170,17 @@ static __attribute__((noinline)) void decode_scalar(struct decoder *d, const str
     d->saturated += p.saturated;
 }
 
+/* one: the unit is of one group. */
 ALWAYS void decode_unit(struct decoder *d, const struct packing *pack, const struct batch *b,
-                        const struct unit *u, struct variant r, struct streamer *stream) {
-    const float *const scale[4] = {
-        &b->scale[u->first >> b->shift], &b->scale[(u->first + 16) >> b->shift],
-        &b->scale[(u->first + 32) >> b->shift], &b->scale[(u->first + 48) >> b->shift]};
+                        const struct unit *u, struct variant r, struct streamer *stream, bool one) {
+    const size_t next = one ? 0 : 16;
+    const size_t g[4] = {u->first >> b->shift, (u->first + next) >> b->shift,
+                         (u->first + 2 * next) >> b->shift, (u->first + 3 * next) >> b->shift};
+    const float *const scale[4] = {&b->scale[g[0]], &b->scale[g[1]], &b->scale[g[2]],
+                                   &b->scale[g[3]]};
     const bool z = r.asymmetric;
-    const float *const zero[4] = {z ? &b->zero[u->first >> b->shift] : NULL,
-                                  z ? &b->zero[(u->first + 16) >> b->shift] : NULL,
-                                  z ? &b->zero[(u->first + 32) >> b->shift] : NULL,
-                                  z ? &b->zero[(u->first + 48) >> b->shift] : NULL};
+    const float *const zero[4] = {z ? &b->zero[g[0]] : NULL, z ? &b->zero[g[1]] : NULL,
+                                  z ? &b->zero[g[2]] : NULL, z ? &b->zero[g[3]] : NULL};
     struct four x;
     products(x.v, u->codes, u->capacity, pack, scale, zero);
     x.v[0] = decode_16(u, r, x.v[0], 0);
@@ -214,7 +215,7 @@ static __attribute__((noinline)) void decode_end(struct decoder *d, struct batch
     u.codes = codes;
     u.capacity = sizeof codes;
     u.valid >>= UNIT - n;
-    decode_unit(d, &d->pack, b, &u, r, NULL);
+    decode_unit(d, &d->pack, b, &u, r, NULL, false);
     if (r.vt != PITH_NONE) memcpy(b->out + i * width(r.vt), out, n * width(r.vt));
     if (r.write) memcpy(to_base, base, n * width(r.bt));
 }
@@ -251,9 +252,9 @@ ALWAYS size_t decode_narrow(const struct packing *pack, const struct batch *b, s
 }
 
 /* Decodes a batch. four: codes have 4 bits and their vectors stay in registers: loads beside a
- * stream wait for stores to the same place within other pages. */
+ * stream wait for stores to the same place within other pages. one: no unit is of several groups. */
 ALWAYS void decode_batch(struct decoder *d, struct batch *b, struct variant r,
-                         struct streamer *stream, bool four) {
+                         struct streamer *stream, bool four, bool one) {
     struct packing pack = d->pack; /* a copy that no store can alias */
     if (four) pack.bits = 4;
     pack.symmetric = !r.asymmetric;
@@ -272,14 +273,14 @@ ALWAYS void decode_batch(struct decoder *d, struct batch *b, struct variant r,
         u.out = os ? b->out + i * os : NULL;
         prefetch_base(u.base, bs);
         __builtin_prefetch(u.codes + PREFETCH);
-        decode_unit(d, &pack, b, &u, r, stream);
+        decode_unit(d, &pack, b, &u, r, stream, one);
     }
     decode_left(d, b, i, r, stream);
 }
 
 /* Decodes a job from element i on. */
 ALWAYS void decode_batches(struct decoder *d, struct pithi_group_job *job, size_t i,
-                           struct variant r, bool streamed, bool four) {
+                           struct variant r, bool streamed, bool four, bool one) {
     const size_t step = batch_elements(&job->set, DECODED);
     struct streamer stream; /* nobody has its address, so that it stays in registers */
     struct batch b;
@@ -288,7 +289,7 @@ ALWAYS void decode_batches(struct decoder *d, struct pithi_group_job *job, size_
         const size_t n = job->count - i < step ? job->count - i : step;
         open_batch(&b, job, i, n);
         if (get_scales(&job->set, &b)) {
-            decode_batch(d, &b, r, streamed ? &stream : NULL, four);
+            decode_batch(d, &b, r, streamed ? &stream : NULL, four, one);
         } else {
             if (streamed) v_stream_end(&stream, b.out);
             scalar_part(job, i, n, pithi_group_decode_c);
@@ -303,28 +304,41 @@ ALWAYS void decode_common(struct decoder *d, struct pithi_group_job *job, size_t
                           bool asymmetric, bool nontemporal) {
     const struct variant r = {.vt = ot, .bt = PITH_NONE, .asymmetric = asymmetric};
     if (nontemporal && ot == PITH_F32 && d->set->bits == 4)
-        decode_batches(d, job, i, r, true, true);
+        decode_batches(d, job, i, r, true, true, false);
     else if (nontemporal)
-        decode_batches(d, job, i, r, true, false);
+        decode_batches(d, job, i, r, true, false, false);
     else
-        decode_batches(d, job, i, r, false, false);
+        decode_batches(d, job, i, r, false, false, false);
+}
+
+/* Whether loops that know what groups are like are for these. */
+ALWAYS bool is_common(const struct decoder *d, bool asymmetric) {
+    return !asymmetric && d->set->bits == 4 && d->set->group >= UNIT;
 }
 
 /* Has loops of its own for one dtype of what is decoded and one of the base. */
 ALWAYS void decode_based(struct decoder *d, struct pithi_group_job *job, size_t i, uint32_t ot,
                          uint32_t bt, bool asymmetric, bool nontemporal) {
     const struct variant r = {.vt = ot, .bt = bt, .write = true, .asymmetric = asymmetric};
-    if (nontemporal && ot == PITH_F32)
-        decode_batches(d, job, i, r, true, false);
+    const bool common = is_common(d, asymmetric);
+    if (common && nontemporal && ot == PITH_F32)
+        decode_batches(d, job, i, r, true, true, true);
+    else if (common)
+        decode_batches(d, job, i, r, false, true, true);
+    else if (nontemporal && ot == PITH_F32)
+        decode_batches(d, job, i, r, true, false, false);
     else
-        decode_batches(d, job, i, r, false, false);
+        decode_batches(d, job, i, r, false, false, false);
 }
 
 /* Has loops of its own for bases of one dtype which alone are written. */
 ALWAYS void decode_onto(struct decoder *d, struct pithi_group_job *job, size_t i, uint32_t bt,
                         bool asymmetric) {
     const struct variant r = {.vt = PITH_NONE, .bt = bt, .write = true, .asymmetric = asymmetric};
-    decode_batches(d, job, i, r, false, false);
+    if (is_common(d, asymmetric))
+        decode_batches(d, job, i, r, false, true, true);
+    else
+        decode_batches(d, job, i, r, false, false, false);
 }
 
 static void decode_any(struct decoder *d, struct pithi_group_job *job, size_t i, struct variant r,
@@ -363,7 +377,7 @@ static void decode_any(struct decoder *d, struct pithi_group_job *job, size_t i,
     else if (ot == PITH_BF16 && bt == PITH_BF16 && r.write)
         decode_based(d, job, i, PITH_BF16, PITH_BF16, false, nontemporal);
     else
-        decode_batches(d, job, i, r, nontemporal, false);
+        decode_batches(d, job, i, r, nontemporal, false, false);
 }
 
 /* Decodes 64 values of one group, in four lines or, of 16 bits, in two. */
