@@ -1353,6 +1353,46 @@ static void test_unlock(void **state) {
     }
 }
 
+/* A lost call's work is made anew in its own memory. The mark of the stream names it, and was taken
+ * for one of the call that found it. */
+static void test_work_of_a_lost_call(void **state) {
+    static float value[WIDE];
+    const pith_view v = pith_view_flat(value, PITH_F32, WIDE);
+    const pith_layout layout = flat_layout(PITH_F32, PITH_F32, WIDE);
+    const size_t bytes = 1 << 20;
+    struct stream s;
+    pith_work *work;
+    size_t n;
+    (void)state;
+    gen_fill(GEN_NOISE, 1, PITH_F32, value, WIDE);
+    stream_open(&s, "wdiff:group=64,block=1024", &layout, NULL);
+    uint8_t *const memory = allocate(bytes), *const frame = allocate((size_t)s.sizes.key_bytes);
+    pith_env env = test_env();
+    env.threads = 2;
+    env.run = run_away;
+    CHECK(pith_work_bytes(&s.plan, 1, 2) <= bytes);
+    CHECK_OK(pith_work_init(memory, bytes, &env, &work, NULL));
+    if (setjmp(out_of_the_call) == 0) {
+        (void)encode_one(work, s.stream, &v, 0, 0, frame, (size_t)s.sizes.slot_bytes, &n);
+        check_failed("the call came back", __FILE__, __LINE__);
+    }
+    work = NULL;
+    env = test_env();
+    CHECK_OK(pith_work_init(memory, bytes, &env, &work, NULL));
+    const pith_stream_options options = {.size = sizeof options};
+    CHECK_STATUS(PITH_ERR_BUSY, pith_stream_reset(work, s.stream));
+    CHECK_STATUS(PITH_ERR_BUSY, pith_stream_set_step(work, s.stream, 0, 7));
+    CHECK_STATUS(PITH_ERR_BUSY, pith_stream_set_random(work, s.stream, &options));
+    CHECK_STATUS(PITH_ERR_BUSY, pith_stream_set_base(work, s.stream, &v, 0));
+    CHECK(strcmp(pith_work_error(work)->text, "another call is using the stream") == 0);
+    pith_stream_unlock(s.stream);
+    CHECK_OK(pith_stream_set_base(work, s.stream, &v, 0));
+    CHECK_OK(encode_one(work, s.stream, &v, 0, 0, frame, (size_t)s.sizes.slot_bytes, &n));
+    free(frame);
+    free(memory);
+    stream_close(&s);
+}
+
 /* The set of a slot lies where an encode writes the next one. */
 static void test_unlock_of_a_set(void **state) {
     static float value[WIDE];
@@ -1540,6 +1580,7 @@ int main(void) {
         cmocka_unit_test(test_changed_base_of_one_item),
         cmocka_unit_test(test_busy),
         cmocka_unit_test(test_unlock),
+        cmocka_unit_test(test_work_of_a_lost_call),
         cmocka_unit_test(test_unlock_of_a_set),
         cmocka_unit_test(test_texts_of_arguments),
         cmocka_unit_test(test_texts_of_frames),
