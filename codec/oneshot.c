@@ -147,10 +147,11 @@ pith_status pithi_check_base_hash(struct pithi_coding *c) {
     pithi_parallel_begin(work);
     PITHI_TRY(pithi_parallel_for(work, 0, c->frame.payload.blocks, base_hash_job, c));
     pithi_parallel_results(work, work->worker, &hash, &saturated, &poisoned);
-    if (pithi_nh_finish(hash, c->frame.count * c->base->element, c->base->dtype) ==
-        c->frame.base_hash)
-        return PITH_OK;
-    return pithi_fail(&work->error, PITH_ERR_BASE, "the base is not the encoder's");
+    hash = pithi_nh_finish(hash, c->frame.count * c->base->element, c->base->dtype);
+    if (hash == c->frame.base_hash) return PITH_OK;
+    return pithi_fail_numbers(&work->error, PITH_ERR_BASE,
+                              "the base is not the encoder's: hash #, the frame's #", hash,
+                              c->frame.base_hash);
 }
 
 pith_status pithi_check_key(const struct pithi_coding *c) {
@@ -166,7 +167,10 @@ static pith_status take_base(struct pithi_coding *c, const pith_view *view,
                              struct pithi_span *span) {
     pith_error *error = &c->work->error;
     if (c->frame.params.base_dtype == PITH_NONE || c->frame.params.key_frame) return PITH_OK;
-    if (!view) return pithi_fail(error, PITH_ERR_BASE, "the frame needs a base");
+    if (!view)
+        return pithi_fail_with(
+            error, PITH_ERR_BASE, 0, "the frame needs a base, of $",
+            &(struct pithi_words){.name = {pith_dtype_name(c->frame.params.base_dtype)}});
     PITHI_TRY(pithi_span_init(span, view, false, error));
     if (span->dtype != c->frame.params.base_dtype)
         return pithi_fail_with(
@@ -340,16 +344,26 @@ static pith_status take_layout(const pith_view *view, const pith_view *base,
     PITHI_TRY(pithi_take(&l, sizeof l, layout, "the layout", error));
     if (l.flags & (PITH_LAYOUT_EXTERNAL_BASE | PITH_LAYOUT_CHECK_BASE | PITH_LAYOUT_TRUST_BASE))
         return pithi_fail(error, PITH_ERR_ARG, "a one-shot call has no stream to bind a base to");
-    if (view->ndim > PITH_MAX_NDIM) return pithi_fail(error, PITH_ERR_SHAPE, "too many dimensions");
+    if (view->ndim > PITH_MAX_NDIM)
+        return pithi_fail_numbers(error, PITH_ERR_SHAPE, "at most # dimensions, not #",
+                                  PITH_MAX_NDIM, view->ndim);
     const uint32_t base_dtype = base ? base->dtype : (uint32_t)PITH_NONE;
-    if ((l.dtype && l.dtype != view->dtype) || (l.base_dtype && l.base_dtype != base_dtype))
-        return pithi_fail(error, PITH_ERR_ARG, "the layout's dtypes are not those of the views");
+    if (l.dtype && l.dtype != view->dtype)
+        return pithi_fail_with(error, PITH_ERR_ARG, 0, "the view has dtype $, the layout $",
+                               &(struct pithi_words){.name = {pith_dtype_name(view->dtype),
+                                                              pith_dtype_name(l.dtype)}});
+    if (l.base_dtype && l.base_dtype != base_dtype)
+        return pithi_fail_with(error, PITH_ERR_ARG, 0, "the base has dtype $, the layout says $",
+                               &(struct pithi_words){.name = {pith_dtype_name(base_dtype),
+                                                              pith_dtype_name(l.base_dtype)}});
     if (l.slots > 1 || l.slot_count || l.slot_counts)
         return pithi_fail(error, PITH_ERR_ARG, "a one-shot call makes one frame, without slots");
     bool same = l.ndim == view->ndim;
     for (uint32_t d = 0; same && d < l.ndim; d++) same = l.shape[d] == view->shape[d];
     if (l.ndim && !same)
-        return pithi_fail(error, PITH_ERR_ARG, "the layout's shape is not the view's");
+        return pithi_fail_numbers(error, PITH_ERR_ARG,
+                                  "the layout's shape, of # dimensions, is not the view's, of #",
+                                  l.ndim, view->ndim);
     *made = (pith_layout){.size = sizeof *made,
                           .flags = l.flags,
                           .source = l.source,

@@ -40,7 +40,8 @@ static pith_status take_dtypes(pith_plan *p, const pith_layout *l, pith_error *e
             error, PITH_ERR_DTYPE, 0, "$ does not take dtype $",
             &(struct pithi_words){.name = {q->codec->name, pith_dtype_name(q->dtype)}});
     if (q->base_dtype != PITH_NONE && !pithi_dtype_bytes(q->base_dtype))
-        return pithi_fail(error, PITH_ERR_DTYPE, "unknown base dtype");
+        return pithi_fail_with(error, PITH_ERR_DTYPE, 0, "there is no base dtype #",
+                               &(struct pithi_words){.number = {q->base_dtype}});
     if (q->base_dtype != PITH_NONE && !(q->codec->traits & PITH_TRAIT_BASE))
         return pithi_fail_with(error, PITH_ERR_DTYPE, 0, "$ takes no base",
                                &(struct pithi_words){.name = {q->codec->name}});

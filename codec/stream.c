@@ -109,7 +109,12 @@ void pithi_stream_leave(pith_stream *s, pith_work *w) {
 
 pith_status pithi_stream_begin(pith_work *w, pith_stream *s) {
     PITHI_TRY(pithi_work_enter(w));
-    const pith_status status = pithi_stream_enter(s, w);
+    pith_status status;
+    /* A call that has just begun holds no stream: a mark of its own work is that of a lost call. */
+    if (s && __atomic_load_n(&s->busy, __ATOMIC_RELAXED) == w)
+        status = pithi_stream_busy(&w->error);
+    else
+        status = pithi_stream_enter(s, w);
     if (status != PITH_OK) pithi_work_leave(w);
     return status;
 }

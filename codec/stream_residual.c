@@ -137,7 +137,8 @@ static pith_status take_range(const pith_stream *s, uint64_t first, const pith_v
         return pithi_fail(error, PITH_ERR_STATE, "the stream has no error feedback");
     PITHI_TRY(pithi_span_init(span, view, output, error));
     if (!pithi_is_float16_32(span->dtype))
-        return pithi_fail(error, PITH_ERR_DTYPE, "residuals are f32, bf16 or f16");
+        return pithi_fail_with(error, PITH_ERR_DTYPE, 0, "residuals are f32, bf16 or f16, not $",
+                               &(struct pithi_words){.name = {pith_dtype_name(span->dtype)}});
     if (first <= s->plan->count && span->count <= s->plan->count - first) return PITH_OK;
     return pithi_fail_with(error, PITH_ERR_SHAPE, 0,
                            "# elements from # on are not inside the tensor of #",

@@ -31,12 +31,18 @@ static pith_status check_output(const pith_cuda_plan *c, const pith_cuda_items *
                                 pith_error *error) {
     const bool exact = c->plan.device.kind == PITHI_KIND_RAW && !add;
     if (add && pithi_cuda_has_base(&c->plan) && items->dtype != c->plan.base_dtype)
-        return pithi_fail(error, PITH_ERR_DTYPE, "the tensor's dtype is not the base's");
+        return pithi_fail_with(
+            error, PITH_ERR_DTYPE, 0, "the tensor has dtype $, the base $",
+            &(struct pithi_words){
+                .name = {pith_dtype_name(items->dtype), pith_dtype_name(c->plan.base_dtype)}});
     if (add && c->plan.device.kind == PITHI_KIND_RAW && c->plan.dtype > PITH_F16 &&
         !pithi_cuda_has_base(&c->plan))
-        return pithi_fail(error, PITH_ERR_DTYPE, "only f32, bf16 and f16 add");
+        return pithi_fail_with(error, PITH_ERR_DTYPE, 0, "only f32, bf16 and f16 add, not $",
+                               &(struct pithi_words){.name = {pith_dtype_name(c->plan.dtype)}});
     if (items->dtype != c->plan.dtype && (!pithi_is_float16_32(items->dtype) || exact))
-        return pithi_fail(error, PITH_ERR_DTYPE, "the codec does not decode to the tensor's dtype");
+        return pithi_fail_with(error, PITH_ERR_DTYPE, 0, "the codec does not decode from $ to $",
+                               &(struct pithi_words){.name = {pith_dtype_name(c->plan.dtype),
+                                                              pith_dtype_name(items->dtype)}});
     return PITH_OK;
 }
 
@@ -107,7 +113,9 @@ pith_status pith_cuda_encode(const pith_cuda_plan *c, pith_cuda_stream *stream,
     if (status == PITH_OK) status = pithi_cuda_items_tensor(c, &items, error);
     if (status != PITH_OK) return status;
     if (items.dtype != c->plan.dtype)
-        return pithi_fail(error, PITH_ERR_DTYPE, "the tensor's dtype is not the layout's");
+        return pithi_fail_with(error, PITH_ERR_DTYPE, 0, "the tensor has dtype $, the layout $",
+                               &(struct pithi_words){.name = {pith_dtype_name(items.dtype),
+                                                              pith_dtype_name(c->plan.dtype)}});
     const bool key = flags & PITH_KEY_FRAME;
     if (key && !pithi_cuda_has_base(&c->plan))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "key frames need a base");

@@ -44,9 +44,12 @@ static pith_status check_pages(const pith_cuda_plan *c, const pith_view *like, c
     if (checked == PITH_OK) checked = check_shape(c, like, error);
     if (checked != PITH_OK) return checked;
     if (output && !pithi_is_float16_32(like->dtype))
-        return pithi_fail(error, PITH_ERR_DTYPE, "pages decode to f32, bf16 or f16");
+        return pithi_fail_with(error, PITH_ERR_DTYPE, 0, "pages decode to f32, bf16 or f16, not $",
+                               &(struct pithi_words){.name = {pith_dtype_name(like->dtype)}});
     if (!output && like->dtype != c->plan.dtype)
-        return pithi_fail(error, PITH_ERR_DTYPE, "the view's dtype is not the layout's");
+        return pithi_fail_with(error, PITH_ERR_DTYPE, 0, "the view has dtype $, the layout $",
+                               &(struct pithi_words){.name = {pith_dtype_name(like->dtype),
+                                                              pith_dtype_name(c->plan.dtype)}});
     return check_strides(like, output, error);
 }
 

@@ -21,7 +21,8 @@ static pith_status open_sets(const pith_cuda_plan *c, const pith_cuda_stream *st
 
 static pith_status check_values(uint32_t dtype, pith_error *error) {
     if (pithi_is_float16_32(dtype)) return PITH_OK;
-    return pithi_fail(error, PITH_ERR_DTYPE, "values are f32, bf16 or f16");
+    return pithi_fail_with(error, PITH_ERR_DTYPE, 0, "values are f32, bf16 or f16, not $",
+                           &(struct pithi_words){.name = {pith_dtype_name(dtype)}});
 }
 
 static struct pithi_gpu_call sets_call(const pith_cuda_plan *c, const pith_cuda_stream *stream,

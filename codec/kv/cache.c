@@ -310,9 +310,12 @@ static pith_status check_tokens(const pith_kv *c, uint64_t first, uint64_t count
                                "the cache has # tokens: not # from # on",
                                &(struct pithi_words){.number = {pith_kv_count(c), count, first}});
     if (!pithi_is_float16_32(view->dtype))
-        return pithi_fail(error, PITH_ERR_DTYPE, "tokens are read as f32, bf16 or f16");
+        return pithi_fail_with(error, PITH_ERR_DTYPE, 0,
+                               "tokens are read as f32, bf16 or f16, not $",
+                               &(struct pithi_words){.name = {pith_dtype_name(view->dtype)}});
     if (view->ndim == 0 || view->shape[0] != count)
-        return pithi_fail(error, PITH_ERR_SHAPE, "the view has another number of tokens");
+        return pithi_fail_numbers(error, PITH_ERR_SHAPE, "# tokens are read, the view has #", count,
+                                  view->ndim ? view->shape[0] : 0);
     return PITH_OK;
 }
 
@@ -435,9 +438,12 @@ pith_status pithi_cache_base(pith_work *w, const pith_kv *c, const pith_view *vi
         return pithi_fail(&w->error, PITH_ERR_UNSUPPORTED, "the setting takes no base");
     PITHI_TRY(pithi_paged_view(k, view, k->heads, true, span, &w->error));
     if (!pithi_is_float16_32(view->dtype))
-        return pithi_fail(&w->error, PITH_ERR_DTYPE, "a base is f32, bf16 or f16");
-    if (view->shape[0] != tokens || !span->dense)
-        return pithi_fail(&w->error, PITH_ERR_SHAPE, "the base is not dense, or of other tokens");
+        return pithi_fail_with(&w->error, PITH_ERR_DTYPE, 0, "a base is f32, bf16 or f16, not $",
+                               &(struct pithi_words){.name = {pith_dtype_name(view->dtype)}});
+    if (view->shape[0] != tokens)
+        return pithi_fail_numbers(&w->error, PITH_ERR_SHAPE, "the base needs # tokens, it has #",
+                                  tokens, view->shape[0]);
+    if (!span->dense) return pithi_fail(&w->error, PITH_ERR_SHAPE, "the base is not dense");
     return PITH_OK;
 }
 

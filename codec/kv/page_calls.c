@@ -153,7 +153,9 @@ static pith_status encode_pages(pith_work *w, const pith_plan *plan, const pith_
     struct batch b;
     PITHI_TRY(take_batch(w, plan, like, pairs, count, false, &b));
     if (like->dtype != b.paged.kv.dtype)
-        return pithi_fail(&w->error, PITH_ERR_DTYPE, "the view's dtype is not the layout's");
+        return pithi_fail_with(&w->error, PITH_ERR_DTYPE, 0, "the view has dtype $, the layout $",
+                               &(struct pithi_words){.name = {pith_dtype_name(like->dtype),
+                                                              pith_dtype_name(b.paged.kv.dtype)}});
     return run_batch(w, count, encode_job, &b);
 }
 
@@ -170,7 +172,9 @@ static pith_status decode_pages(pith_work *w, const pith_plan *plan, const pith_
     struct batch b;
     PITHI_TRY(take_batch(w, plan, like, pairs, count, true, &b));
     if (!pithi_is_float16_32(like->dtype))
-        return pithi_fail(&w->error, PITH_ERR_DTYPE, "pages decode to f32, bf16 or f16");
+        return pithi_fail_with(&w->error, PITH_ERR_DTYPE, 0,
+                               "pages decode to f32, bf16 or f16, not $",
+                               &(struct pithi_words){.name = {pith_dtype_name(like->dtype)}});
     return run_batch(w, count, decode_job, &b);
 }
 
@@ -275,8 +279,13 @@ static pith_status check_accumulation(const struct accumulation *f) {
     if (!pithi_frame_same_tiles(s, d) ||
         memcmp(s->tiling.extent, d->tiling.extent, sizeof s->tiling.extent) != 0)
         return pithi_fail(error, PITH_ERR_MISMATCH, "the frames differ in shape or page");
-    if (d->params.key_frame || (d->params.base_dtype && d->params.base_dtype != s->params.dtype))
-        return pithi_fail(error, PITH_ERR_MISMATCH, "the delta has another base");
+    if (d->params.key_frame)
+        return pithi_fail(error, PITH_ERR_MISMATCH, "the delta is a key frame");
+    if (d->params.base_dtype && d->params.base_dtype != s->params.dtype)
+        return pithi_fail_with(error, PITH_ERR_MISMATCH, 0,
+                               "the delta's base is $, the accumulator $",
+                               &(struct pithi_words){.name = {pith_dtype_name(d->params.base_dtype),
+                                                              pith_dtype_name(s->params.dtype)}});
     return PITH_OK;
 }
 

@@ -127,12 +127,16 @@ static pith_status take_batch(struct batch *b, struct pithi_params *params,
                               const char *const *specs, uint32_t count, const pith_view *view,
                               struct pithi_span *span, pith_error *error) {
     PITHI_TRY(pithi_span_init(span, view, false, error));
-    if (span->count > MOST) return pithi_fail(error, PITH_ERR_SHAPE, "the batch is too large");
+    if (span->count > MOST)
+        return pithi_fail_numbers(error, PITH_ERR_SHAPE, "a batch has at most # elements, not #",
+                                  MOST, span->count);
     *b = (struct batch){.dtype = span->dtype, .count = (size_t)span->count};
     for (uint32_t k = 0; k < count; k++) {
         PITHI_TRY(take_spec(specs[k], view, &params[k], error));
         const uint32_t row = pithi_bound_setting_of(&params[k]).row;
-        if (k && row != b->row) return pithi_fail(error, PITH_ERR_ARG, "the specs differ in dim");
+        if (k && row != b->row)
+            return pithi_fail_numbers(error, PITH_ERR_ARG, "the specs differ in dim: #, then #",
+                                      b->row, row);
         b->row = row;
     }
     b->rows = (b->count + b->row - 1) / b->row;
@@ -151,7 +155,8 @@ pith_status pith_row_statistics_sample(pith_row_statistics *statistics, const ch
     if (!statistics || !specs || !batch)
         return pithi_fail(error, PITH_ERR_ARG, "an argument is NULL");
     if (count == 0 || count > PITH_ROW_STATISTICS_MAX)
-        return pithi_fail(error, PITH_ERR_ARG, "the number of specs is out of range");
+        return pithi_fail_numbers(error, PITH_ERR_ARG, "1 to # specs, not #",
+                                  PITH_ROW_STATISTICS_MAX, count);
     PITHI_TRY(pithi_take(&known, sizeof known, statistics, "the statistics", error));
     PITHI_TRY(pithi_env_take(&e, env, error));
     PITHI_TRY(take_batch(&b, params, specs, count, batch, &span, error));

@@ -227,7 +227,8 @@ pith_status pith_sparse_norm(const pith_view *view, double *norm, pith_error *er
     if (!view || !norm) return is_null(error);
     PITHI_TRY(pithi_span_init(&span, view, false, error));
     if (span.dtype != PITH_F32 && span.dtype != PITH_BF16 && span.dtype != PITH_F16)
-        return pithi_fail(error, PITH_ERR_DTYPE, "norms are of f32, bf16 and f16");
+        return pithi_fail_with(error, PITH_ERR_DTYPE, 0, "norms are of f32, bf16 and f16, not $",
+                               &(struct pithi_words){.name = {pith_dtype_name(span.dtype)}});
     struct norm j = {&span, 0};
     with_rounding(compute_norm, &j);
     *norm = j.result;

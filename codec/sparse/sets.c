@@ -294,7 +294,8 @@ static pith_status take_dense(const struct walk *k, const pith_view *view, bool 
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "the set is one of coefficients of a view");
     PITHI_TRY(pithi_span_init(span, view, output, error));
     if (!pithi_is_float16_32(span->dtype))
-        return pithi_fail(error, PITH_ERR_DTYPE, "values are f32, bf16 or f16");
+        return pithi_fail_with(error, PITH_ERR_DTYPE, 0, "values are f32, bf16 or f16, not $",
+                               &(struct pithi_words){.name = {pith_dtype_name(span->dtype)}});
     if (span->count == k->count) return PITH_OK;
     if (span->count != p->count)
         return pithi_fail_with(error, PITH_ERR_SHAPE, 0,
@@ -309,7 +310,8 @@ static pith_status take_values(const struct walk *k, const pith_view *view, bool
     const uint64_t held = held_of(k->stream, k->slot);
     PITHI_TRY(pithi_span_init(span, view, output, error));
     if (!pithi_is_float16_32(span->dtype))
-        return pithi_fail(error, PITH_ERR_DTYPE, "values are f32, bf16 or f16");
+        return pithi_fail_with(error, PITH_ERR_DTYPE, 0, "values are f32, bf16 or f16, not $",
+                               &(struct pithi_words){.name = {pith_dtype_name(span->dtype)}});
     if (span->count == held) return PITH_OK;
     return pithi_fail_numbers(error, PITH_ERR_SHAPE, "the set has # elements, the values #", held,
                               span->count);

@@ -53,8 +53,9 @@ typedef struct pith_kv pith_kv;
  * (pith_kv_check says why) or the size does not fit. */
 PITH_API uint64_t pith_kv_bytes(const pith_plan *plan, uint64_t tokens);
 /* Build an empty cache, any alignment. More memory than pith_kv_bytes(plan, 0) is more pages, but
- * no more than the layout's tokens are held at a time. PITH_ERR_SPACE when not even a cache
- * without pages fits. Nothing needs to be freed. */
+ * no more than the layout's tokens are held at a time. Nothing needs to be freed. PITH_ERR_SPACE:
+ * not even a cache without pages fits; PITH_ERR_UNSUPPORTED: as pith_kv_check; PITH_ERR_ARG: an
+ * argument is NULL. */
 PITH_NODISCARD PITH_API pith_status pith_kv_init(const pith_plan *plan, void *memory, size_t bytes,
                                                  pith_kv **cache, pith_error *error);
 /* As pith_stream_unlock: a cache whose call never returned may have part of its tokens. Where it
@@ -62,9 +63,11 @@ PITH_NODISCARD PITH_API pith_status pith_kv_init(const pith_plan *plan, void *me
  * pith_kv_finished leaves is sure. */
 PITH_API void pith_kv_unlock(pith_kv *cache);
 /* Append the tokens of views[i], of the layout's dtype, to caches[i]: a list, as everywhere. No
- * cache may come twice (PITH_ERR_ARG). PITH_ERR_SPACE when tokens are more than pith_kv_remaining.
- * On failure all caches are as before, and the error's item is the number of the one that it is
- * about; but where the caller's runner failed (PITH_ERR_RUNNER) some have their tokens. */
+ * cache may come twice (PITH_ERR_ARG). PITH_ERR_SPACE: tokens are more than pith_kv_remaining, or
+ * the work is for other plans; PITH_ERR_DTYPE, PITH_ERR_SHAPE: a view; PITH_ERR_BUSY: another call
+ * uses a cache. On failure all caches are as before, and the error's item is the number of the one
+ * that it is about; but where the caller's runner failed (PITH_ERR_RUNNER) some have their
+ * tokens. */
 PITH_NODISCARD PITH_API pith_status pith_kv_append(pith_work *work, pith_kv *const *caches,
                                                    const pith_view *views, size_t count);
 
@@ -103,7 +106,8 @@ PITH_NODISCARD PITH_API pith_status pith_kv_read(pith_work *work, const pith_kv_
 /* Keep the first `tokens`, at most pith_kv_count. Tokens that were finished stay as they are coded;
  * none becomes exact again. What is appended next is coded apart from them: with axis=channel it
  * begins a page of its own. PITH_ERR_SPACE: a cache without memory for a page cannot cut one that
- * it shares with its parent. */
+ * it shares with its parent; PITH_ERR_ARG: the cache has fewer tokens; PITH_ERR_BUSY: another call
+ * uses it. */
 PITH_NODISCARD PITH_API pith_status pith_kv_truncate(pith_work *work, pith_kv *cache,
                                                      uint64_t tokens);
 /* A second cache of the same plan with the first `tokens` of parent, in memory of its own, which
@@ -137,7 +141,8 @@ PITH_NODISCARD PITH_API pith_status pith_kv_save(pith_work *work, const pith_kv 
 /* Inverse of save, into a cache that was built and whose tokens are dropped; its window may be
  * another than the saver's as long as it holds the exact tokens. Any bytes are safe. The bytes must
  * end with the last frame. PITH_ERR_MISMATCH: frames of another setting, or an order that no cache
- * saves. PITH_ERR_SPACE: they do not fit. */
+ * saves; PITH_ERR_SPACE: they do not fit; PITH_ERR_BUSY: another call uses the cache; of bytes that
+ * are no such frames, errors as pith_verify. */
 PITH_NODISCARD PITH_API pith_status pith_kv_load(pith_work *work, pith_kv *cache, const void *src,
                                                  size_t bytes);
 

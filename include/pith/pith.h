@@ -293,9 +293,10 @@ PITH_API pith_status pith_codec_at(uint32_t index, pith_codec_info *out);
 /* Key number `key` of codec number `index`, or PITH_ERR_ARG past the last. */
 PITH_API pith_status pith_codec_key_at(uint32_t index, uint32_t key, pith_key_info *out);
 /* Check a spec and write its canonical form: codec name, then every key that differs from its
- * default, in table order. text may be NULL; else PITH_ERR_SPACE when the text and its final 0 have
- * more than cap bytes (PITH_SPEC_MAX always suffice). error may be NULL; its offset is a position
- * in spec. */
+ * default, in table order. text may be NULL; PITH_SPEC_MAX bytes always suffice for it. error may
+ * be NULL; its offset is a position in spec. PITH_ERR_SPEC: the spec does not parse, or its keys
+ * exclude each other; PITH_ERR_SPACE: the text and its final 0 have more than cap bytes;
+ * PITH_ERR_ARG: spec is NULL. */
 enum { PITH_SPEC_MAX = 256 };
 PITH_NODISCARD PITH_API pith_status pith_spec_check(const char *spec, char *text, size_t cap,
                                                     pith_error *error);
@@ -400,7 +401,7 @@ PITH_API pith_status pith_plan_sizes(const pith_plan *plan, pith_sizes *out);
 PITH_API pith_status pith_plan_slot(const pith_plan *plan, uint64_t slot, uint64_t *first,
                                     uint64_t *count);
 /* Bytes of the slot's frame (exact when sizes.fixed, else an upper bound that always suffices),
- * of a key frame when key is not 0. */
+ * of a key frame when key is not 0; 0 where there is no such slot, or no key frames. */
 PITH_API uint64_t pith_plan_frame_bytes(const pith_plan *plan, uint64_t slot, int key);
 /* 1 when the encoder makes step `step` a key frame by the spec's own rule (key_every=N). */
 PITH_API int pith_plan_is_key(const pith_plan *plan, uint64_t step);
@@ -427,7 +428,9 @@ PITH_API uint64_t pith_plan_fingerprint(const pith_plan *plan);
 PITH_API uint64_t pith_work_bytes(const pith_plan *const *plans, size_t count, uint32_t threads);
 /* Build a work in memory of the caller's, of any alignment; it needs not be freed. env (NULL:
  * defaults) is copied. Larger memory serves larger plans: a call of a plan for which it is too
- * small answers PITH_ERR_SPACE. */
+ * small answers PITH_ERR_SPACE, and so does this one where bytes hold no work at all. PITH_ERR_ARG:
+ * an argument is NULL, or a field of env is not what its text allows; PITH_ERR_UNSUPPORTED: threads
+ * without OpenMP, or an env of a newer pith. */
 PITH_NODISCARD PITH_API pith_status pith_work_init(void *memory, size_t bytes, const pith_env *env,
                                                    pith_work **work, pith_error *error);
 /* Why the last call with this work failed: kept in the work until its next call. */
@@ -458,7 +461,9 @@ PITH_API const pith_error *pith_work_error(const pith_work *work);
  * by side; what they find marked those with a work answer with PITH_ERR_BUSY, and nothing must
  * change the stream until they return. So does decoding with PITH_ADD a frame that needs the slot's
  * set; others need nothing that changes. Where a thread died inside a call the mark stays:
- * pith_stream_unlock. */
+ * pith_stream_unlock. It stays in the call's work as well, which pith_work_init makes anew; unlock
+ * all streams of the call before that, and before another work lies there: a mark names its work by
+ * the address. */
 typedef struct pith_stream_options {
     size_t size;
     /* Of the random bits, which depend on (seed, rng_stream, step, element within the slot) only.
@@ -547,7 +552,7 @@ PITH_NODISCARD PITH_API pith_status pith_stream_get_residual(pith_work *work,
 /* The other way: replaces the range, transforms the whole runs that it touches, and makes the slots
  * that it touches forget the older copy (pith_stream_rollback). What a value is transformed to is
  * kept within f32's range, so that all that pith_stream_get_residual gives is taken. Errors as
- * there, and PITH_ERR_ARG for a value that is not finite; then nothing changed. */
+ * pith_stream_get_residual; PITH_ERR_ARG too, for a value that is not finite: nothing changed. */
 PITH_NODISCARD PITH_API pith_status pith_stream_set_residual(pith_work *work, pith_stream *stream,
                                                              uint64_t first, const pith_view *view);
 /* Serialise everything, base included, into sizes.save_bytes bytes, the same on every machine.
@@ -630,8 +635,11 @@ enum {
 /* Encode one slot for each item and advance its stream: step + 1 and, with a base, base := what
  * receivers will hold. flags, for all of the list: 0, PITH_KEY_FRAME, or of codec topk one of
  * PITH_SAME_SET, PITH_HELD_SET and PITH_SAME_BLOCKS (sparse.h); items that want another are a list
- * of their own. PITH_ERR_UNSUPPORTED: flags that the codec, or a stream without a base, does not
- * take. The view's dtype is the layout's.
+ * of their own. The view's dtype is the layout's. PITH_ERR_ARG: an argument is NULL, or there is no
+ * such slot; PITH_ERR_DTYPE, PITH_ERR_SHAPE: the view; PITH_ERR_SPACE: capacity is less than the
+ * frame needs, or the work is too small; PITH_ERR_STATE: no base is bound, it is invalid, or the
+ * slot holds no set to send; PITH_ERR_UNSUPPORTED: flags that the codec, or a stream without a
+ * base, does not take.
  * An item that fails has length 0 and an unspecified frame; its stream is unchanged when the status
  * is one of the caller's arguments (-1..-19) or PITH_ERR_BUSY, but for one thing: where blocks of
  * topk find too little space (PITH_ERR_SPACE; pith_sizes.slot_bytes is enough for all but held
@@ -663,7 +671,9 @@ PITH_NODISCARD PITH_API pith_status pith_encode(pith_work *work, pith_item *item
  * layout's dtype or, for a float dtype of at most 32 bits and every codec but raw and lossless, any
  * of f32, bf16, f16; the view must not overlap the base. A frame of topk without indices needs the
  * set that its encoder held: PITH_ERR_STATE where the slot holds none, PITH_ERR_BASE where it holds
- * another, before anything is written (sparse.h).
+ * another, before anything is written (sparse.h). PITH_ERR_ARG: an argument is NULL, or there is no
+ * such slot; PITH_ERR_DTYPE, PITH_ERR_SHAPE: the view; PITH_ERR_STATE: no base is bound;
+ * PITH_ERR_SPACE: the work is too small; what bytes that are no such frame answer, pith_verify has.
  * Before PITH_ERR_MISMATCH, _STEP, _BASE, _LIMIT and block checksum errors nothing is written. A
  * failure while the base is being written (damage in blocks without checksums, a key frame whose
  * content is not what it declares, a failing runner) leaves it invalid: the slot then answers
@@ -714,7 +724,9 @@ PITH_NODISCARD PITH_API pith_status pith_reduce(pith_work *work, pith_sum *sums,
  * another than the sum's; item i has the status, of either side. Both sides take frames as
  * pith_reduce does, but none of kv (PITH_ERR_UNSUPPORTED); with topk the elements that are sent are
  * chosen from the sum, which is computed again for each look at it. The frame that is written
- * overlaps none of its sum (PITH_ERR_ARG), nor of other sums, which is not checked. */
+ * overlaps none of its sum (PITH_ERR_ARG), nor of other sums, which is not checked. PITH_ERR_ARG
+ * too: one stream for both sides, or slots that differ in elements; other errors as pith_reduce has
+ * them of the frames that are read, and pith_encode of the item. */
 PITH_NODISCARD PITH_API pith_status pith_reduce_encode(pith_work *work, const pith_sum *sums,
                                                        pith_item *items, size_t count);
 
@@ -755,7 +767,9 @@ typedef struct pith_info {
 
 /* Read and check a frame's header: constant work apart from the header checksum, no allocation,
  * any bytes. PITH_ERR_TRUNCATED with info->header_bytes set to the bytes needed when the header is
- * not whole. The payload is not touched and may be missing. error may be NULL. */
+ * not whole. The payload is not touched and may be missing. error may be NULL. PITH_ERR_MAGIC,
+ * _NEWER, _CORRUPT, _CHECKSUM: what the header is instead; PITH_ERR_ARG: bytes or info is NULL, or
+ * info->size is not set. */
 PITH_NODISCARD PITH_API pith_status pith_inspect(const void *bytes, size_t length, pith_info *info,
                                                  pith_error *error);
 /* The largest distance between an encoded and its decoded value that the frame admits, before the

@@ -96,7 +96,10 @@ PITH_NODISCARD PITH_API pith_status pith_cuda_plan_sizes(const pith_plan *plan,
  * sizes.plan_bytes, kept for the life of *cuda, filled by a copy on the CUDA stream. env (NULL:
  * defaults): the allocator, which must outlive the plan, and max_output_bytes, beyond which calls
  * that read frames answer PITH_ERR_LIMIT, all items together, when the plan's largest slot exceeds
- * it. Loads the kernels, and is not to be captured. On failure *cuda is NULL. */
+ * it. Loads the kernels, and is not to be captured. On failure *cuda is NULL. PITH_ERR_SPACE: bytes
+ * are less than sizes.plan_bytes; PITH_ERR_ARG: an argument is NULL, or memory is not aligned;
+ * PITH_ERR_MEMORY: the env has none; PITH_ERR_DEVICE; PITH_ERR_UNSUPPORTED: as
+ * pith_cuda_plan_sizes. */
 PITH_NODISCARD PITH_API pith_status pith_cuda_plan_create(const pith_cuda_plan **cuda,
                                                           const pith_plan *plan,
                                                           const pith_env *env, int device,

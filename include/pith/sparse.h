@@ -135,7 +135,7 @@ PITH_NODISCARD PITH_API pith_status pith_sparse_hold_elements(pith_work *work, p
  * elements as the set (PITH_ERR_SHAPE). They come from a view of the slot or the whole tensor, or,
  * with from NULL, from the residual (PITH_ERR_STATE without error feedback), which after a choice
  * with clear=call is the accumulator. Rounded once to the dtype of `values`. PITH_ERR_STATE: the
- * slot holds no set. */
+ * slot holds no set; PITH_ERR_SHAPE, PITH_ERR_DTYPE: a view. */
 PITH_NODISCARD PITH_API pith_status pith_sparse_gather(pith_work *work, const pith_stream *stream,
                                                        uint64_t slot, const pith_view *from,
                                                        const pith_view *values);

@@ -5,7 +5,8 @@
 
 C. The text at the top of a header has a paragraph that begins with "Threads.". Every call has a
 comment of its own. That of a call which returns a status names errors (PITH_ERR_...), or calls
-whose errors it has ("As pith_...", "Errors as pith_...;"). What all calls of a section can answer
+whose errors it has ("As pith_...", "Errors as pith_...;"): PITH_ERR_SPACE where it is given memory
+or a capacity, PITH_ERR_DTYPE where it is given a view. What all calls of a section can answer
 besides is said once in the section's comment ("/* ----"), what all of a header can at its top.
 
 C++. The comment of a call that has a form try_name has "Errors:" and "Threads:".
@@ -26,6 +27,11 @@ NAME = re.compile(r"\bPITH_API\b[^()]*?\b(pith_\w+)\s*\(")
 STATUS = re.compile(r"\bpith_status\s+pith_\w+\s*\(")
 TRY = re.compile(r"\bpith_status (try_\w+)\(")
 REFERENCE = re.compile(r"\bAs (pith_\w+)|\bas (pith_\w+)(?=[.,;:]| and as )")
+# What a call that takes such an argument says, in its own comment or in one that it refers to.
+WANTED = {
+    re.compile(r"\bsize_t cap\b|\bvoid \*memory, size_t bytes\b"): "SPACE",
+    re.compile(r"\bconst pith_view \*(?!const\b)"): "DTYPE",
+}
 
 
 @dataclass
@@ -36,6 +42,7 @@ class Call:
     name: str
     has_status: bool
     comment: str
+    words: str
 
 
 def paragraphs_of(comment: str) -> list[str]:
@@ -66,7 +73,7 @@ def read(path: Path) -> tuple[list[str], list[Call]]:
             name = NAME.search(words)
             if name:
                 status = bool(STATUS.search(words))
-                found.append(Call(path, name.group(1), status, comment))
+                found.append(Call(path, name.group(1), status, comment, " ".join(words.split())))
                 comment = ""
             words = ""
     return top, found
@@ -82,17 +89,23 @@ def faults_of(headers: list[Path]) -> list[str]:
         if found and not any(p.startswith("Threads.") for p in top):
             faults.append(f"{path.name}: no paragraph 'Threads.' at the top")
 
-    def says_errors(call: Call, seen: tuple[str, ...] = ()) -> bool:
-        if "PITH_ERR_" in call.comment:
+    def says(call: Call, error: str, seen: tuple[str, ...] = ()) -> bool:
+        if re.search(rf"\bPITH_ERR_{error}|, _{error}", call.comment):
             return True
         others = {a or b for a, b in REFERENCE.findall(call.comment)}.difference(seen)
-        return any(n in calls and says_errors(calls[n], (*seen, n)) for n in others)
+        return any(n in calls and says(calls[n], error, (*seen, n)) for n in others)
 
     for call in calls.values():
         if not call.comment:
             faults.append(f"{call.header.name}: {call.name} has no comment")
-        elif call.has_status and not says_errors(call):
+        elif call.has_status and not says(call, ""):
             faults.append(f"{call.header.name}: {call.name} does not say its errors")
+        elif call.has_status:
+            faults += [
+                f"{call.header.name}: {call.name} does not say when it answers PITH_ERR_{error}"
+                for argument, error in WANTED.items()
+                if argument.search(call.words) and not says(call, error)
+            ]
     if len(calls) < 100:
         faults.append("the headers were not understood")
     return faults

@@ -242,7 +242,7 @@ static bool same_step(const struct step *a, const struct step *b) {
     return a->length == b->length && memcmp(a->bytes, b->bytes, a->length) == 0;
 }
 
-static void test_skip(void **state) {
+static void test_rollback(void **state) {
     (void)state;
     struct stream s, other;
     stream_open(&s, "grad:ef=full", &slotted, NULL);
@@ -276,7 +276,7 @@ static void test_skip(void **state) {
 }
 
 /* Only slots whose last encode was of the step go back. */
-static void test_skip_by_slot(void **state) {
+static void test_rollback_by_slot(void **state) {
     (void)state;
     struct stream s, never;
     float x[COUNT] = {0};
@@ -297,7 +297,7 @@ static void test_skip_by_slot(void **state) {
     stream_close(&never);
 }
 
-static void test_skip_the_second_hop(void **state) {
+static void test_rollback_of_the_second_hop(void **state) {
     (void)state;
     const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
     struct stream in, out;
@@ -795,7 +795,7 @@ static void test_stream_of_another_plan(void **state) {
     stream_close(&own);
 }
 
-static void test_skip_of_a_base(void **state) {
+static void test_rollback_of_a_base(void **state) {
     (void)state;
     const pith_layout layout = flat_layout(PITH_F32, PITH_F32, 10);
     struct stream s;
@@ -809,9 +809,9 @@ int main(void) {
         cmocka_unit_test(test_against_the_model),
         cmocka_unit_test(test_second_hop),
         cmocka_unit_test(test_accumulated_sum),
-        cmocka_unit_test(test_skip),
-        cmocka_unit_test(test_skip_by_slot),
-        cmocka_unit_test(test_skip_the_second_hop),
+        cmocka_unit_test(test_rollback),
+        cmocka_unit_test(test_rollback_by_slot),
+        cmocka_unit_test(test_rollback_of_the_second_hop),
         cmocka_unit_test(test_rollback_of_every_codec),
         cmocka_unit_test(test_get_residual),
         cmocka_unit_test(test_set_residual),
@@ -825,7 +825,7 @@ int main(void) {
         cmocka_unit_test(test_reset),
         cmocka_unit_test(test_encode_needs_a_stream),
         cmocka_unit_test(test_stream_of_another_plan),
-        cmocka_unit_test(test_skip_of_a_base),
+        cmocka_unit_test(test_rollback_of_a_base),
     };
     return cmocka_run_group_tests_name("feedback", tests, NULL, NULL);
 }

@@ -256,7 +256,7 @@ static int run_and_fail(void *user, void (*job)(void *arg, size_t index), void *
 
 /* An encode that failed had overwritten the older residual, which pith_stream_rollback of the step
  * before then took for good. */
-static void skip_after_failure(bool second_hop) {
+static void rollback_after_failure(bool second_hop) {
     float value[64] = {0};
     const pith_view v = pith_view_flat(value, PITH_F32, 64);
     const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 64);
@@ -304,10 +304,10 @@ static void skip_after_failure(bool second_hop) {
     stream_close(&other);
 }
 
-static void test_skip_after_a_failed_encode(void **unused) {
+static void test_rollback_after_a_failed_encode(void **unused) {
     (void)unused;
-    skip_after_failure(false);
-    skip_after_failure(true);
+    rollback_after_failure(false);
+    rollback_after_failure(true);
 }
 
 /* A plan without a base that said it had an external one got a stream without memory for its
@@ -738,7 +738,7 @@ int main(void) {
         cmocka_unit_test(test_bound_of_a_layout_with_slots),
         cmocka_unit_test(test_largest_key_frame_of_slots_alike),
         cmocka_unit_test(test_fading_takes_the_rounded_rest),
-        cmocka_unit_test(test_skip_after_a_failed_encode),
+        cmocka_unit_test(test_rollback_after_a_failed_encode),
         cmocka_unit_test(test_external_base_of_no_base),
         cmocka_unit_test(test_step_without_feedback),
         cmocka_unit_test(test_plan_questions_without_a_plan),

@@ -1353,6 +1353,46 @@ static void test_unlock(void **state) {
     }
 }
 
+/* A lost call's work is made anew in its own memory. The mark of the stream names it, and was taken
+ * for one of the call that found it. */
+static void test_work_of_a_lost_call(void **state) {
+    static float value[WIDE];
+    const pith_view v = pith_view_flat(value, PITH_F32, WIDE);
+    const pith_layout layout = flat_layout(PITH_F32, PITH_F32, WIDE);
+    const size_t bytes = 1 << 20;
+    struct stream s;
+    pith_work *work;
+    size_t n;
+    (void)state;
+    gen_fill(GEN_NOISE, 1, PITH_F32, value, WIDE);
+    stream_open(&s, "wdiff:group=64,block=1024", &layout, NULL);
+    uint8_t *const memory = allocate(bytes), *const frame = allocate((size_t)s.sizes.key_bytes);
+    pith_env env = test_env();
+    env.threads = 2;
+    env.run = run_away;
+    CHECK(pith_work_bytes(&s.plan, 1, 2) <= bytes);
+    CHECK_OK(pith_work_init(memory, bytes, &env, &work, NULL));
+    if (setjmp(out_of_the_call) == 0) {
+        (void)encode_one(work, s.stream, &v, 0, 0, frame, (size_t)s.sizes.slot_bytes, &n);
+        check_failed("the call came back", __FILE__, __LINE__);
+    }
+    work = NULL;
+    env = test_env();
+    CHECK_OK(pith_work_init(memory, bytes, &env, &work, NULL));
+    const pith_stream_options options = {.size = sizeof options};
+    CHECK_STATUS(PITH_ERR_BUSY, pith_stream_reset(work, s.stream));
+    CHECK_STATUS(PITH_ERR_BUSY, pith_stream_set_step(work, s.stream, 0, 7));
+    CHECK_STATUS(PITH_ERR_BUSY, pith_stream_set_random(work, s.stream, &options));
+    CHECK_STATUS(PITH_ERR_BUSY, pith_stream_set_base(work, s.stream, &v, 0));
+    CHECK(strcmp(pith_work_error(work)->text, "another call is using the stream") == 0);
+    pith_stream_unlock(s.stream);
+    CHECK_OK(pith_stream_set_base(work, s.stream, &v, 0));
+    CHECK_OK(encode_one(work, s.stream, &v, 0, 0, frame, (size_t)s.sizes.slot_bytes, &n));
+    free(frame);
+    free(memory);
+    stream_close(&s);
+}
+
 /* The set of a slot lies where an encode writes the next one. */
 static void test_unlock_of_a_set(void **state) {
     static float value[WIDE];
@@ -1441,6 +1481,88 @@ static void test_texts_of_arguments(void **state) {
     check_told(w, 41, 43);
     CHECK_STATUS(PITH_ERR_ARG, pith_stream_set_random(w, s.stream, &many));
     check_told(w, 65536, 65537);
+    stream_close(&s);
+}
+
+/* Calls on caches, residuals and tensors without a stream once said that something was another,
+ * and neither what was expected nor what was found. */
+static void test_texts_of_caches(void **state) {
+    static float value[64 * 64];
+    const pith_layout layout = {
+        .size = sizeof layout, .dtype = PITH_F32, .ndim = 3, .shape = {64, 1, 64}};
+    const uint64_t shape[3] = {17, 1, 64};
+    const pith_view doubles = pith_view_dense(value, PITH_F64, 3, shape),
+                    tokens = pith_view_dense(value, PITH_BF16, 3, shape);
+    const pith_plan *plan;
+    void *memory;
+    pith_kv *cache;
+    (void)state;
+    context("texts of caches");
+    CHECK_OK(pith_plan_create(&plan, "kv:page=16,group=64", &layout, NULL, NULL));
+    pith_work *const w = work_for(&plan, 1, NULL, &memory);
+    const size_t bytes = (size_t)pith_kv_bytes(plan, 0);
+    uint8_t *const place = allocate(bytes);
+    CHECK_OK(pith_kv_init(plan, place, bytes, &cache, NULL));
+    const pith_view whole = pith_view_dense(value, PITH_F32, 3, layout.shape);
+    CHECK_OK(pith_kv_append(w, &cache, &whole, 1));
+    const pith_kv_range range = {cache, 0, 19, 0, 1, tokens}, wide = {cache, 0, 17, 0, 1, doubles};
+    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_read(w, &range, 1));
+    check_told(w, 19, 17);
+    CHECK_STATUS(PITH_ERR_DTYPE, pith_kv_read(w, &wide, 1));
+    check_named(w, "bf16", "f64");
+    CHECK_STATUS(PITH_ERR_SHAPE, pith_kv_read_add(w, cache, 0, 19, &tokens));
+    check_told(w, 19, 17);
+    CHECK_STATUS(PITH_ERR_DTYPE, pith_kv_read_add(w, cache, 0, 17, &doubles));
+    check_named(w, "bf16", "f64");
+    const pith_kv_pair pair = {value, place, 0};
+    const pith_view page = pith_view_dense(value, PITH_F16, 3, (uint64_t[]){16, 1, 64}),
+                    other = pith_view_dense(value, PITH_F64, 3, (uint64_t[]){16, 1, 64});
+    CHECK_STATUS(PITH_ERR_DTYPE, pith_kv_encode_pages(w, plan, &page, &pair, 1));
+    check_named(w, "f16", "f32");
+    CHECK_STATUS(PITH_ERR_DTYPE, pith_kv_decode_pages(w, plan, &other, &pair, 1));
+    check_named(w, "bf16", "f64");
+    free(place);
+    free(memory);
+    pith_plan_destroy(plan);
+}
+
+static void test_texts_without_a_work(void **state) {
+    static float value[100];
+    static uint8_t frame[2000];
+    const pith_view v = pith_view_flat(value, PITH_F32, 100),
+                    doubles = pith_view_flat(value, PITH_F64, 50);
+    const pith_layout half = {.size = sizeof half, .dtype = PITH_BF16},
+                      based = {.size = sizeof based, .base_dtype = PITH_F16},
+                      flat = flat_layout(PITH_F32, 99, 100);
+    pith_error error = {.size = sizeof error};
+    const pith_plan *plan;
+    struct stream s;
+    uint64_t bytes;
+    size_t n;
+    (void)state;
+    context("texts of calls without a work");
+    CHECK_STATUS(PITH_ERR_ARG, pith_compress_bound("wdiff", &v, NULL, &half, &bytes, &error));
+    CHECK(strstr(error.text, "f32") && strstr(error.text, "bf16"));
+    CHECK_STATUS(PITH_ERR_ARG, pith_compress_bound("wdiff", &v, &v, &based, &bytes, &error));
+    CHECK(strstr(error.text, "f32") && strstr(error.text, "f16"));
+    CHECK_STATUS(PITH_ERR_DTYPE, pith_plan_create(&plan, "wdiff", &flat, NULL, &error));
+    CHECK(tells(error.text, 99));
+    CHECK_OK(pith_compress("wdiff", &v, &v, NULL, NULL, frame, sizeof frame, &n, &error));
+    CHECK_STATUS(PITH_ERR_BASE, pith_decompress(frame, n, NULL, NULL, &v, &error));
+    CHECK(strstr(error.text, "f32"));
+    double norm;
+    CHECK_STATUS(PITH_ERR_DTYPE, pith_sparse_norm(&doubles, &norm, &error));
+    CHECK(strstr(error.text, "f64"));
+    const char *const specs[2] = {"embed:dim=4", "embed:dim=8"};
+    pith_row_statistics rows = {.size = sizeof rows};
+    CHECK_STATUS(PITH_ERR_ARG, pith_row_statistics_sample(&rows, specs, 2, &v, NULL, &error));
+    CHECK(tells(error.text, 4) && tells(error.text, 8));
+    CHECK_STATUS(PITH_ERR_ARG, pith_row_statistics_sample(&rows, specs, 9, &v, NULL, &error));
+    CHECK(tells(error.text, PITH_ROW_STATISTICS_MAX) && tells(error.text, 9));
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 100);
+    stream_open(&s, "grad:ef=full", &layout, NULL);
+    CHECK_STATUS(PITH_ERR_DTYPE, pith_stream_get_residual(s.work, s.stream, 0, &doubles));
+    check_named(s.work, "bf16", "f64");
     stream_close(&s);
 }
 
@@ -1540,8 +1662,11 @@ int main(void) {
         cmocka_unit_test(test_changed_base_of_one_item),
         cmocka_unit_test(test_busy),
         cmocka_unit_test(test_unlock),
+        cmocka_unit_test(test_work_of_a_lost_call),
         cmocka_unit_test(test_unlock_of_a_set),
         cmocka_unit_test(test_texts_of_arguments),
+        cmocka_unit_test(test_texts_of_caches),
+        cmocka_unit_test(test_texts_without_a_work),
         cmocka_unit_test(test_texts_of_frames),
         cmocka_unit_test(test_texts_go_away),
     };
