@@ -942,7 +942,7 @@ struct work_sharer {
 
 static void *share_work(void *arg) {
     struct work_sharer *const t = arg;
-    for (size_t k = 0; k < 10 * TRIES || !t->made; k++) {
+    for (size_t k = 0; k < 2 * TRIES || !t->made; k++) {
         pith_item item = {.size = sizeof item,
                           .stream = t->s.stream,
                           .view = pith_view_flat(t->value, PITH_F32, FEW),
