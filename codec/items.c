@@ -301,23 +301,11 @@ static void unmark_slot(const pith_work *w, pith_stream *s, uint64_t slot) {
         s->slot[slot].taken = false;
 }
 
-/* Makes a span of the slot or of the whole tensor one that begins at the slot's first element. */
-static pith_status begin_at_slot(const pith_plan *p, uint64_t slot, struct pithi_span *span,
-                                 pith_error *error) {
-    const uint64_t count = pithi_slot_count(p, slot);
-    if (span->count == count) return PITH_OK;
-    if (span->count != p->count)
-        return pithi_fail_with(error, PITH_ERR_SHAPE, 0,
-                               "the view has # elements, the slot #, the tensor #",
-                               &(struct pithi_words){.number = {span->count, count, p->count}});
-    span->first = pithi_slot_first(p, slot);
-    return PITH_OK;
-}
-
-static pith_status slot_span(const pith_plan *p, uint64_t slot, const pith_view *view, bool output,
+/* Opens a view of the slot or of the whole tensor, from the slot's first element on. */
+static pith_status open_view(const pith_plan *p, uint64_t slot, const pith_view *view, bool output,
                              struct pithi_span *span, pith_error *error) {
     PITHI_TRY(pithi_span_init(span, view, output, error));
-    return begin_at_slot(p, slot, span, error);
+    return pithi_slot_span(p, slot, span, error);
 }
 
 pith_status pithi_output_dtype(const struct pithi_params *q, uint32_t dtype, pith_error *error) {
@@ -359,7 +347,7 @@ static pith_status look_again(pith_work *w, struct list *l, const pith_stream *s
     PITHI_TRY(attach(w, l, s->plan));
     if (!view) return PITH_OK;
     PITHI_TRY(pithi_span_again(&l->span, view, output, &w->error));
-    return begin_at_slot(s->plan, slot, &l->span, &w->error);
+    return pithi_slot_span(s->plan, slot, &l->span, &w->error);
 }
 
 /* set_item and the functions below are parts of operations on lists of items. */
@@ -415,7 +403,7 @@ static pith_status check_encode(pith_work *w, struct list *l, size_t i) {
     PITHI_TRY(mark_slot(w, item->stream, item->slot));
     const pith_plan *const p = item->stream->plan;
     if (!item->frame) return pithi_fail(error, PITH_ERR_ARG, "frame is NULL");
-    PITHI_TRY(slot_span(p, item->slot, &item->view, false, span, error));
+    PITHI_TRY(open_view(p, item->slot, &item->view, false, span, error));
     if (span->dtype != p->params.dtype)
         return pithi_fail_with(error, PITH_ERR_DTYPE, 0, "the view has dtype $, the layout $",
                                &(struct pithi_words){.name = {pith_dtype_name(span->dtype),
@@ -590,7 +578,7 @@ static pith_status check_decode(pith_work *w, struct list *l, size_t i) {
     const pith_plan *const p = item->stream->plan;
     if (!item->frame) return pithi_fail(error, PITH_ERR_ARG, "frame is NULL");
     if (has_view(item) || add || !pithi_has_base(p)) {
-        PITHI_TRY(slot_span(p, item->slot, &item->view, true, span, error));
+        PITHI_TRY(open_view(p, item->slot, &item->view, true, span, error));
         if (!add) PITHI_TRY(pithi_output_dtype(&p->params, span->dtype, error));
     }
     if (add && !pithi_has_base(p) && !pithi_is_float16_32(span->dtype))
@@ -743,7 +731,7 @@ static pith_status check_reduce(pith_work *w, struct list *l, size_t i) {
     struct pithi_span *const span = &l->span;
     PITHI_TRY(mark_slot(w, sum->stream, sum->slot));
     PITHI_TRY(check_frames(sum, &w->error));
-    PITHI_TRY(slot_span(sum->stream->plan, sum->slot, &sum->view, true, span, &w->error));
+    PITHI_TRY(open_view(sum->stream->plan, sum->slot, &sum->view, true, span, &w->error));
     if (!pithi_is_float16_32(span->dtype))
         return pithi_fail(&w->error, PITH_ERR_DTYPE, "reduce writes f32, bf16 or f16");
     return attach(w, l, sum->stream->plan);

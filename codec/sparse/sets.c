@@ -295,13 +295,7 @@ static pith_status take_dense(const struct walk *k, const pith_view *view, bool 
     PITHI_TRY(pithi_span_init(span, view, output, error));
     if (!pithi_is_float16_32(span->dtype))
         return pithi_fail(error, PITH_ERR_DTYPE, "values are f32, bf16 or f16");
-    if (span->count == k->count) return PITH_OK;
-    if (span->count != p->count)
-        return pithi_fail_with(error, PITH_ERR_SHAPE, 0,
-                               "the view has # elements, the slot #, the tensor #",
-                               &(struct pithi_words){.number = {span->count, k->count, p->count}});
-    span->first = pithi_slot_first(p, k->slot);
-    return PITH_OK;
+    return pithi_slot_span(p, k->slot, span, error);
 }
 
 static pith_status take_values(const struct walk *k, const pith_view *view, bool output,
