@@ -398,8 +398,8 @@ static bool sends_all(const struct pithi_block *b, size_t from, size_t until) {
     const struct pithi_selection *const s = b->own->sparse.selection;
     const size_t tie = place_of(b, s->tie_end);
     return p->value[EF] == 1 && p->value[VALUES] == F32 && !p->value[UNIT] &&
-           !b->own->sparse.call && !b->own->sparse.same && !b->own->sparse.given && !s->row &&
-           place_of(b, s->first) <= from && place_of(b, s->end) >= until &&
+           !b->own->sparse.caller_clears && !b->own->sparse.same_set && !b->own->sparse.held_set &&
+           !s->row && place_of(b, s->first) <= from && place_of(b, s->end) >= until &&
            (tie <= from || tie >= until);
 }
 
@@ -595,7 +595,7 @@ static void send_chunk(struct pithi_block *b, const struct work *w, const uint32
     for (size_t i = 0; i < count && (at || !v->read); i++)
         w->values[i] = pithi_float(x_at(b, list[i]));
     encode_values(b, v, at, count, w->values);
-    if (!b->feedback.before || b->own->sparse.call) return;
+    if (!b->feedback.before || b->own->sparse.caller_clears) return;
     for (size_t i = 0; b->own->sparse.momentum && i < count; i++)
         b->own->sparse.momentum_next[list[i]] = 0;
     if (v->left) return;
@@ -628,7 +628,7 @@ static void fill(uint64_t *map, size_t count) {
  * indices either way. */
 static bool is_held(const struct pithi_block *b, const struct pithi_index_set *set) {
     return set->count && set->count < b->count &&
-           memcmp(set->map, b->own->sparse.held, words_of(b->count) * sizeof *set->map) == 0;
+           memcmp(set->map, b->own->sparse.held_map, words_of(b->count) * sizeof *set->map) == 0;
 }
 
 static void put_head(struct pithi_block *b, const struct pithi_index_choice *choice, size_t count) {
@@ -641,11 +641,11 @@ static void put_head(struct pithi_block *b, const struct pithi_index_choice *cho
 
 static pith_status encode(struct pithi_block *b) {
     const struct work w = work_of(b);
-    const bool same = b->own->sparse.same, compared = b->own->sparse.same_blocks;
-    uint64_t *const map = b->own->sparse.held && !compared ? b->own->sparse.held : w.map;
+    const bool same = b->own->sparse.same_set, compared = b->own->sparse.same_blocks;
+    uint64_t *const map = b->own->sparse.held_map && !compared ? b->own->sparse.held_map : w.map;
     struct pithi_index_set set = {map, w.list, b->count, 0, w.widths};
     /* A set that is given is not chosen, but x goes to the residual. */
-    const bool given = same || b->own->sparse.given;
+    const bool given = same || b->own->sparse.held_set;
     struct pithi_index_set chosen = {given ? w.map : map, given ? NULL : w.list, b->count, 0, NULL};
     bool listed = choose(b, &w, &chosen);
     const bool read = listed;
@@ -675,7 +675,7 @@ static pith_status encode(struct pithi_block *b) {
     for_set(b, &w, &set, listed && set.count < b->count, send_chunk, &values);
     b->length = (size_t)(values.bytes - b->bytes) + (size_t)value_bytes(b->params, set.count);
     b->nonzero = set.count;
-    if (compared) memcpy(b->own->sparse.held, map, words_of(b->count) * sizeof *map);
+    if (compared) memcpy(b->own->sparse.held_map, map, words_of(b->count) * sizeof *map);
     return PITH_OK;
 }
 
@@ -745,20 +745,21 @@ static void take_coefficients(struct pithi_block *b, const struct work *w, const
 /* Keeps the set of a block that was decoded as the one that the stream holds. */
 static void hold(const struct pithi_block *b, const struct pithi_index_set *set, bool listed) {
     const size_t bytes = words_of(b->count) * sizeof(uint64_t);
-    if (!b->own->sparse.keep) return;
+    if (!b->own->sparse.keep_set) return;
     if (!listed) {
-        memcpy(b->own->sparse.held, set->map, bytes);
+        memcpy(b->own->sparse.held_map, set->map, bytes);
         return;
     }
-    memset(b->own->sparse.held, 0, bytes);
+    memset(b->own->sparse.held_map, 0, bytes);
     for (size_t i = 0; i < set->count; i++)
-        b->own->sparse.held[set->list[i] / 64] |= UINT64_C(1) << set->list[i] % 64;
+        b->own->sparse.held_map[set->list[i] / 64] |= UINT64_C(1) << set->list[i] % 64;
 }
 
 /* Returns how many elements of the block the held set has; 0 where none is held. */
 static size_t held_of(const struct pithi_block *b) {
-    if (!b->own->sparse.held) return 0;
-    return pithi_ones((const uint8_t *)b->own->sparse.held, words_of(b->count) * sizeof(uint64_t));
+    if (!b->own->sparse.held_map) return 0;
+    return pithi_ones((const uint8_t *)b->own->sparse.held_map,
+                      words_of(b->count) * sizeof(uint64_t));
 }
 
 static bool set_is_held(const uint8_t *bytes, size_t length) {
@@ -784,7 +785,7 @@ static const char *take_set(const struct pithi_block *b, struct pithi_index_set 
     *at = HEAD_EMPTY;
     if (form == PITHI_INDEX_EMPTY) {
         memset(set->map, 0, words_of(b->count) * sizeof *set->map);
-        if (b->own->sparse.same && held_of(b))
+        if (b->own->sparse.same_set && held_of(b))
             return "a block without values of the set that is held";
         return b->bytes[0] ? "unknown coding of a set" : NULL;
     }
@@ -793,12 +794,12 @@ static const char *take_set(const struct pithi_block *b, struct pithi_index_set 
     set->count = (size_t)set_elements(b->bytes, b->length);
     if (set->count > b->count) return "a set has more elements than its block";
     const bool held = form == PITHI_INDEX_HELD;
-    if ((b->own->sparse.same != held && !b->own->sparse.same_blocks) || (held && low_bits))
+    if ((b->own->sparse.same_set != held && !b->own->sparse.same_blocks) || (held && low_bits))
         return "unknown coding of a set";
     if (form == PITHI_INDEX_PATCHED && !index_setting(b->params).patched)
         return "a set has an unknown form";
-    if (held && b->own->sparse.held) {
-        memcpy(set->map, b->own->sparse.held, words_of(b->count) * sizeof *set->map);
+    if (held && b->own->sparse.held_map) {
+        memcpy(set->map, b->own->sparse.held_map, words_of(b->count) * sizeof *set->map);
         return set->count == held_of(b) ? NULL
                                         : "a block has other values than the set that is held";
     }
@@ -822,7 +823,7 @@ static const char *take_block(struct pithi_block *b, bool add) {
         return "a block's values are not as many as its set";
     hold(b, &set, listed);
     /* Without the set only lengths can be checked, which pith_verify does. */
-    if (!b->out || (set_is_held(b->bytes, b->length) && !b->own->sparse.held)) return NULL;
+    if (!b->out || (set_is_held(b->bytes, b->length) && !b->own->sparse.held_map)) return NULL;
     if (!add) memset(b->out, 0, b->count * pith_dtype_bytes(b->out_dtype));
     struct coefficients c = {{b->bytes + at, set.count, false, false}, 0};
     if (transform_length(b->params) == 1 || b->coefficients) {

@@ -109,8 +109,8 @@ static pith_status merge_job(void *arg, uint64_t block, struct pithi_worker *w) 
     struct pithi_block b;
     pithi_block_open(m->c, block, NULL, w, &b);
     b.bytes = (uint8_t *)(uintptr_t)pithi_block_at(m->c, block, &b.length, &b.plain);
-    b.own->sparse.held = set;
-    b.own->sparse.keep = true;
+    b.own->sparse.held_map = set;
+    b.own->sparse.keep_set = true;
     const pith_status status = m->c->frame.params.codec->decode(&b);
     pithi_collect(w, &b);
     if (status != PITH_OK) return status;
