@@ -1,5 +1,5 @@
-/* rans_avx2.c - rANS strings, and their symbols counted, for AVX2: tables in registers where symbols
- * are few, else gathers.
+/* rans_avx2.c - rANS strings, and their symbols counted, for AVX2: tables in registers where
+ * symbols are few, else gathers.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <immintrin.h>
 #include <string.h>
