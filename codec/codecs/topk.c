@@ -639,30 +639,42 @@ static void put_head(struct pithi_block *b, const struct pithi_index_choice *cho
         pithi_put32(b->bytes, form | (uint32_t)(count - 1) << 8);
 }
 
+/* Finds the set that a block sends: in set->map, and, where *listed becomes true, in w->list as
+ * well. A set that the slot holds is in the map already; then elements are chosen only for what
+ * choosing leaves in the residual. Returns whether choosing has left the values of the set's first
+ * PITHI_CHUNK elements in w->values. */
+static bool find_set(struct pithi_block *b, const struct work *w, struct pithi_index_set *set,
+                     bool *listed) {
+    const bool held = b->own->sparse.same_set || b->own->sparse.held_set;
+    struct pithi_index_set chosen = {
+        .map = held ? w->map : set->map, .list = held ? NULL : w->list, .n = b->count};
+    const bool read = *listed = choose(b, w, &chosen);
+    set->count = held ? pithi_ones((const uint8_t *)set->map, words_of(b->count) * sizeof *set->map)
+                      : chosen.count;
+    if (!*listed && set->count <= pithi_index_list_most(b->count)) {
+        b->kernels->set_list(set->map, words_of(b->count), w->list);
+        *listed = true;
+    }
+    return read;
+}
+
 static pith_status encode(struct pithi_block *b) {
     const struct work w = work_of(b);
-    const bool same = b->own->sparse.same_set, compared = b->own->sparse.same_blocks;
-    uint64_t *const map = b->own->sparse.held_map && !compared ? b->own->sparse.held_map : w.map;
+    const bool same_set = b->own->sparse.same_set, same_blocks = b->own->sparse.same_blocks;
+    uint64_t *const held_map = b->own->sparse.held_map;
+    /* With same_blocks the held map is compared with the new one before it becomes that. */
+    uint64_t *const map = held_map && !same_blocks ? held_map : w.map;
     struct pithi_index_set set = {map, w.list, b->count, 0, w.widths};
-    /* A set that is given is not chosen, but x goes to the residual. */
-    const bool given = same || b->own->sparse.held_set;
-    struct pithi_index_set chosen = {given ? w.map : map, given ? NULL : w.list, b->count, 0, NULL};
-    bool listed = choose(b, &w, &chosen);
-    const bool read = listed;
+    bool listed;
+    const bool read = find_set(b, &w, &set, &listed);
     decay_residual(b);
     keep_momentum(b);
-    set.count =
-        given ? pithi_ones((const uint8_t *)map, words_of(b->count) * sizeof *map) : chosen.count;
     b->exact = set.count;
-    if (!listed && set.count <= pithi_index_list_most(b->count)) {
-        b->kernels->set_list(map, words_of(b->count), w.list);
-        listed = true;
-    }
     struct pithi_index_choice choice = {PITHI_INDEX_HELD, 0, 0};
-    if (!same && !(compared && is_held(b, &set)))
+    if (!same_set && !(same_blocks && is_held(b, &set)))
         choice = pithi_index_choose(b->kernels, &set, index_setting(b->params));
-    if (same && !set.count) choice.form = PITHI_INDEX_EMPTY;
-    if (!given && is_dense(b, &choice, set.count)) {
+    if (same_set && !set.count) choice.form = PITHI_INDEX_EMPTY;
+    if (!same_set && !b->own->sparse.held_set && is_dense(b, &choice, set.count)) {
         fill(map, b->count);
         set.count = b->count;
         choice = (struct pithi_index_choice){PITHI_INDEX_ALL, 0, 0};
@@ -672,10 +684,10 @@ static pith_status encode(struct pithi_block *b) {
     pithi_index_put(b->kernels, &choice, &set, at);
     const bool all = set.count == b->count;
     struct values values = {at + choice.bytes, set.count, read && !all, !all && leaves_none(b)};
-    for_set(b, &w, &set, listed && set.count < b->count, send_chunk, &values);
+    for_set(b, &w, &set, listed && !all, send_chunk, &values);
     b->length = (size_t)(values.bytes - b->bytes) + (size_t)value_bytes(b->params, set.count);
     b->nonzero = set.count;
-    if (compared) memcpy(b->own->sparse.held_map, map, words_of(b->count) * sizeof *map);
+    if (same_blocks) memcpy(held_map, map, words_of(b->count) * sizeof *map);
     return PITH_OK;
 }
 
@@ -751,8 +763,7 @@ static void hold(const struct pithi_block *b, const struct pithi_index_set *set,
         return;
     }
     memset(b->own->sparse.held_map, 0, bytes);
-    for (size_t i = 0; i < set->count; i++)
-        b->own->sparse.held_map[set->list[i] / 64] |= UINT64_C(1) << set->list[i] % 64;
+    for (size_t i = 0; i < set->count; i++) put_in(b->own->sparse.held_map, set->list[i]);
 }
 
 /* Returns how many elements of the block the held set has; 0 where none is held. */
