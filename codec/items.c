@@ -17,20 +17,24 @@
 
 struct list;
 
-/* What a kind of call does with item i of a list. */
+/* What a kind of call, such as encode, does with item i of a list. */
 struct operation {
-    /* Checks the arguments of the item, and marks the slots that it will change. */
+    /* Checks the arguments of the item, marks the slots that it will change, and marks its streams
+     * as used by this work. Nothing else changes. */
     pith_status (*check)(pith_work *w, struct list *l, size_t i);
+    /* Does the work, after check has passed for every item. */
     pith_status (*run)(pith_work *w, struct list *l, size_t i);
-    void (*set)(struct list *l, size_t i, pith_status status);
-    /* These undo the marks: unmark is called for all items, then leave. */
+    void (*set_status)(struct list *l, size_t i, pith_status status);
+    /* Undo what check has marked, also where it failed: first unmark for the slots of all items,
+     * which needs the streams to be marked still, then leave for their streams. */
     void (*unmark)(pith_work *w, struct list *l, size_t i);
     void (*leave)(pith_work *w, struct list *l, size_t i);
+    /* Returns how many elements the item goes through: items are spread over threads by it. */
     uint64_t (*elements)(struct list *l, size_t i);
-    /* Returns where the data that the item reads begins; NULL: nowhere. */
+    /* Returns where the item's input begins, to be prefetched; NULL: not worth it. */
     const void *(*source)(struct list *l, size_t i);
     uint32_t flags;   /* flags that the call takes */
-    bool items, sums; /* which structs its lists are of */
+    bool items, sums; /* which structs the caller gives lists of: reduce-encode takes both */
 };
 
 struct list {
@@ -44,7 +48,8 @@ struct list {
     pith_work *work;        /* the work of the call, while threads take items each */
     const pith_plan *plan;  /* what the work is attached to, alone; NULL: anything */
     struct pithi_span span; /* view of the item checked last: a call of one item opens it once */
-    /* Of the item before; with plan NULL of none. Items of one plan share what is the plan's. */
+    /* How the item before was encoded, of which the next one keeps what depends on the plan alone;
+     * its plan is NULL before the first item. */
     _Alignas(64) struct pithi_coding coding;
 };
 
@@ -89,12 +94,12 @@ static pith_status take_sizes(const void *first, size_t count, size_t known, siz
 
 /* The failure of the lowest item that failed, which the call returns. */
 struct failure {
-    size_t item;
+    size_t item; /* SIZE_MAX: none failed */
     pith_status status;
     pith_error error;
 };
 
-static void note(struct failure *f, size_t i, pith_status status, const pith_error *error) {
+static void keep_lowest(struct failure *f, size_t i, pith_status status, const pith_error *error) {
     if (i >= f->item) return;
     f->item = i;
     f->status = status;
@@ -136,12 +141,12 @@ static void prefetch(struct list *l, size_t i) {
 static pith_status run_one(pith_work *w, struct list *l, size_t i) {
     prefetch(l, i + 1);
     const pith_status status = l->operation->run(w, l, i);
-    l->operation->set(l, i, status);
+    l->operation->set_status(l, i, status);
     return status;
 }
 
-/* Returns items [first, end), the share of a worker, which has about as many elements as any
- * other. */
+/* Finds items [*first, *end), the share of worker `part` of `parts`: shares lie one behind the
+ * other, and have about as many elements each. */
 static void share_of(struct list *l, uint64_t part, uint32_t parts, size_t *first, size_t *end) {
     uint64_t all = 0, before = 0;
     for (size_t i = 0; i < l->count; i++) all += l->operation->elements(l, i) + 1;
@@ -204,14 +209,15 @@ static pith_status status_of(struct list *l, size_t i) {
 /* Spreads the small items over the threads, each on one of them. */
 static pith_status spread(pith_work *w, struct list *l, struct failure *f) {
     l->work = w;
-    for (size_t i = 0; i < l->count; i++) l->operation->set(l, i, PITH_ERR_RUNNER);
+    for (size_t i = 0; i < l->count; i++) l->operation->set_status(l, i, PITH_ERR_RUNNER);
     for (uint32_t i = 0; i < w->workers; i++) w->worker[i].failed_item = SIZE_MAX;
     PITHI_TRY(pithi_parallel_for(w, 0, w->workers, share_job, l));
     l->plan = NULL; /* workers were attached to plans of their own items */
     for (uint32_t i = 0; i < w->workers; i++) {
         const struct pithi_worker *const worker = &w->worker[i];
         if (worker->failed_item != SIZE_MAX)
-            note(f, worker->failed_item, status_of(l, worker->failed_item), &worker->failure);
+            keep_lowest(f, worker->failed_item, status_of(l, worker->failed_item),
+                        &worker->failure);
     }
     return PITH_OK;
 }
@@ -224,16 +230,17 @@ static pith_status run_all(pith_work *w, struct list *l) {
     for (size_t i = 0; i < l->count; i++) {
         if (shared && !is_large(l, i)) continue;
         const pith_status status = run_one(w, l, i);
-        if (status != PITH_OK) note(&f, i, status, &w->error);
+        if (status != PITH_OK) keep_lowest(&f, i, status, &w->error);
     }
     if (f.item == SIZE_MAX) return PITH_OK;
     w->error = f.error;
     return f.status;
 }
 
+/* Fails a call of which item i is wrong: no item was worked on. */
 static pith_status refuse(pith_work *w, struct list *l, size_t i, pith_status status) {
     w->error.item = i;
-    for (size_t k = 0; k < l->count; k++) l->operation->set(l, k, status);
+    for (size_t k = 0; k < l->count; k++) l->operation->set_status(l, k, status);
     return status;
 }
 
@@ -258,7 +265,7 @@ static pith_status run_list(pith_work *w, struct list *l) {
 /* Runs a call on a list: checks its own arguments, then its items. */
 static pith_status call(pith_work *w, const struct operation *operation, pith_item *items,
                         pith_sum *sums, size_t count, uint32_t flags) {
-    struct list l;
+    struct list l; /* not cleared: the span and the coding are large */
     PITHI_TRY(pithi_work_enter(w));
     l.operation = operation;
     l.count = count;
@@ -301,23 +308,11 @@ static void unmark_slot(const pith_work *w, pith_stream *s, uint64_t slot) {
         s->slot[slot].taken = false;
 }
 
-/* Makes a span of the slot or of the whole tensor one that begins at the slot's first element. */
-static pith_status begin_at_slot(const pith_plan *p, uint64_t slot, struct pithi_span *span,
-                                 pith_error *error) {
-    const uint64_t count = pithi_slot_count(p, slot);
-    if (span->count == count) return PITH_OK;
-    if (span->count != p->count)
-        return pithi_fail_with(error, PITH_ERR_SHAPE, 0,
-                               "the view has # elements, the slot #, the tensor #",
-                               &(struct pithi_words){.number = {span->count, count, p->count}});
-    span->first = pithi_slot_first(p, slot);
-    return PITH_OK;
-}
-
-static pith_status slot_span(const pith_plan *p, uint64_t slot, const pith_view *view, bool output,
+/* Opens a view of the slot or of the whole tensor, from the slot's first element on. */
+static pith_status open_view(const pith_plan *p, uint64_t slot, const pith_view *view, bool output,
                              struct pithi_span *span, pith_error *error) {
     PITHI_TRY(pithi_span_init(span, view, output, error));
-    return begin_at_slot(p, slot, span, error);
+    return pithi_slot_span(p, slot, span, error);
 }
 
 pith_status pithi_output_dtype(const struct pithi_params *q, uint32_t dtype, pith_error *error) {
@@ -351,23 +346,24 @@ static pith_status attach(pith_work *w, struct list *l, const pith_plan *p) {
     return PITH_OK;
 }
 
-/* Attaches the work to the item's plan and makes l->span its view (NULL: none), as check did: in a
- * list of several items what check found belongs to the last of them. */
-static pith_status look_again(pith_work *w, struct list *l, const pith_stream *s, uint64_t slot,
-                              const pith_view *view, bool output) {
+/* Attaches the work to the item's plan again and opens its view (NULL: it has none) in l->span. The
+ * checks did so, but each item's check replaced what the one before had left; a call of one item
+ * has it still. */
+static pith_status reopen(pith_work *w, struct list *l, const pith_stream *s, uint64_t slot,
+                          const pith_view *view, bool output) {
     if (l->count == 1) return PITH_OK;
     PITHI_TRY(attach(w, l, s->plan));
     if (!view) return PITH_OK;
     PITHI_TRY(pithi_span_again(&l->span, view, output, &w->error));
-    return begin_at_slot(s->plan, slot, &l->span, &w->error);
+    return pithi_slot_span(s->plan, slot, &l->span, &w->error);
 }
 
-/* set_item and the functions below are parts of operations on lists of items. */
-static void set_item(struct list *l, size_t i, pith_status status) {
+/* The members of struct operation for calls on lists of pith_item. */
+static void set_item_status(struct list *l, size_t i, pith_status status) {
     item_at(l, i)->status = status;
 }
 
-static void set_encoded(struct list *l, size_t i, pith_status status) {
+static void set_encoded_status(struct list *l, size_t i, pith_status status) {
     pith_item *const item = item_at(l, i);
     item->status = status;
     if (status != PITH_OK) item->length = 0;
@@ -415,7 +411,7 @@ static pith_status check_encode(pith_work *w, struct list *l, size_t i) {
     PITHI_TRY(mark_slot(w, item->stream, item->slot));
     const pith_plan *const p = item->stream->plan;
     if (!item->frame) return pithi_fail(error, PITH_ERR_ARG, "frame is NULL");
-    PITHI_TRY(slot_span(p, item->slot, &item->view, false, span, error));
+    PITHI_TRY(open_view(p, item->slot, &item->view, false, span, error));
     if (span->dtype != p->params.dtype)
         return pithi_fail_with(error, PITH_ERR_DTYPE, 0, "the view has dtype $, the layout $",
                                &(struct pithi_words){.name = {pith_dtype_name(span->dtype),
@@ -528,7 +524,7 @@ static pith_status run_encode(pith_work *w, struct list *l, size_t i) {
     struct pithi_slot_state *const slot = &s->slot[item->slot];
     struct pithi_coding *const c = &l->coding;
     item->length = 0;
-    PITHI_TRY(look_again(w, l, s, item->slot, &item->view, false));
+    PITHI_TRY(reopen(w, l, s, item->slot, &item->view, false));
     const bool key = is_key(item, l);
     if (!pithi_coding_again(c, p, pithi_slot_count(p, item->slot), key)) {
         pithi_coding_open(c, p, w, &l->span);
@@ -555,7 +551,7 @@ static pith_status run_encode(pith_work *w, struct list *l, size_t i) {
 static const struct operation encode_operation = {
     .check = check_encode,
     .run = run_encode,
-    .set = set_encoded,
+    .set_status = set_encoded_status,
     .unmark = unmark_item,
     .leave = leave_item,
     .elements = item_elements,
@@ -590,7 +586,7 @@ static pith_status check_decode(pith_work *w, struct list *l, size_t i) {
     const pith_plan *const p = item->stream->plan;
     if (!item->frame) return pithi_fail(error, PITH_ERR_ARG, "frame is NULL");
     if (has_view(item) || add || !pithi_has_base(p)) {
-        PITHI_TRY(slot_span(p, item->slot, &item->view, true, span, error));
+        PITHI_TRY(open_view(p, item->slot, &item->view, true, span, error));
         if (!add) PITHI_TRY(pithi_output_dtype(&p->params, span->dtype, error));
     }
     if (add && !pithi_has_base(p) && !pithi_is_float16_32(span->dtype))
@@ -653,7 +649,7 @@ static pith_status run_decode(pith_work *w, struct list *l, size_t i) {
     const pith_plan *const p = s->plan;
     struct pithi_coding c;
     pithi_coding_open(&c, p, w, NULL);
-    PITHI_TRY(look_again(w, l, s, item->slot, has_view(item) ? &item->view : NULL, true));
+    PITHI_TRY(reopen(w, l, s, item->slot, has_view(item) ? &item->view : NULL, true));
     PITHI_TRY(pithi_decode_slot(&c, w, p, item->slot, item->frame, item->length));
     PITHI_TRY(pithi_check_limit(&w->env, &c.frame, &w->error));
     struct pithi_slot_state *const slot = &s->slot[item->slot];
@@ -682,7 +678,7 @@ static pith_status run_decode(pith_work *w, struct list *l, size_t i) {
 
 static const struct operation decode_operation = {.check = check_decode,
                                                   .run = run_decode,
-                                                  .set = set_item,
+                                                  .set_status = set_item_status,
                                                   .unmark = unmark_item,
                                                   .leave = leave_item,
                                                   .elements = item_elements,
@@ -722,7 +718,9 @@ static struct pithi_reduction reduction_of(pith_work *w, const pith_sum *sum) {
 
 static const void *sum_frame(struct list *l, size_t i) { return sum_at(l, i)->frames[0]; }
 
-static void set_sum(struct list *l, size_t i, pith_status status) { sum_at(l, i)->status = status; }
+static void set_sum_status(struct list *l, size_t i, pith_status status) {
+    sum_at(l, i)->status = status;
+}
 
 static void unmark_sum(pith_work *w, struct list *l, size_t i) {
     unmark_slot(w, sum_at(l, i)->stream, sum_at(l, i)->slot);
@@ -743,7 +741,7 @@ static pith_status check_reduce(pith_work *w, struct list *l, size_t i) {
     struct pithi_span *const span = &l->span;
     PITHI_TRY(mark_slot(w, sum->stream, sum->slot));
     PITHI_TRY(check_frames(sum, &w->error));
-    PITHI_TRY(slot_span(sum->stream->plan, sum->slot, &sum->view, true, span, &w->error));
+    PITHI_TRY(open_view(sum->stream->plan, sum->slot, &sum->view, true, span, &w->error));
     if (!pithi_is_float16_32(span->dtype))
         return pithi_fail(&w->error, PITH_ERR_DTYPE, "reduce writes f32, bf16 or f16");
     return attach(w, l, sum->stream->plan);
@@ -752,13 +750,13 @@ static pith_status check_reduce(pith_work *w, struct list *l, size_t i) {
 static pith_status run_reduce(pith_work *w, struct list *l, size_t i) {
     const pith_sum *const sum = sum_at(l, i);
     const struct pithi_reduction r = reduction_of(w, sum);
-    PITHI_TRY(look_again(w, l, sum->stream, sum->slot, &sum->view, true));
+    PITHI_TRY(reopen(w, l, sum->stream, sum->slot, &sum->view, true));
     return pithi_reduce_view(&r, &l->span);
 }
 
 static const struct operation reduce_operation = {.check = check_reduce,
                                                   .run = run_reduce,
-                                                  .set = set_sum,
+                                                  .set_status = set_sum_status,
                                                   .unmark = unmark_sum,
                                                   .leave = leave_sum,
                                                   .elements = sum_elements,
@@ -856,7 +854,7 @@ static void leave_pair(pith_work *w, struct list *l, size_t i) {
 
 static const struct operation reduce_encode_operation = {.check = check_reduce_encode,
                                                          .run = run_reduce_encode,
-                                                         .set = set_encoded,
+                                                         .set_status = set_encoded_status,
                                                          .unmark = unmark_pair,
                                                          .leave = leave_pair,
                                                          .elements = sum_elements,

@@ -49,6 +49,13 @@ void pithi_slots_keep(pith_plan *p, const pith_layout *layout, uint64_t *first) 
     }
 }
 
+pith_status pithi_slot_refuse_view(const pith_plan *p, uint64_t slot, uint64_t count,
+                                   pith_error *error) {
+    return pithi_fail_with(
+        error, PITH_ERR_SHAPE, 0, "the view has # elements, the slot #, the tensor #",
+        &(struct pithi_words){.number = {count, pithi_slot_count(p, slot), p->count}});
+}
+
 /* ---- API -------------------------------------------------------------------------------------*/
 
 pith_status pith_plan_slot(const pith_plan *plan, uint64_t slot, uint64_t *first, uint64_t *count) {

@@ -425,9 +425,7 @@ static pith_status get_base(const pith_stream *s, uint64_t slot, const pith_view
     PITHI_TRY(all ? pithi_stream_check_slot_bases(s, error)
                   : pithi_stream_check_slot_base(s, slot, error));
     if (!all && span.count != pithi_slot_count(p, slot))
-        return pithi_fail_with(
-            error, PITH_ERR_SHAPE, 0, "the view has # elements, the slot #, the tensor #",
-            &(struct pithi_words){.number = {span.count, pithi_slot_count(p, slot), p->count}});
+        return pithi_slot_refuse_view(p, slot, span.count, error);
     const uint64_t first = all ? 0 : pithi_slot_first(p, slot);
     if (!span.count) return PITH_OK;
     const uint64_t before = pithi_fp_enter();

@@ -350,13 +350,20 @@ pith_status pithi_collective_make_sparse_hop(pith_collective_channel *ch, uint32
                                              uint64_t bytes, pith_error *error);
 /* Returns where the body of a message begins. It is checked as far as it is no frame. */
 uint8_t *pithi_collective_body(const struct pithi_collective_message *m);
-/* Hands over message t of a hop: a body of so many bytes, the first of them checked; `number` is
- * for the receiver, and `values` elements are in it. */
+/* What a sender says of a body that it has written. */
+struct pithi_collective_body_info {
+    uint64_t number;  /* what the receiver is told beside the body: a count of elements */
+    uint64_t bytes;   /* bytes of the body */
+    uint64_t checked; /* how many of these, from the first on, have their hash in the head */
+    uint64_t values;  /* elements that are in the body */
+};
+/* Writes the head of message t of a hop, which is then ready to be sent: where the hop is shared
+ * that to every rank. */
 void pithi_collective_close_body(pith_collective_channel *ch, uint32_t hop, uint32_t t,
-                                 uint64_t number, uint64_t checked, uint64_t bytes,
-                                 uint64_t values);
-/* Opens the body of the message that rank r sent: the first `checked` bytes of it are there and
- * whole. Else the call fails. */
+                                 const struct pithi_collective_body_info *body);
+/* Opens the body of the message that rank r sent: *number is what the sender told, *bytes how many
+ * bytes the body has. False, and the call fails, unless the first `checked` of them are there and
+ * have the hash that the head says. */
 bool pithi_collective_open_body(pith_collective_channel *ch, uint32_t hop, uint32_t r,
                                 uint64_t checked, uint64_t *number, uint64_t *bytes);
 /* Adds this rank's input to its residual and chooses elements of every piece: frames in `to`, one

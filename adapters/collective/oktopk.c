@@ -93,8 +93,12 @@ static bool send_region(pith_collective_channel *ch, uint32_t owner, float thres
         return false;
     const struct pithi_collective_entry entry = {item.length, sent_by(item.stream)};
     memcpy(body, &entry, sizeof entry);
-    pithi_collective_close_body(ch, 0, owner, entry.chosen, sizeof entry,
-                                sizeof entry + item.length, entry.chosen);
+    pithi_collective_close_body(
+        ch, 0, owner,
+        &(struct pithi_collective_body_info){.number = entry.chosen,
+                                             .bytes = sizeof entry + item.length,
+                                             .checked = sizeof entry,
+                                             .values = entry.chosen});
     return true;
 }
 
@@ -171,8 +175,12 @@ static void sum_region(pith_collective_channel *ch) {
     entry.chosen = sent_by(k->stream[OWNER]);
     memcpy(body, &entry, sizeof entry);
     memcpy(body + sizeof entry, k->cut, (ch->place.ranks - 1) * sizeof *k->cut);
-    pithi_collective_close_body(ch, 1, 0, sent_by(ch->hop[0].encoding), at, at + entry.length,
-                                entry.chosen);
+    pithi_collective_close_body(
+        ch, 1, 0,
+        &(struct pithi_collective_body_info){.number = sent_by(ch->hop[0].encoding),
+                                             .bytes = at + entry.length,
+                                             .checked = at,
+                                             .values = entry.chosen});
 }
 
 /* ---- Add up and clear ------------------------------------------------------------------------*/

@@ -43,18 +43,17 @@ uint8_t *pithi_collective_body(const struct pithi_collective_message *m) {
 }
 
 void pithi_collective_close_body(pith_collective_channel *ch, uint32_t hop, uint32_t t,
-                                 uint64_t number, uint64_t checked, uint64_t bytes,
-                                 uint64_t values) {
+                                 const struct pithi_collective_body_info *body) {
     struct pithi_collective_hop *const h = &ch->hop[hop];
     struct pithi_collective_message *const out = &h->out[t];
-    if (ch->sparse->nonfinite) number |= NONFINITE;
-    const struct head head = {hash_of(number, pithi_collective_body(out), checked), number};
+    const uint64_t number = body->number | (ch->sparse->nonfinite ? NONFINITE : 0);
+    const struct head head = {hash_of(number, pithi_collective_body(out), body->checked), number};
     memcpy(out->bytes + PITHI_COLLECTIVE_HEADER, &head, sizeof head);
     for (uint32_t i = t; i < (h->shared ? h->targets : t + 1); i++) {
-        h->out[i].payload = sizeof head + bytes;
-        h->out[i].values = values;
+        h->out[i].payload = sizeof head + body->bytes;
+        h->out[i].values = body->values;
     }
-    if (h->shared || t == ch->place.rank) h->in[ch->place.rank].payload = sizeof head + bytes;
+    if (h->shared || t == ch->place.rank) h->in[ch->place.rank].payload = sizeof head + body->bytes;
 }
 
 bool pithi_collective_open_body(pith_collective_channel *ch, uint32_t hop, uint32_t r,
@@ -149,7 +148,9 @@ static void send_chosen(pith_collective_channel *ch) {
         to = pithi_collective_pad(end);
         from += pithi_collective_pad(pith_plan_frame_bytes(ch->hop[0].encoder, p, 0));
     }
-    pithi_collective_close_body(ch, 0, 0, all, table, end, all);
+    pithi_collective_close_body(ch, 0, 0,
+                                &(struct pithi_collective_body_info){
+                                    .number = all, .bytes = end, .checked = table, .values = all});
 }
 
 /* Finds the frames that rank r sent. */
@@ -261,7 +262,10 @@ static void send_values(pith_collective_channel *ch) {
         uint64_t first;
         const uint64_t count = part_of(ch, t, &first), bytes = count * sizeof(float);
         memcpy(pithi_collective_body(&ch->hop[1].out[t]), s->values + first, bytes);
-        pithi_collective_close_body(ch, 1, t, s->united, bytes, bytes, count);
+        pithi_collective_close_body(
+            ch, 1, t,
+            &(struct pithi_collective_body_info){
+                .number = s->united, .bytes = bytes, .checked = bytes, .values = count});
     }
 }
 
@@ -289,7 +293,10 @@ static void sum_values(pith_collective_channel *ch) {
         if (!r) memcpy(sum, values, bytes);
         for (uint64_t i = 0; r && i < count; i++) sum[i] += values[i];
     }
-    pithi_collective_close_body(ch, 2, 0, ch->sparse->united, bytes, bytes, count);
+    pithi_collective_close_body(
+        ch, 2, 0,
+        &(struct pithi_collective_body_info){
+            .number = ch->sparse->united, .bytes = bytes, .checked = bytes, .values = count});
 }
 
 /* Puts sums of a piece's held elements where they belong, +0 everywhere else. */

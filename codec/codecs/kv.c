@@ -231,7 +231,7 @@ static uint64_t block_bytes(const struct pithi_params *p, uint64_t count) {
     if (p->key_frame) return count * pithi_dtype_bytes(p->base_dtype);
     struct pithi_kv k;
     kv_of(&k, p, NULL);
-    return pithi_kv_places(&k, (uint32_t)(count / row_of(p))).bytes;
+    return pithi_kv_areas(&k, (uint32_t)(count / row_of(p))).bytes;
 }
 
 /* Memory of a block with entropy coding: the block as it would be without, and what coding
@@ -249,7 +249,7 @@ static struct coding coding_of(const struct pithi_params *p, const struct pithi_
     size_t at = pithi_kv_scratch(k);
     uint8_t *const memory = scratch;
     if (memory) c.page = memory + at;
-    at += (size_t)pithi_pad64(pithi_kv_places(k, c.tokens).bytes);
+    at += (size_t)pithi_pad64(pithi_kv_areas(k, c.tokens).bytes);
     if (memory) c.symbols = memory + at;
     at += (size_t)pithi_pad64(symbols);
     if (memory) c.pieces = memory + at;
@@ -402,7 +402,7 @@ static pith_status encode(struct pithi_block *b) {
     if (!p->key_frame) {
         struct pithi_kv k;
         kv_of(&k, p, b->kernels);
-        b->length = pithi_kv_places(&k, (uint32_t)(b->count / row_of(p))).bytes;
+        b->length = pithi_kv_areas(&k, (uint32_t)(b->count / row_of(p))).bytes;
         if (p->value[PITHI_KV_ENTROPY])
             encode_coded(b, &k);
         else

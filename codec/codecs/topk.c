@@ -398,8 +398,8 @@ static bool sends_all(const struct pithi_block *b, size_t from, size_t until) {
     const struct pithi_selection *const s = b->own->sparse.selection;
     const size_t tie = place_of(b, s->tie_end);
     return p->value[EF] == 1 && p->value[VALUES] == F32 && !p->value[UNIT] &&
-           !b->own->sparse.call && !b->own->sparse.same && !b->own->sparse.given && !s->row &&
-           place_of(b, s->first) <= from && place_of(b, s->end) >= until &&
+           !b->own->sparse.caller_clears && !b->own->sparse.same_set && !b->own->sparse.held_set &&
+           !s->row && place_of(b, s->first) <= from && place_of(b, s->end) >= until &&
            (tie <= from || tie >= until);
 }
 
@@ -595,7 +595,7 @@ static void send_chunk(struct pithi_block *b, const struct work *w, const uint32
     for (size_t i = 0; i < count && (at || !v->read); i++)
         w->values[i] = pithi_float(x_at(b, list[i]));
     encode_values(b, v, at, count, w->values);
-    if (!b->feedback.before || b->own->sparse.call) return;
+    if (!b->feedback.before || b->own->sparse.caller_clears) return;
     for (size_t i = 0; b->own->sparse.momentum && i < count; i++)
         b->own->sparse.momentum_next[list[i]] = 0;
     if (v->left) return;
@@ -628,7 +628,7 @@ static void fill(uint64_t *map, size_t count) {
  * indices either way. */
 static bool is_held(const struct pithi_block *b, const struct pithi_index_set *set) {
     return set->count && set->count < b->count &&
-           memcmp(set->map, b->own->sparse.held, words_of(b->count) * sizeof *set->map) == 0;
+           memcmp(set->map, b->own->sparse.held_map, words_of(b->count) * sizeof *set->map) == 0;
 }
 
 static void put_head(struct pithi_block *b, const struct pithi_index_choice *choice, size_t count) {
@@ -639,30 +639,42 @@ static void put_head(struct pithi_block *b, const struct pithi_index_choice *cho
         pithi_put32(b->bytes, form | (uint32_t)(count - 1) << 8);
 }
 
+/* Finds the set that a block sends: in set->map, and, where *listed becomes true, in w->list as
+ * well. A set that the slot holds is in the map already; then elements are chosen only for what
+ * choosing leaves in the residual. Returns whether choosing has left the values of the set's first
+ * PITHI_CHUNK elements in w->values. */
+static bool find_set(struct pithi_block *b, const struct work *w, struct pithi_index_set *set,
+                     bool *listed) {
+    const bool held = b->own->sparse.same_set || b->own->sparse.held_set;
+    struct pithi_index_set chosen = {
+        .map = held ? w->map : set->map, .list = held ? NULL : w->list, .n = b->count};
+    const bool read = *listed = choose(b, w, &chosen);
+    set->count = held ? pithi_ones((const uint8_t *)set->map, words_of(b->count) * sizeof *set->map)
+                      : chosen.count;
+    if (!*listed && set->count <= pithi_index_list_most(b->count)) {
+        b->kernels->set_list(set->map, words_of(b->count), w->list);
+        *listed = true;
+    }
+    return read;
+}
+
 static pith_status encode(struct pithi_block *b) {
     const struct work w = work_of(b);
-    const bool same = b->own->sparse.same, compared = b->own->sparse.same_blocks;
-    uint64_t *const map = b->own->sparse.held && !compared ? b->own->sparse.held : w.map;
+    const bool same_set = b->own->sparse.same_set, same_blocks = b->own->sparse.same_blocks;
+    uint64_t *const held_map = b->own->sparse.held_map;
+    /* With same_blocks the held map is compared with the new one before it becomes that. */
+    uint64_t *const map = held_map && !same_blocks ? held_map : w.map;
     struct pithi_index_set set = {map, w.list, b->count, 0, w.widths};
-    /* A set that is given is not chosen, but x goes to the residual. */
-    const bool given = same || b->own->sparse.given;
-    struct pithi_index_set chosen = {given ? w.map : map, given ? NULL : w.list, b->count, 0, NULL};
-    bool listed = choose(b, &w, &chosen);
-    const bool read = listed;
+    bool listed;
+    const bool read = find_set(b, &w, &set, &listed);
     decay_residual(b);
     keep_momentum(b);
-    set.count =
-        given ? pithi_ones((const uint8_t *)map, words_of(b->count) * sizeof *map) : chosen.count;
     b->exact = set.count;
-    if (!listed && set.count <= pithi_index_list_most(b->count)) {
-        b->kernels->set_list(map, words_of(b->count), w.list);
-        listed = true;
-    }
     struct pithi_index_choice choice = {PITHI_INDEX_HELD, 0, 0};
-    if (!same && !(compared && is_held(b, &set)))
+    if (!same_set && !(same_blocks && is_held(b, &set)))
         choice = pithi_index_choose(b->kernels, &set, index_setting(b->params));
-    if (same && !set.count) choice.form = PITHI_INDEX_EMPTY;
-    if (!given && is_dense(b, &choice, set.count)) {
+    if (same_set && !set.count) choice.form = PITHI_INDEX_EMPTY;
+    if (!same_set && !b->own->sparse.held_set && is_dense(b, &choice, set.count)) {
         fill(map, b->count);
         set.count = b->count;
         choice = (struct pithi_index_choice){PITHI_INDEX_ALL, 0, 0};
@@ -672,10 +684,10 @@ static pith_status encode(struct pithi_block *b) {
     pithi_index_put(b->kernels, &choice, &set, at);
     const bool all = set.count == b->count;
     struct values values = {at + choice.bytes, set.count, read && !all, !all && leaves_none(b)};
-    for_set(b, &w, &set, listed && set.count < b->count, send_chunk, &values);
+    for_set(b, &w, &set, listed && !all, send_chunk, &values);
     b->length = (size_t)(values.bytes - b->bytes) + (size_t)value_bytes(b->params, set.count);
     b->nonzero = set.count;
-    if (compared) memcpy(b->own->sparse.held, map, words_of(b->count) * sizeof *map);
+    if (same_blocks) memcpy(held_map, map, words_of(b->count) * sizeof *map);
     return PITH_OK;
 }
 
@@ -745,20 +757,20 @@ static void take_coefficients(struct pithi_block *b, const struct work *w, const
 /* Keeps the set of a block that was decoded as the one that the stream holds. */
 static void hold(const struct pithi_block *b, const struct pithi_index_set *set, bool listed) {
     const size_t bytes = words_of(b->count) * sizeof(uint64_t);
-    if (!b->own->sparse.keep) return;
+    if (!b->own->sparse.keep_set) return;
     if (!listed) {
-        memcpy(b->own->sparse.held, set->map, bytes);
+        memcpy(b->own->sparse.held_map, set->map, bytes);
         return;
     }
-    memset(b->own->sparse.held, 0, bytes);
-    for (size_t i = 0; i < set->count; i++)
-        b->own->sparse.held[set->list[i] / 64] |= UINT64_C(1) << set->list[i] % 64;
+    memset(b->own->sparse.held_map, 0, bytes);
+    for (size_t i = 0; i < set->count; i++) put_in(b->own->sparse.held_map, set->list[i]);
 }
 
 /* Returns how many elements of the block the held set has; 0 where none is held. */
 static size_t held_of(const struct pithi_block *b) {
-    if (!b->own->sparse.held) return 0;
-    return pithi_ones((const uint8_t *)b->own->sparse.held, words_of(b->count) * sizeof(uint64_t));
+    if (!b->own->sparse.held_map) return 0;
+    return pithi_ones((const uint8_t *)b->own->sparse.held_map,
+                      words_of(b->count) * sizeof(uint64_t));
 }
 
 static bool set_is_held(const uint8_t *bytes, size_t length) {
@@ -784,7 +796,7 @@ static const char *take_set(const struct pithi_block *b, struct pithi_index_set 
     *at = HEAD_EMPTY;
     if (form == PITHI_INDEX_EMPTY) {
         memset(set->map, 0, words_of(b->count) * sizeof *set->map);
-        if (b->own->sparse.same && held_of(b))
+        if (b->own->sparse.same_set && held_of(b))
             return "a block without values of the set that is held";
         return b->bytes[0] ? "unknown coding of a set" : NULL;
     }
@@ -793,12 +805,12 @@ static const char *take_set(const struct pithi_block *b, struct pithi_index_set 
     set->count = (size_t)set_elements(b->bytes, b->length);
     if (set->count > b->count) return "a set has more elements than its block";
     const bool held = form == PITHI_INDEX_HELD;
-    if ((b->own->sparse.same != held && !b->own->sparse.same_blocks) || (held && low_bits))
+    if ((b->own->sparse.same_set != held && !b->own->sparse.same_blocks) || (held && low_bits))
         return "unknown coding of a set";
     if (form == PITHI_INDEX_PATCHED && !index_setting(b->params).patched)
         return "a set has an unknown form";
-    if (held && b->own->sparse.held) {
-        memcpy(set->map, b->own->sparse.held, words_of(b->count) * sizeof *set->map);
+    if (held && b->own->sparse.held_map) {
+        memcpy(set->map, b->own->sparse.held_map, words_of(b->count) * sizeof *set->map);
         return set->count == held_of(b) ? NULL
                                         : "a block has other values than the set that is held";
     }
@@ -822,7 +834,7 @@ static const char *take_block(struct pithi_block *b, bool add) {
         return "a block's values are not as many as its set";
     hold(b, &set, listed);
     /* Without the set only lengths can be checked, which pith_verify does. */
-    if (!b->out || (set_is_held(b->bytes, b->length) && !b->own->sparse.held)) return NULL;
+    if (!b->out || (set_is_held(b->bytes, b->length) && !b->own->sparse.held_map)) return NULL;
     if (!add) memset(b->out, 0, b->count * pith_dtype_bytes(b->out_dtype));
     struct coefficients c = {{b->bytes + at, set.count, false, false}, 0};
     if (transform_length(b->params) == 1 || b->coefficients) {

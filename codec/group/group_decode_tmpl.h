@@ -251,8 +251,9 @@ ALWAYS size_t decode_narrow(const struct packing *pack, const struct batch *b, s
     return i;
 }
 
-/* Decodes a batch. four: codes have 4 bits and their vectors stay in registers: loads beside a
- * stream wait for stores to the same place within other pages. one: no unit is of several groups. */
+/* Decodes a batch. four: codes have 4 bits and their vectors stay in registers, since loads beside
+ * a stream wait for stores to the same place within other pages. one: no unit is of several
+ * groups. */
 ALWAYS void decode_batch(struct decoder *d, struct batch *b, struct variant r,
                          struct streamer *stream, bool four, bool one) {
     struct packing pack = d->pack; /* a copy that no store can alias */

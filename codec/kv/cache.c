@@ -40,7 +40,7 @@ bool pithi_paged_of(const pith_plan *plan, struct pithi_paged *p) {
     p->limit = plan->shape[0];
     p->row = (size_t)(heads * dim);
     pithi_kv_init(&p->kv, q, &plan->kernels, (uint32_t)heads, (uint32_t)dim);
-    p->bytes = pithi_kv_places(&p->kv, p->tokens).bytes;
+    p->bytes = pithi_kv_areas(&p->kv, p->tokens).bytes;
     return true;
 }
 

@@ -12,8 +12,8 @@
 /* Copies the first `tokens` of a page into one of another capacity: every area begins with them. */
 static void copy_tokens(const struct pithi_kv *k, uint8_t *to, uint32_t to_capacity,
                         const uint8_t *from, uint32_t from_capacity, uint32_t tokens) {
-    const struct pithi_kv_places a = pithi_kv_places(k, to_capacity);
-    const struct pithi_kv_places b = pithi_kv_places(k, from_capacity);
+    const struct pithi_kv_areas a = pithi_kv_areas(k, to_capacity);
+    const struct pithi_kv_areas b = pithi_kv_areas(k, from_capacity);
     const struct pithi_group_setting *s = &k->set;
     const size_t groups = pithi_kv_groups(k, tokens), outliers = groups * k->outliers;
     const size_t entry = pithi_scale_width(s->scale_dtype) * (s->asymmetric ? 2u : 1u);

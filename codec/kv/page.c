@@ -79,10 +79,10 @@ static size_t codes_at(const struct pithi_kv *k, uint32_t tokens) {
     return (size_t)pithi_pad16(pithi_kv_groups(k, tokens) * entry_of(k));
 }
 
-struct pithi_kv_places pithi_kv_places(const struct pithi_kv *k, uint32_t tokens) {
+struct pithi_kv_areas pithi_kv_areas(const struct pithi_kv *k, uint32_t tokens) {
     const size_t groups = pithi_kv_groups(k, tokens);
     const size_t codes = (size_t)tokens * k->heads * k->head_codes;
-    struct pithi_kv_places at = {0};
+    struct pithi_kv_areas at = {0};
     at.codes = codes_at(k, tokens);
     at.places = at.codes + (size_t)pithi_pad16(codes);
     at.exact = at.places + (size_t)pithi_pad16(groups * k->outliers);
@@ -94,7 +94,7 @@ struct pithi_kv_places pithi_kv_places(const struct pithi_kv *k, uint32_t tokens
 static void clear_end(uint8_t *page, size_t end) { memset(page + end - 16, 0, 16); }
 
 void pithi_kv_clear(const struct pithi_kv *k, uint8_t *page, uint32_t tokens) {
-    const struct pithi_kv_places at = pithi_kv_places(k, tokens);
+    const struct pithi_kv_areas at = pithi_kv_areas(k, tokens);
     if (!tokens) return;
     clear_end(page, at.codes);
     clear_end(page, at.places);
@@ -181,11 +181,11 @@ static void heads_job(struct pithi_group_job *job, const struct pithi_kv *k, con
 /* These return where a group's outliers lie: their places and their values, group after group. */
 static uint8_t *places_of(const struct pithi_kv *k, const uint8_t *page, uint32_t tokens,
                           size_t group) {
-    return (uint8_t *)(uintptr_t)page + pithi_kv_places(k, tokens).places + group * k->outliers;
+    return (uint8_t *)(uintptr_t)page + pithi_kv_areas(k, tokens).places + group * k->outliers;
 }
 static uint8_t *exact_of(const struct pithi_kv *k, const uint8_t *page, uint32_t tokens,
                          size_t group) {
-    return (uint8_t *)(uintptr_t)page + pithi_kv_places(k, tokens).exact +
+    return (uint8_t *)(uintptr_t)page + pithi_kv_areas(k, tokens).exact +
            group * k->outliers * k->element;
 }
 

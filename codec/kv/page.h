@@ -46,19 +46,26 @@ struct pithi_kv {
     size_t head_groups, head_scales;
 };
 
-/* Where the areas of a page begin, and its bytes. */
-struct pithi_kv_places {
-    size_t scales, codes, places, exact, bytes;
+/* Where the areas of a page begin, in bytes from its beginning. Each is padded to 16 bytes; without
+ * outliers the last two are empty. */
+struct pithi_kv_areas {
+    size_t scales; /* always 0 */
+    size_t codes;
+    size_t places; /* of outliers in their groups, a byte each */
+    size_t exact;  /* the values of outliers */
+    size_t bytes;  /* of the whole page */
 };
 
 /* Fills in what a setting means for rows of `heads` * `dim` elements. */
 void pithi_kv_init(struct pithi_kv *k, const struct pithi_params *params,
                    const struct pithi_kernels *kernels, uint32_t heads, uint32_t dim);
+/* Returns how many groups a page of so many tokens has. */
 size_t pithi_kv_groups(const struct pithi_kv *k, uint32_t tokens);
-struct pithi_kv_places pithi_kv_places(const struct pithi_kv *k, uint32_t tokens);
+struct pithi_kv_areas pithi_kv_areas(const struct pithi_kv *k, uint32_t tokens);
 /* Returns the bytes of scratch memory, 64-byte aligned, for pithi_kv_put and _get. */
 size_t pithi_kv_scratch(const struct pithi_kv *k);
-/* Clears the bytes of a page that are neither scales nor codes. */
+/* Clears the last 16 bytes of every area of a page, of which some may be padding. Rows are put into
+ * the page after that, since they may reach into these bytes. */
 void pithi_kv_clear(const struct pithi_kv *k, uint8_t *page, uint32_t tokens);
 
 /* Rows to be coded into a page: dense tokens [first, first + count) of a page with a capacity of

@@ -21,7 +21,7 @@ uint32_t pith_kv_page_tokens(const pith_plan *plan) {
 uint64_t pith_kv_page_bytes(const pith_plan *plan, uint32_t tokens) {
     struct pithi_paged p;
     if (!plan || !pithi_paged_of(plan, &p) || tokens == 0 || tokens > p.tokens) return 0;
-    return pithi_kv_places(&p.kv, tokens).bytes;
+    return pithi_kv_areas(&p.kv, tokens).bytes;
 }
 
 double pith_kv_page_bound(const pith_plan *plan, const void *page, uint32_t tokens) {
@@ -31,7 +31,7 @@ double pith_kv_page_bound(const pith_plan *plan, const void *page, uint32_t toke
     const struct pithi_block b = {.params = &plan->params,
                                   .count = (size_t)tokens * p.row,
                                   .bytes = (uint8_t *)(uintptr_t)page,
-                                  .length = pithi_kv_places(&p.kv, tokens).bytes};
+                                  .length = pithi_kv_areas(&p.kv, tokens).bytes};
     const uint64_t before = pithi_fp_enter();
     const double bound = plan->params.codec->bound(&b);
     pithi_fp_leave(before);
@@ -77,7 +77,7 @@ static pith_status encode_job(void *arg, uint64_t i, struct pithi_worker *w) {
     const pith_kv_pair *pair = &b->pairs[i];
     const struct pithi_span span = span_of(b, pair);
     const uint32_t tokens = tokens_of(b, pair);
-    const size_t bytes = pithi_kv_places(&b->paged.kv, tokens).bytes;
+    const size_t bytes = pithi_kv_areas(&b->paged.kv, tokens).bytes;
     struct pithi_kv_rows rows = {
         .tokens = tokens,
         .count = tokens,

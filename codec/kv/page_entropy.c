@@ -25,7 +25,7 @@ static size_t heads_codes(const struct pithi_kv *k) {
 static struct pithi_code_strings head_strings(const struct pithi_kv *k, uint8_t *page,
                                               uint32_t tokens, uint32_t head) {
     const size_t bytes = heads_codes(k);
-    return (struct pithi_code_strings){.at = page + pithi_kv_places(k, tokens).codes + head * bytes,
+    return (struct pithi_code_strings){.at = page + pithi_kv_areas(k, tokens).codes + head * bytes,
                                        .count = tokens,
                                        .codes = k->dim,
                                        .stride = k->heads * bytes,
@@ -93,7 +93,7 @@ static size_t outliers_bytes(const struct pithi_kv *k, uint32_t tokens, size_t w
 
 bool pithi_kv_pack(const struct pithi_kv *k, uint8_t *page, uint32_t tokens, struct pithi_pen *pen,
                    uint8_t *symbols) {
-    const struct pithi_kv_places at = pithi_kv_places(k, tokens);
+    const struct pithi_kv_areas at = pithi_kv_areas(k, tokens);
     const size_t most = pithi_kv_symbols(k, tokens), groups = pithi_kv_groups(k, tokens);
     for (size_t p = 0; p < planes_of(k); p++) {
         for (size_t g = 0; g < groups; g++) symbols[g] = page[plane_byte(k, p, g)];
@@ -116,7 +116,7 @@ static bool take_bytes(struct pithi_reader *r, uint8_t *to, size_t bytes) {
 
 const char *pithi_kv_unpack(const struct pithi_kv *k, struct pithi_reader *r, uint32_t tokens,
                             uint8_t *page, uint8_t *symbols) {
-    const struct pithi_kv_places at = pithi_kv_places(k, tokens);
+    const struct pithi_kv_areas at = pithi_kv_areas(k, tokens);
     const size_t groups = pithi_kv_groups(k, tokens);
     const char *fault = NULL;
     for (size_t p = 0; p < planes_of(k); p++) {

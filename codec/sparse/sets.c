@@ -109,8 +109,8 @@ static pith_status merge_job(void *arg, uint64_t block, struct pithi_worker *w) 
     struct pithi_block b;
     pithi_block_open(m->c, block, NULL, w, &b);
     b.bytes = (uint8_t *)(uintptr_t)pithi_block_at(m->c, block, &b.length, &b.plain);
-    b.own->sparse.held = set;
-    b.own->sparse.keep = true;
+    b.own->sparse.held_map = set;
+    b.own->sparse.keep_set = true;
     const pith_status status = m->c->frame.params.codec->decode(&b);
     pithi_collect(w, &b);
     if (status != PITH_OK) return status;
@@ -296,13 +296,7 @@ static pith_status take_dense(const struct walk *k, const pith_view *view, bool 
     if (!pithi_is_float16_32(span->dtype))
         return pithi_fail_with(error, PITH_ERR_DTYPE, 0, "values are f32, bf16 or f16, not $",
                                &(struct pithi_words){.name = {pith_dtype_name(span->dtype)}});
-    if (span->count == k->count) return PITH_OK;
-    if (span->count != p->count)
-        return pithi_fail_with(error, PITH_ERR_SHAPE, 0,
-                               "the view has # elements, the slot #, the tensor #",
-                               &(struct pithi_words){.number = {span->count, k->count, p->count}});
-    span->first = pithi_slot_first(p, k->slot);
-    return PITH_OK;
+    return pithi_slot_span(p, k->slot, span, error);
 }
 
 static pith_status take_values(const struct walk *k, const pith_view *view, bool output,

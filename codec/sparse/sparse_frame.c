@@ -405,9 +405,9 @@ static pith_status encode_found(struct pithi_coding *c, uint64_t most, uint64_t 
 /* Encodes the values of the set that the stream holds, with or without its indices. */
 static pith_status encode_held(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
     c->own.sparse.selection.threshold = UINT32_MAX - 1; /* more than the bits of every magnitude */
-    c->frame.own.chosen = (struct pithi_chosen){.held = c->own.sparse.same};
-    if (c->own.sparse.same)
-        c->frame.own.chosen.set_hash = hash_set(c->own.sparse.held, c->frame.count);
+    c->frame.own.chosen = (struct pithi_chosen){.held = c->own.sparse.same_set};
+    if (c->own.sparse.same_set)
+        c->frame.own.chosen.set_hash = hash_set(c->own.sparse.held_map, c->frame.count);
     return encode_blocks(c, capacity, used);
 }
 
@@ -506,7 +506,7 @@ static pith_status encode_rows(struct pithi_coding *c, const struct pithi_sparse
 static pith_status encode_set(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
     struct pithi_sparse_coding *const s = &c->own.sparse;
     struct pithi_sparse_setting setting = pithi_sparse_setting_of(&c->frame);
-    s->call = !setting.clears;
+    s->caller_clears = !setting.clears;
     c->nontemporal = c->residual && c->frame.count * sizeof(float) >= PITHI_LARGE_OUTPUT;
     s->factor = setting.momentum;
     if (c->momentum && c->source)
@@ -518,7 +518,7 @@ static pith_status encode_set(struct pithi_coding *c, uint64_t capacity, uint64_
         c->source_from = c;
     }
     open_selection(c);
-    if (s->same || s->given) return encode_held(c, capacity, used);
+    if (s->same_set || s->held_set) return encode_held(c, capacity, used);
     if (setting.row) return encode_rows(c, &setting, capacity, used);
     set_range(c, &setting);
     PITHI_TRY(choose(c, &setting));
@@ -546,7 +546,7 @@ static bool has_held_block(const struct pithi_coding *c) {
 
 static pith_status encode(struct pithi_coding *c, uint64_t capacity, uint64_t *used) {
     const bool same_blocks = c->own.sparse.same_blocks;
-    const uint64_t before = same_blocks ? hash_set(c->own.sparse.held, c->frame.count) : 0;
+    const uint64_t before = same_blocks ? hash_set(c->own.sparse.held_map, c->frame.count) : 0;
     PITHI_TRY(encode_set(c, capacity, used));
     if (!same_blocks || !has_held_block(c)) return PITH_OK;
     c->frame.own.chosen.same_blocks = true;
@@ -620,12 +620,12 @@ static void open_block(const struct pithi_coding *c, struct pithi_worker *w,
     b->own = &w->own;
     b->own->sparse = (struct pithi_block_sparse){
         .selection = &s->selection,
-        .held = s->held ? s->held + b->first / 64 : NULL,
-        .keep = s->keep,
-        .same = c->frame.own.chosen.held,
+        .held_map = s->held_map ? s->held_map + b->first / 64 : NULL,
+        .keep_set = s->keep_set,
+        .same_set = c->frame.own.chosen.held,
         .same_blocks = s->same_blocks || c->frame.own.chosen.same_blocks,
-        .given = s->given,
-        .call = s->call,
+        .held_set = s->held_set,
+        .caller_clears = s->caller_clears,
         .dtype = c->source ? PITH_F32 : c->frame.params.dtype,
         .momentum = c->momentum ? c->momentum + b->first : NULL,
         .momentum_next = c->momentum ? c->momentum_next + b->first : NULL,
@@ -639,10 +639,10 @@ static pith_status admit(struct pithi_coding *c) {
     if (!c->frame.own.chosen.held && !c->frame.own.chosen.same_blocks) return PITH_OK;
     if (c->own.sparse.admitted) return PITH_OK;
     if (c->busy) return pithi_stream_busy(&c->work->error);
-    if (!c->own.sparse.held)
+    if (!c->own.sparse.held_map)
         return pithi_fail(&c->work->error, PITH_ERR_STATE,
                           "the frame has the values of a set that no stream here holds");
-    const uint64_t hash = hash_set(c->own.sparse.held, c->frame.count);
+    const uint64_t hash = hash_set(c->own.sparse.held_map, c->frame.count);
     if (hash == c->frame.own.chosen.set_hash) return PITH_OK;
     return pithi_fail_numbers(&c->work->error, PITH_ERR_BASE,
                               "the set that is held is not the encoder's: hash #, the frame's #",
@@ -684,9 +684,9 @@ static pith_status allow(const pith_stream *s, uint64_t slot, uint32_t flags, pi
 static void begin(const struct pithi_slot_state *slot, struct pithi_coding *c) {
     c->own.sparse.control = slot->own.sparse.control;
     c->own.sparse.request = slot->own.sparse.request;
-    c->own.sparse.held = c->slot_words;
-    c->own.sparse.same = c->flags & PITH_SAME_SET;
-    c->own.sparse.given = c->flags & PITH_HELD_SET;
+    c->own.sparse.held_map = c->slot_words;
+    c->own.sparse.same_set = c->flags & PITH_SAME_SET;
+    c->own.sparse.held_set = c->flags & PITH_HELD_SET;
     c->own.sparse.same_blocks = c->flags & PITH_SAME_BLOCKS && slot->own.sparse.holds;
     c->own.sparse.step = slot->step;
     c->own.sparse.reported = slot->own.sparse.reported;
@@ -694,25 +694,26 @@ static void begin(const struct pithi_slot_state *slot, struct pithi_coding *c) {
 
 static void end(const struct pithi_coding *c, struct pithi_slot_state *slot) {
     struct pithi_slot_sparse *const s = &slot->own.sparse;
-    s->holds = c->own.sparse.held != NULL;
+    s->holds = c->own.sparse.held_map != NULL;
     s->sent = c->frame.own.chosen.count;
     s->overflowed = c->own.sparse.overflowed;
     s->threshold = c->frame.own.chosen.threshold;
     slot->nonzero += c->nonzero;
     s->before = s->control;
     s->reported_before = s->reported;
-    if (c->own.sparse.same || c->own.sparse.given) return;
+    if (c->own.sparse.same_set || c->own.sparse.held_set) return;
     s->control = c->own.sparse.control;
     s->reported = false;
 }
 
 static void fail(const struct pithi_coding *c, struct pithi_slot_state *slot) {
-    const bool read = c->own.sparse.same || c->own.sparse.given; /* the map was not written */
+    const bool read =
+        c->own.sparse.same_set || c->own.sparse.held_set; /* the map was not written */
     slot->own.sparse.holds = slot->own.sparse.holds && read;
 }
 
 static void begin_decode(const struct pithi_slot_state *slot, struct pithi_coding *c) {
-    if (slot->own.sparse.holds) c->own.sparse.held = c->slot_words;
+    if (slot->own.sparse.holds) c->own.sparse.held_map = c->slot_words;
 }
 
 static void follow(struct pithi_slot_state *slot, struct pithi_coding *c) {
@@ -724,8 +725,8 @@ static void follow(struct pithi_slot_state *slot, struct pithi_coding *c) {
         /* A frame that will not be admitted changes nothing. */
         if (!c->own.sparse.admitted) return;
     }
-    c->own.sparse.held = c->slot_words;
-    c->own.sparse.keep = true;
+    c->own.sparse.held_map = c->slot_words;
+    c->own.sparse.keep_set = true;
     slot->own.sparse.holds = false; /* until all of the map is written */
 }
 
