@@ -1,6 +1,7 @@
 /* test_gpu_warps.c - warps of a team that run at once: all of them come to the same barriers, and
  * what they do is the CPU's. Built with ThreadSanitizer it also sees memory that one warp writes
- * while another looks at it, which no order of threads shows.
+ * while another looks at it, which no order of threads shows; and a second run, threads of a warp
+ * and teams of a launch that do so.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cases.h"
 #include "gen.h"
@@ -204,13 +205,19 @@ static int at_once(void **state) {
     pithi_runner_order(PITHI_ORDER_AT_ONCE, 0x5EED);
     return 0;
 }
+static int by_turns(void **state) {
+    (void)state;
+    pithi_runner_order(PITHI_ORDER_SHUFFLED, 0x5EED);
+    return 0;
+}
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_settings), cmocka_unit_test(test_interpolated),
+        cmocka_unit_test(test_empty),    cmocka_unit_test(test_sums),
         cmocka_unit_test(test_cases),
     };
-    return cmocka_run_group_tests_name("gpu_warps", tests, at_once, NULL);
+    const int failed = cmocka_run_group_tests_name("gpu_warps", tests, at_once, NULL);
+    if (failed || !pithi_runner_watches()) return failed;
+    return cmocka_run_group_tests_name("gpu_threads", tests, by_turns, NULL);
 }
