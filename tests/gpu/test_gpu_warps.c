@@ -128,6 +128,28 @@ static void test_settings(void **state) {
     }
 }
 
+/* Smooth values, whose blocks are interpolated. Tiles of one row or of few dimensions have classes
+ * without elements, between which there is no barrier. */
+static void test_interpolated(void **state) {
+    static const uint64_t shapes[][5] = {{1, 17000}, {2, 130, 140}, {3, 16, 17, 80}};
+    (void)state;
+    for (uint64_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        const pith_layout layout = shape_layout(shapes[i], PITH_F32, 0);
+        const uint64_t row = shapes[i][shapes[i][0]];
+        struct trip t;
+        context("interpolated values in rows of %llu", (unsigned long long)row);
+        trip_open(&t, "eb:mode=ratio,abs=0.001,entropy=rans,block=32768", &layout, 0);
+        for (uint64_t k = 0; k < t.r.count; k++) {
+            const float x = (float)(k % row % 64) / 64, y = (float)(k / row % 32) / 32;
+            ((float *)(void *)t.value)[k] = x * (1 - x) * (1 + y * (1 - y));
+        }
+        trip_encode(&t);
+        trip_check_encode(&t);
+        trip_check_decode(&t);
+        trip_close(&t);
+    }
+}
+
 /* Empty slots have no block, so that phases follow each other that otherwise have barriers between
  * them; and frames do not fit. */
 static void test_empty(void **state) {
