@@ -4,7 +4,8 @@
  * A kernel that is right on a device gives the same bytes here in every order of threads and teams.
  * The team's memory is allocated to its exact size, so that a sanitizer sees the first byte beyond,
  * and filled with garbage before every team; the threads' registers are before the first team of a
- * launch, and later teams find what earlier ones left. */
+ * launch, and later teams find what earlier ones left. Under ThreadSanitizer every thread of a team
+ * is one of its own. */
 #include "runner.h"
 
 #include <pthread.h>
@@ -24,6 +25,14 @@ void pithi_runner_order(int order, uint64_t seed) {
 }
 
 uint64_t pithi_runner_launches(void) { return the_launches; }
+
+bool pithi_runner_watches(void) {
+#ifdef PITHI_WATCHES
+    return true;
+#else
+    return false;
+#endif
+}
 
 void pithi_team_aligned(const void *p, size_t bytes) {
     if ((uintptr_t)p % bytes == 0) return;
@@ -83,6 +92,109 @@ struct pithi_meeting {
     const char *phase;
 };
 
+/* Sets of threads, of which teams take turns. */
+#ifdef PITHI_WATCHES
+enum { WATCHES = 2 };
+#else
+enum { WATCHES = 1 };
+#endif
+
+#ifdef PITHI_WATCHES
+/* ---- Threads under ThreadSanitizer -----------------------------------------------------------*/
+
+/* One thread of the host runs all, but tells ThreadSanitizer for which thread of a team it does so
+ * (a fiber), and what orders them: barriers all of a team, PITHI_WARP_SYNC those of a warp, fences
+ * those who come to one later. So it reports what two threads access without that, in one warp as
+ * in several, but warps take turns with two sets of fibers; and in several teams, which do so too.
+ * An exchange of registers orders nothing. */
+int pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes); /* beyond POSIX */
+void *__tsan_create_fiber(unsigned flags);
+void *__tsan_get_current_fiber(void);
+void __tsan_set_fiber_name(void *fiber, const char *name);
+void __tsan_acquire(void *p);
+void __tsan_release(void *p);
+void AnnotateBenignRaceSized(const char *file, int line, const void *p, size_t bytes,
+                             const char *what);
+/* Its own calls and memory are no thread's. */
+#define UNSEEN __attribute__((noinline, no_sanitize_thread))
+
+static struct pithi_watch the_watches[WATCHES];
+static char the_fence, the_launch;
+
+UNSEEN static void watch_each(struct pithi_watch *w, void (*fn)(void *), void *at) {
+    void *const back = __tsan_get_current_fiber();
+    for (uint32_t i = 0; i <= PITHI_WATCHED; i++) {
+        __tsan_switch_to_fiber(w->as[i], 1);
+        fn(at);
+    }
+    __tsan_switch_to_fiber(back, 1);
+}
+
+UNSEEN static void watch_open(void) {
+    static bool opened;
+    if (opened) return;
+    opened = true;
+    for (uint32_t k = 0; k < WATCHES; k++) {
+        for (uint32_t i = 0; i <= PITHI_WATCHED; i++) {
+            char name[64];
+            the_watches[k].as[i] = __tsan_create_fiber(0);
+            snprintf(name, sizeof name,
+                     i < PITHI_WATCHED ? "thread %u of team %u" : "body %u of team %u", i, k);
+            __tsan_set_fiber_name(the_watches[k].as[i], name);
+        }
+    }
+    /* Fibers share the stack, which is each one's own. */
+    pthread_attr_t attributes;
+    void *stack;
+    size_t bytes;
+    if (pthread_getattr_np(pthread_self(), &attributes) ||
+        pthread_attr_getstack(&attributes, &stack, &bytes))
+        abort();
+    pthread_attr_destroy(&attributes);
+    AnnotateBenignRaceSized(__FILE__, __LINE__, stack, bytes, "registers");
+}
+
+UNSEEN static void watch_team(struct pithi_watch *w) {
+    watch_each(w, __tsan_release, &w->team);
+    watch_each(w, __tsan_acquire, &w->team);
+}
+UNSEEN void pithi_watch_warps(struct pithi_watch *w) {
+    void *const back = __tsan_get_current_fiber();
+    for (uint32_t k = 0; k < 2; k++) {
+        for (uint32_t i = 0; i < PITHI_WATCHED; i++) {
+            __tsan_switch_to_fiber(w->as[i], 1);
+            (k ? __tsan_acquire : __tsan_release)(&w->warp[i / PITHI_WARP]);
+        }
+    }
+    __tsan_switch_to_fiber(back, 1);
+}
+UNSEEN void pithi_watch_fence(void) {
+    __tsan_release(&the_fence);
+    __tsan_acquire(&the_fence);
+}
+
+UNSEEN static void watch_launch(void) {
+    watch_open();
+    __tsan_release(&the_launch);
+    for (uint32_t k = 0; k < WATCHES; k++) watch_each(&the_watches[k], __tsan_acquire, &the_launch);
+}
+UNSEEN static void watch_landing(void) {
+    for (uint32_t k = 0; k < WATCHES; k++) watch_each(&the_watches[k], __tsan_release, &the_launch);
+    __tsan_acquire(&the_launch);
+}
+
+UNSEEN static void watched_team(pithi_runner_body *fn, const struct pithi_gpu_call *call,
+                                struct pithi_gpu_shared *s, struct pithi_gpu_thread *t,
+                                uint64_t number, struct pithi_team *team) {
+    void *const back = __tsan_get_current_fiber();
+    watch_team(team->watch);
+    __tsan_switch_to_fiber(team->watch->as[PITHI_WATCH_BODY], 1);
+    fn(call, s, t, team, number);
+    __tsan_switch_to_fiber(back, 1);
+    watch_team(team->watch);
+}
+#endif
+
 static void apart(const char *one, const char *other) {
     fprintf(stderr, "runner: warps of a team come to different barriers: %s, %s\n", one, other);
     abort();
@@ -90,6 +202,9 @@ static void apart(const char *one, const char *other) {
 
 void pithi_team_meet(struct pithi_team *team, const char *phase) {
     struct pithi_meeting *const m = team->meeting;
+#ifdef PITHI_WATCHES
+    if (team->watch) watch_team(team->watch);
+#endif
     if (!m) return;
     pthread_mutex_lock(&m->lock);
     if (m->ended) apart(phase, "the end");
@@ -144,33 +259,60 @@ static void run_warps(pithi_runner_body *fn, const struct pithi_gpu_call *call,
 
 /* Not inlined: kernels use the beginning of a team's memory, which ends before the struct does. A
  * compiler that sees both would warn. */
-static __attribute__((noinline)) void run_team(pithi_runner_body *fn,
-                                               const struct pithi_gpu_call *call,
-                                               struct pithi_gpu_thread *t, uint64_t number) {
-    const size_t bytes = pithi_shared_bytes(call);
-    struct pithi_gpu_shared *s = malloc(bytes);
-    struct pithi_team team;
+static __attribute__((noinline)) struct pithi_gpu_shared *team_memory(size_t bytes) {
+    void *const s = malloc(bytes);
     if (!s) abort();
-    memset(s, 0xA5, bytes);
+    return s;
+}
+
+/* watch: NULL where nothing looks for races of threads. */
+static void run_team(pithi_runner_body *fn, const struct pithi_gpu_call *call,
+                     struct pithi_gpu_shared *s, struct pithi_gpu_thread *t, uint64_t number,
+                     struct pithi_watch *watch) {
+    struct pithi_team team;
+    PITHI_UNWATCHED(memset(s, 0xA5, pithi_shared_bytes(call)));
     if (the_order == PITHI_ORDER_AT_ONCE) {
         run_warps(fn, call, s, t, number);
-    } else {
-        start_team(&team, 0, PITHI_TEAM, NULL);
-        fn(call, s, t, &team, number);
+        return;
     }
-    free(s);
+    start_team(&team, 0, PITHI_TEAM, NULL);
+    team.watch = watch;
+#ifdef PITHI_WATCHES
+    if (watch) {
+        watched_team(fn, call, s, t, number, &team);
+        return;
+    }
+#endif
+    fn(call, s, t, &team, number);
 }
 
 static void run_teams(pithi_runner_body *fn, const struct pithi_gpu_call *call, uint64_t teams) {
     /* Threads take one size in all launches: sanitizers would map these bytes anew for every
      * one. */
-    static struct pithi_gpu_thread t[PITHI_TEAM];
-    memset(t, 0xA5, sizeof t);
-    for (uint32_t i = 0; i < PITHI_TEAM; i++) {
-        t[i].tid = i;
-        t[i].special = the_launches % 2; /* kernels have both texts, general and special */
+    static struct pithi_gpu_thread t[WATCHES][PITHI_TEAM];
+    struct pithi_gpu_shared *s[WATCHES];
+    struct pithi_watch *watch[WATCHES] = {NULL};
+    PITHI_UNWATCHED(memset(t, 0xA5, sizeof t));
+    for (uint32_t k = 0; k < WATCHES; k++) {
+        s[k] = team_memory(pithi_shared_bytes(call));
+        for (uint32_t i = 0; i < PITHI_TEAM; i++) {
+            t[k][i].tid = i;
+            t[k][i].special = the_launches % 2; /* kernels have both texts, general and special */
+        }
     }
-    for (uint64_t i = 0; i < teams; i++) run_team(fn, call, t, team_number(i, teams));
+#ifdef PITHI_WATCHES
+    const bool watched = the_order != PITHI_ORDER_AT_ONCE;
+    for (uint32_t k = 0; k < WATCHES && watched; k++) watch[k] = &the_watches[k];
+    if (watched) watch_launch();
+#endif
+    for (uint64_t i = 0; i < teams; i++) {
+        const uint64_t k = i % WATCHES;
+        run_team(fn, call, s[k], t[k], team_number(i, teams), watch[k]);
+    }
+#ifdef PITHI_WATCHES
+    if (watched) watch_landing();
+#endif
+    for (uint32_t k = 0; k < WATCHES; k++) free(s[k]);
 }
 
 int pithi_gpu_launch(int device, enum pithi_gpu_kernel kernel, const struct pithi_gpu_call *call,

@@ -3,6 +3,7 @@
 #ifndef PITHI_GPU_RUNNER_H
 #define PITHI_GPU_RUNNER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The orders in which threads of a phase, and teams of a launch, are taken. Or the warps of a team
@@ -18,6 +19,8 @@ enum {
 void pithi_runner_order(int order, uint64_t seed);
 /* Counts launches since the program began. */
 uint64_t pithi_runner_launches(void);
+/* Returns whether ThreadSanitizer looks for races of single threads, in all orders but AT_ONCE. */
+bool pithi_runner_watches(void);
 
 struct pithi_gpu_call;
 struct pithi_gpu_shared;

@@ -151,12 +151,50 @@ struct pithi_team {
     int mode;
     uint64_t seed;
     struct pithi_meeting *meeting;
+    struct pithi_watch *watch; /* NULL: nothing looks for races of threads */
 };
 void pithi_team_switch(struct pithi_team *team);
 /* The barrier behind a phase; ends the program when warps of the team come to different ones. */
 void pithi_team_meet(struct pithi_team *team, const char *phase);
 /* Ends the program when p is not a multiple of `bytes`: a device would fault. */
 void pithi_team_aligned(const void *p, size_t bytes);
+
+/* ThreadSanitizer takes each thread of a pair of warps, and the body, as one of its own; what the
+ * host runner does for all of them at once is not theirs. See gpu/runner.c. */
+#if defined __SANITIZE_THREAD__
+#define PITHI_WATCHES
+#elif defined __has_feature
+#if __has_feature(thread_sanitizer)
+#define PITHI_WATCHES
+#endif
+#endif
+#ifdef PITHI_WATCHES
+enum { PITHI_WATCHED = 2 * PITHI_WARP, PITHI_WATCH_BODY = PITHI_WATCHED };
+struct pithi_watch {
+    void *as[PITHI_WATCHED + 1];
+    char team, warp[PITHI_WATCHED / PITHI_WARP]; /* what the threads meet at */
+};
+void __tsan_switch_to_fiber(void *fiber, unsigned flags);
+void AnnotateIgnoreReadsBegin(const char *file, int line);
+void AnnotateIgnoreReadsEnd(const char *file, int line);
+void AnnotateIgnoreWritesBegin(const char *file, int line);
+void AnnotateIgnoreWritesEnd(const char *file, int line);
+void pithi_watch_fence(void);
+void pithi_watch_warps(struct pithi_watch *watch);
+#define PITHI_WATCH_AS(number) \
+    (team->watch ? __tsan_switch_to_fiber(team->watch->as[number], 1) : (void)0)
+#define PITHI_UNWATCHED(statement)                     \
+    do {                                               \
+        AnnotateIgnoreReadsBegin(__FILE__, __LINE__);  \
+        AnnotateIgnoreWritesBegin(__FILE__, __LINE__); \
+        statement;                                     \
+        AnnotateIgnoreWritesEnd(__FILE__, __LINE__);   \
+        AnnotateIgnoreReadsEnd(__FILE__, __LINE__);    \
+    } while (0)
+#else
+#define PITHI_WATCH_AS(number) ((void)0)
+#define PITHI_UNWATCHED(statement) statement
+#endif
 
 #define PITHI_DEVICE static inline
 
@@ -165,8 +203,10 @@ void pithi_team_aligned(const void *p, size_t bytes);
         for (uint32_t i_ = 0; i_ < team->threads; i_++) { \
             const uint32_t lane_ = team->order[i_];       \
             (void)lane_;                                  \
+            PITHI_WATCH_AS(lane_ % PITHI_WATCHED);        \
             statement;                                    \
         }                                                 \
+        PITHI_WATCH_AS(PITHI_WATCH_BODY);                 \
         pithi_team_switch(team);                          \
     } while (0)
 #define PITHI_RUN(phase, ...)                            \
@@ -180,8 +220,12 @@ void pithi_team_aligned(const void *p, size_t bytes);
 /* By the threads that `team` has: t[i] of each step-th one, i = l_. */
 #define PITHI_LANES_EACH(step) \
     for (uint32_t l_ = team->first; l_ < team->first + team->threads; l_ += (step))
+#ifdef PITHI_WATCHES
+#define PITHI_WARP_SYNC() (team->watch ? pithi_watch_warps(team->watch) : (void)0)
+#else
 #define PITHI_WARP_SYNC() ((void)0)
-#define PITHI_WARP_MAX(member, width)                                                   \
+#endif
+#define PITHI_WARP_MAX_(member, width)                                                  \
     do {                                                                                \
         PITHI_LANES_EACH(width) {                                                       \
             for (uint32_t k_ = 1; k_ < (width); k_++)                                   \
@@ -189,28 +233,28 @@ void pithi_team_aligned(const void *p, size_t bytes);
             for (uint32_t k_ = 1; k_ < (width); k_++) t[l_ + k_].member = t[l_].member; \
         }                                                                               \
     } while (0)
-#define PITHI_WARP_ADD(member)                                                              \
+#define PITHI_WARP_ADD_(member)                                                             \
     do {                                                                                    \
         PITHI_LANES_EACH(PITHI_WARP) {                                                      \
             for (uint32_t k_ = 1; k_ < PITHI_WARP; k_++) t[l_].member += t[l_ + k_].member; \
             for (uint32_t k_ = 1; k_ < PITHI_WARP; k_++) t[l_ + k_].member = t[l_].member;  \
         }                                                                                   \
     } while (0)
-#define PITHI_WARP_SUM(member)                                                     \
+#define PITHI_WARP_SUM_(member)                                                    \
     do {                                                                           \
         PITHI_LANES_EACH(1) if (l_ % PITHI_WARP) t[l_].member += t[l_ - 1].member; \
     } while (0)
-#define PITHI_WARP_RUNS(member)                                                              \
+#define PITHI_WARP_RUNS_(member)                                                             \
     do {                                                                                     \
         PITHI_LANES_EACH(1)                                                                  \
         if (l_ % PITHI_WARP) t[l_].member = pithi_runs_join(t[l_ - 1].member, t[l_].member); \
     } while (0)
-#define PITHI_WARP_SWAP(from, to, n, mask)                                            \
+#define PITHI_WARP_SWAP_(from, to, n, mask)                                           \
     do {                                                                              \
         PITHI_LANES_EACH(1)                                                           \
         for (uint32_t i_ = 0; i_ < (n); i_++) t[l_].to[i_] = t[l_ ^ (mask)].from[i_]; \
     } while (0)
-#define PITHI_WARP_VOTE(from, to)                                                \
+#define PITHI_WARP_VOTE_(from, to)                                               \
     do {                                                                         \
         PITHI_LANES_EACH(PITHI_WARP) {                                           \
             uint32_t votes_ = 0;                                                 \
@@ -219,12 +263,19 @@ void pithi_team_aligned(const void *p, size_t bytes);
             for (uint32_t k_ = 0; k_ < PITHI_WARP; k_++) t[l_ + k_].to = votes_; \
         }                                                                        \
     } while (0)
-#define PITHI_WARP_PICK(from, to, index, n, width)                                     \
+#define PITHI_WARP_PICK_(from, to, index, n, width)                                    \
     do {                                                                               \
         PITHI_LANES_EACH(1)                                                            \
         for (uint32_t i_ = 0; i_ < (n); i_++)                                          \
             t[l_].to[i_] = t[l_ / (width) * (width) + t[l_].index[i_] % (width)].from; \
     } while (0)
+#define PITHI_WARP_MAX(...) PITHI_UNWATCHED(PITHI_WARP_MAX_(__VA_ARGS__))
+#define PITHI_WARP_ADD(...) PITHI_UNWATCHED(PITHI_WARP_ADD_(__VA_ARGS__))
+#define PITHI_WARP_SUM(...) PITHI_UNWATCHED(PITHI_WARP_SUM_(__VA_ARGS__))
+#define PITHI_WARP_RUNS(...) PITHI_UNWATCHED(PITHI_WARP_RUNS_(__VA_ARGS__))
+#define PITHI_WARP_SWAP(...) PITHI_UNWATCHED(PITHI_WARP_SWAP_(__VA_ARGS__))
+#define PITHI_WARP_VOTE(...) PITHI_UNWATCHED(PITHI_WARP_VOTE_(__VA_ARGS__))
+#define PITHI_WARP_PICK(...) PITHI_UNWATCHED(PITHI_WARP_PICK_(__VA_ARGS__))
 
 /* Warps that run at once are threads of the host. */
 PITHI_DEVICE uint32_t pithi_atomic_swap32(uint32_t *p, uint32_t old, uint32_t x) {
@@ -252,7 +303,11 @@ PITHI_DEVICE uint32_t pithi_atomic_add32(uint32_t *p, uint32_t x) {
 PITHI_DEVICE void pithi_atomic_add64(uint64_t *p, uint64_t x) {
     __atomic_fetch_add(p, x, __ATOMIC_RELAXED);
 }
-PITHI_DEVICE void pithi_fence(void) {}
+PITHI_DEVICE void pithi_fence(void) {
+#ifdef PITHI_WATCHES
+    pithi_watch_fence();
+#endif
+}
 PITHI_DEVICE uint64_t pithi_fresh64(const uint64_t *p) {
     return __atomic_load_n(p, __ATOMIC_RELAXED);
 }

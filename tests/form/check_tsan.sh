@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# check_tsan.sh [BUILD]: plans, works and streams of many threads, and the warps of a kernel's team,
-# under ThreadSanitizer, in a build folder of their own (build-tsan), which is made when it is
-# missing.
+# check_tsan.sh [BUILD]: plans, works and streams of many threads, and the warps and threads of a
+# kernel's teams, under ThreadSanitizer, in a build folder of their own (build-tsan), which is made
+# when it is missing.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -20,8 +20,10 @@ ${CC:-cc} -fsanitize=thread -x c - -o "$place/empty" <<<'int main(void) { return
 [ -f "$build/build.ninja" ] || meson setup "$build" --buildtype=plain -Ddebug=true \
     -Doptimization=1 -Db_sanitize=thread -Db_lundef=false -Dopenmp=disabled -Dcli=disabled \
     -Dmpi=disabled -Dlapack=disabled -Dcuda=disabled -Dbench=false -Dtests=true -Dfuzz=none
-ninja -C "$build" ${JOBS:+-j "$JOBS"} tests/test_threads tests/gpu/gpu_host_warps
+ninja -C "$build" ${JOBS:+-j "$JOBS"} tests/test_threads tests/gpu/gpu_host_runner \
+    tests/gpu/gpu_host_warps
 export TSAN_OPTIONS=halt_on_error=1
 "${run[@]}" "$build/tests/test_threads"
+"${run[@]}" "$build/tests/gpu/gpu_host_runner"
 PITH_TEST_STEP=193 "${run[@]}" "$build/tests/gpu/gpu_host_warps" tests
 echo 'no data race was found'

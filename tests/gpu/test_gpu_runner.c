@@ -39,12 +39,6 @@ PITHI_BODY(racy) {
     PITHI_RUN(shift, number);
     PITHI_RUN(publish, number);
 }
-PITHI_BODY(sound) {
-    PITHI_RUN(put, number);
-    PITHI_RUN(fetch, number);
-    PITHI_RUN(store, number);
-    PITHI_RUN(publish, number);
-}
 
 /* Reads memory of the team that nobody wrote. */
 PITHI_BODY(forgetful) { PITHI_RUN(publish, number); }
@@ -56,6 +50,14 @@ static void outcome(pithi_runner_body *fn, int order, uint64_t seed, uint64_t ou
     call.to.items.lengths = out;
     pithi_runner_order(order, seed);
     run_teams(body, &call, 1);
+}
+
+#ifndef PITHI_WATCHES
+PITHI_BODY(sound) {
+    PITHI_RUN(put, number);
+    PITHI_RUN(fetch, number);
+    PITHI_RUN(store, number);
+    PITHI_RUN(publish, number);
 }
 
 static bool differs(pithi_runner_body *fn, int order, uint64_t seed) {
@@ -74,6 +76,7 @@ static void test_races(void **state) {
     CHECK(!differs(sound, PITHI_ORDER_REVERSE, 1));
     CHECK(!differs(sound, PITHI_ORDER_SHUFFLED, 1));
 }
+#endif
 
 static void test_poison(void **state) {
     (void)state;
@@ -149,7 +152,7 @@ PITHI_BODY(beyond) { PITHI_RUN(overrun, number); }
 static void run_beyond(void) {
     struct pithi_gpu_call call;
     memset(&call, 0, sizeof call);
-    run_team(beyond, &call, 0);
+    run_teams(beyond, &call, 1);
 }
 static void past_memory(void) { ((volatile uint8_t *)device_alloc(10))[10] = 0; }
 static void test_overruns(void **state) {
@@ -157,6 +160,74 @@ static void test_overruns(void **state) {
     context("overruns under a sanitizer");
     CHECK(is_fatal(run_beyond));
     CHECK(is_fatal(past_memory));
+}
+#endif
+
+#ifdef PITHI_WATCHES
+/* Reads what another thread of the warp wrote: behind a barrier, none, or one of the warp. */
+PITHI_PHASE(fetch_near, uint64_t number) {
+    (void)a, (void)number;
+    t->group.largest[0] = s->group.largest[t->tid ^ 1];
+}
+PITHI_BODY(single) {
+    PITHI_RUN(put, number);
+    PITHI_RUN(fetch, number);
+    PITHI_RUN(store, number);
+}
+PITHI_BODY(hasty) {
+    PITHI_STEP(put, number);
+    PITHI_STEP(fetch_near, number);
+}
+PITHI_BODY(in_step) {
+    PITHI_STEP(put, number);
+    PITHI_WARP_SYNC();
+    PITHI_STEP(fetch_near, number);
+}
+/* Two teams write the same; or one hands over to the other. */
+PITHI_PHASE(put_outside, uint64_t number) {
+    (void)s;
+    a->to.items.lengths[(t->tid + number) % PITHI_TEAM] = number;
+}
+PITHI_BODY(crowded) { PITHI_RUN(put_outside, number); }
+PITHI_PHASE(hand_over, uint64_t number) {
+    (void)s;
+    if (t->tid) return;
+    pithi_fence();
+    const bool last = pithi_atomic_add32((uint32_t *)(void *)a->to.items.slots, 1) == 1;
+    pithi_fence();
+    if (last) a->to.items.lengths[number] = a->to.items.lengths[!number];
+}
+PITHI_PHASE(put_own, uint64_t number) {
+    (void)s;
+    if (t->tid == 0) a->to.items.lengths[number] = number;
+}
+PITHI_BODY(orderly) {
+    PITHI_RUN(put_own, number);
+    PITHI_RUN(hand_over, number);
+}
+
+static void run_twice(pithi_runner_body *fn) {
+    pithi_runner_body *const volatile body = fn;
+    static uint64_t out[PITHI_TEAM], arrived; /* the stack is every thread's own */
+    struct pithi_gpu_call call;
+    memset(&call, 0, sizeof call);
+    call.to.items.lengths = out;
+    call.to.items.slots = &arrived;
+    pithi_runner_order(PITHI_ORDER_SHUFFLED, 1);
+    run_teams(body, &call, 2);
+}
+static void run_racy(void) { run_twice(racy); }
+static void run_sound(void) { run_twice(single); }
+static void run_hasty(void) { run_twice(hasty); }
+static void run_in_step(void) { run_twice(in_step); }
+static void run_crowded(void) { run_twice(crowded); }
+static void run_orderly(void) { run_twice(orderly); }
+static void test_watched(void **state) {
+    (void)state;
+    context("races of a warp, and of teams, under a sanitizer");
+    CHECK(is_fatal(run_racy) && !is_fatal(run_sound));
+    CHECK(is_fatal(run_hasty) && !is_fatal(run_in_step));
+    CHECK(is_fatal(run_crowded) && !is_fatal(run_orderly));
 }
 #endif
 
@@ -201,7 +272,11 @@ static void test_launches(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+#ifdef PITHI_WATCHES
+        cmocka_unit_test(test_watched),
+#else
         cmocka_unit_test(test_races),
+#endif
         cmocka_unit_test(test_poison),
         cmocka_unit_test(test_alignment),
         cmocka_unit_test(test_guards),

@@ -1,6 +1,7 @@
 /* test_gpu_warps.c - warps of a team that run at once: all of them come to the same barriers, and
  * what they do is the CPU's. Built with ThreadSanitizer it also sees memory that one warp writes
- * while another looks at it, which no order of threads shows.
+ * while another looks at it, which no order of threads shows; and a second run, threads of a warp
+ * and teams of a launch that do so.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cases.h"
 #include "gen.h"
@@ -127,6 +128,28 @@ static void test_settings(void **state) {
     }
 }
 
+/* Smooth values, whose blocks are interpolated. Tiles of one row or of few dimensions have classes
+ * without elements, between which there is no barrier. */
+static void test_interpolated(void **state) {
+    static const uint64_t shapes[][5] = {{1, 17000}, {2, 130, 140}, {3, 16, 17, 80}};
+    (void)state;
+    for (uint64_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        const pith_layout layout = shape_layout(shapes[i], PITH_F32, 0);
+        const uint64_t row = shapes[i][shapes[i][0]];
+        struct trip t;
+        context("interpolated values in rows of %llu", (unsigned long long)row);
+        trip_open(&t, "eb:mode=ratio,abs=0.001,entropy=rans,block=32768", &layout, 0);
+        for (uint64_t k = 0; k < t.r.count; k++) {
+            const float x = (float)(k % row % 64) / 64, y = (float)(k / row % 32) / 32;
+            ((float *)(void *)t.value)[k] = x * (1 - x) * (1 + y * (1 - y));
+        }
+        trip_encode(&t);
+        trip_check_encode(&t);
+        trip_check_decode(&t);
+        trip_close(&t);
+    }
+}
+
 /* Empty slots have no block, so that phases follow each other that otherwise have barriers between
  * them; and frames do not fit. */
 static void test_empty(void **state) {
@@ -204,13 +227,19 @@ static int at_once(void **state) {
     pithi_runner_order(PITHI_ORDER_AT_ONCE, 0x5EED);
     return 0;
 }
+static int by_turns(void **state) {
+    (void)state;
+    pithi_runner_order(PITHI_ORDER_SHUFFLED, 0x5EED);
+    return 0;
+}
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_settings), cmocka_unit_test(test_interpolated),
+        cmocka_unit_test(test_empty),    cmocka_unit_test(test_sums),
         cmocka_unit_test(test_cases),
     };
-    return cmocka_run_group_tests_name("gpu_warps", tests, at_once, NULL);
+    const int failed = cmocka_run_group_tests_name("gpu_warps", tests, at_once, NULL);
+    if (failed || !pithi_runner_watches()) return failed;
+    return cmocka_run_group_tests_name("gpu_threads", tests, by_turns, NULL);
 }

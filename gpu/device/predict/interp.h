@@ -233,6 +233,14 @@ PITHI_DEVICE uint32_t pithi_class_elements(const struct pithi_gpu_interp *w, uin
     return pithi_class_places(w, parities, 1) * pithi_class_places(w, parities, 2) *
            pithi_class_places(w, parities, 3);
 }
+/* Whether the class has elements, on every level: boxes of it have extents of 1 or of many. Bodies
+ * look at it, while the first thread may be at the grid of the next level already. */
+PITHI_DEVICE bool pithi_class_exists(const struct pithi_gpu_interp *w, uint32_t parities) {
+    bool exists = true;
+    for (uint32_t d = 1; d < PITHI_TILE_NDIM; d++)
+        if (pithi_class_parity(parities, d) && w->extent[d] == 1) exists = false;
+    return exists;
+}
 /* Whether elements of the class have a term, by the places of a grid along dimensions 1 to 3. */
 PITHI_DEVICE bool pithi_class_has(const uint32_t grid[PITHI_TILE_NDIM], uint32_t parities,
                                   uint32_t term) {
@@ -393,7 +401,7 @@ PITHI_BODY(pithi_interp_decode) {
     for (uint32_t level = PITHI_WEIGHTED_LEVELS; level-- > 0;) {
         PITHI_RUN(pithi_interp_level, level);
         for (uint32_t k = 1; k <= PITHI_WEIGHTED_CLASSES; k++) {
-            if (!pithi_class_elements(&s->strip.interp, k)) continue;
+            if (!pithi_class_exists(&s->strip.interp, k)) continue;
             PITHI_RUN(pithi_class_read_open, k);
             PITHI_RUN(pithi_class_code, false);
         }

@@ -193,7 +193,7 @@ PITHI_DEVICE void pithi_weighted_encode(const struct pithi_gpu_call *a, struct p
     for (uint32_t level = PITHI_WEIGHTED_LEVELS; level-- > 0;) {
         PITHI_RUN(pithi_interp_level, level);
         for (uint32_t k = 1; k <= PITHI_WEIGHTED_CLASSES; k++) {
-            if (!pithi_class_elements(&s->strip.interp, k)) continue;
+            if (!pithi_class_exists(&s->strip.interp, k)) continue;
             PITHI_RUN(pithi_class_write_open, k);
             pithi_class_fit(a, s, t, team);
             PITHI_RUN(pithi_class_code, true);
