@@ -40,7 +40,7 @@ SMALL = {"layers": 4, "width": 160, "heads": 5, "context": 64, "batch": 8, "rate
          "warm_up": 0.1, "floor": 0.1}
 USUAL = {"spec": "grad:preset=inter", "inter": None, "weights": "wdiff:bits=4", "share": 0,
          "kind": None, "partitions": None, "approximation": 4, "every": 0, "warm": 3, "before": 0,
-         "seed": 1, "warm_up": 0, "floor": 1, "momentum": None}
+         "seed": 1, "warm_up": 0, "floor": 1, "momentum": None, "normalize": None}
 # Of a gradient element as f32, what a frame of 4 bits has: 0.53125 bytes of 4.
 SHARE_OF_4 = 0.1328125
 # Inside nodes 8 bits where there are two levels.
@@ -70,6 +70,7 @@ WAYS = {
     "pith-4/4-trellis": {"way": "pith", "spec": "grad:bits=4,codebook=trellis"},
     "pith-3/3-trellis": {"way": "pith", "spec": "grad:bits=3,codebook=trellis,scale_dtype=bf16"},
     "pith-2/2": {"way": "pith", "spec": "grad:bits=2"},
+    "pith-2/2-normalized": {"way": "pith", "spec": "grad:bits=2", "normalize": 0.95},
     "pith-2/2-ef": {"way": "pith", "spec": "grad:bits=2,ef=full"},
     "pith-2/2-trellis": {"way": "pith", "spec": "grad:bits=2,codebook=trellis"},
     "pith-2/2-trellis-32": {"way": "pith", "spec": SHORT_GROUPS},  # 2.5 bits
@@ -306,7 +307,8 @@ def show(net, args):
 
 # ---- The page -----------------------------------------------------------------------------------
 
-TWO_BITS = ("pith-2/2", "pith-2/2-ef", "pith-2/2-trellis", "pith-2/2-trellis-32")
+TWO_BITS = ("pith-2/2", "pith-2/2-normalized", "pith-2/2-ef", "pith-2/2-trellis",
+            "pith-2/2-trellis-32")
 SHARDED = ("pith-zero", "pith-zero-mse", "pith-zero-2/2")
 WAYS_OF = {  # by ranks of a node
     1: ("none", "no-hook", "bytes-alone", "fp16", "bf16", "powersgd", "pith-4/4", "pith-4/4-mse",
@@ -320,7 +322,8 @@ LEARNING_SGD = tuple(name for name in WAYS if name.startswith("sgd"))
 RATES, SEEDS, STEPS, LOSS_STEPS, EVERY = (100, 250, 1000), (1, 2, 3), 20, 300, 50
 # Three seeds tell no loss of a few tenths of a percent from none: some ways have more.
 MORE_SEEDS = range(1, 13)
-MORE_WAYS = ("no-hook", "pith-4/4", "pith-4/4-mse", "pith-3/3-trellis", "pith-2/2")
+MORE_WAYS = ("no-hook", "pith-4/4", "pith-4/4-mse", "pith-3/3-trellis", "pith-2/2",
+             "pith-2/2-normalized")
 # The rows of pith advise.
 ADVISED = {"no-hook": "f32, not compressed", "bf16": "bf16, not compressed",
            "pith-4/4": "grad:preset=inter", "pith-2/2": "grad:bits=2",
@@ -341,8 +344,8 @@ by the same transport, in a sum without codec of fewer elements. fp16, bf16, Pow
 `grad:preset=inter`; `pith-4/4-mse`: as many bytes, in which groups are half as long and their
 scales searched (`grad:bits=4,group=64,scale_dtype=bf16,search=mse`); `pith-4/4-trellis`: as many
 bytes, codes along paths through a trellis (`grad:bits=4,codebook=trellis`); `pith-2/2`:
-`grad:bits=2`, whose scales are searched; `pith-2/2-ef`: with error feedback;
-`pith-2/2-trellis`: along a trellis; `pith-8/4`: 8 bits inside nodes, 4 across.
+`grad:bits=2`, whose scales are searched; `pith-2/2-normalized`: with `normalize=0.95`;
+`pith-2/2-ef`: with error feedback; `pith-2/2-trellis`: along a trellis; `pith-8/4`: 8 bits inside nodes, 4 across.
 `topk-1%`: the largest gradients of all ranks together, error feedback for the rest
 (`topk:density=0.01,ef=full`, `kind="union"`, `partitions="moving"`); `topk-0.1%` likewise. `zero`:
 PyTorch's sharded optimizer over plain gradients; `pith-zero`: `pith.torch.optim.Sharded`,
@@ -392,10 +395,11 @@ parameters, 4 ranks, batches of 8 x 64 bytes each, on links that are not shaped,
 then falls to {floor:g} % of that along half a cosine: the rate with which no hook learns best.
 With a lower one whatever shortens steps would seem to be a loss, and noise in gradients does: it
 is in the means of squares that AdamW divides by. `pith-zero-mse`: `pith-zero` with gradients as
-`pith-4/4-mse`; `pith-zero-2/2`: with `grad:bits=2` and `wdiff:bits=2`; `pith-2/2-trellis-32`:
-along a trellis, not rotated, in groups of 32, at 2.5 bits
-(`grad:bits=2,codebook=trellis,group=32,scale_dtype=bf16,rotate=0`). "Apart": means of the seeds,
-and their standard errors.
+`pith-4/4-mse`; `pith-zero-2/2`: with `grad:bits=2` and `wdiff:bits=2`; `pith-2/2-normalized`: each
+element divided by the root of the running mean of its squares while it travels
+(`normalize=0.95`); `pith-2/2-trellis-32`: along a trellis, not rotated, in groups of 32, at 2.5
+bits (`grad:bits=2,codebook=trellis,group=32,scale_dtype=bf16,rotate=0`). "Apart": means of the
+seeds, and their standard errors.
 
 {losses}
 

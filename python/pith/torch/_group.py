@@ -40,16 +40,21 @@ def _interface_address(name: str) -> str:
 
 
 def communicator(
-    group: Any, *, ranks_per_node: int | None = None, timeout: float | None = None
+    group: Any,
+    *,
+    ranks_per_node: int | None = None,
+    timeout: float | None = None,
+    alike: str = "",
 ) -> collective.Communicator:
     """Return a new communicator of a process group's ranks. Collective.
 
     Addresses are exchanged with the group's own object all-gather. The interface is the one that
     gloo takes: the first of ``GLOO_SOCKET_IFNAME``, else that of the machine's name; on one machine
-    the loopback one.
+    the loopback one. ``alike`` says what has to be the same on every rank and channels do not know.
 
     Raises:
-        ArgumentError: this process is not in the group, or torch.distributed is not initialised
+        ArgumentError: this process is not in the group, or torch.distributed is not initialised;
+            on every rank: one has another ``alike``
 
     """
     if not dist.is_initialized():
@@ -59,9 +64,12 @@ def communicator(
         raise ArgumentError("group: this process is not one of its ranks")
 
     def exchange(text: str) -> list[str]:
-        texts: list[Any] = [None] * ranks
-        dist.all_gather_object(texts, text, group=group)
-        return [str(one) for one in texts]
+        found: list[Any] = [None] * ranks
+        dist.all_gather_object(found, (text, alike), group=group)
+        for other, (_, one) in enumerate(found):
+            if one != found[0][1]:
+                raise ArgumentError(f"rank {other} has {one}, rank 0 {found[0][1]}")
+        return [str(text) for text, _ in found]
 
     name = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
     host: str | Exception | None = None
@@ -242,19 +250,30 @@ def residuals_of(
     missing = {"step", "residuals"} - set(state)
     if missing:
         raise ArgumentError(f"state: found no {', '.join(sorted(missing))}")
-    saved = state["residuals"]
     if not hasattr(state["step"], "__index__") or int(state["step"]) < -1:
         raise ArgumentError(f"step: found {state['step']!r}, expected -1 or more")
+    return tensors_of(state["residuals"], "residuals", parameters)
+
+
+def tensors_of(
+    saved: Any, what: str, parameters: dict[str, torch.nn.Parameter]
+) -> dict[str, torch.Tensor]:
+    """Return copies of saved tensors, each as long as the parameter of its name, flat and in f32.
+
+    Raises:
+        ArgumentError: one fits no parameter
+
+    """
     if not isinstance(saved, dict):
-        raise ArgumentError(f"residuals: found a {type(saved).__name__}, expected a dict")
-    residuals: dict[str, torch.Tensor] = {}
-    for name, lost in saved.items():
+        raise ArgumentError(f"{what}: found a {type(saved).__name__}, expected a dict")
+    tensors: dict[str, torch.Tensor] = {}
+    for name, one in saved.items():
         if name not in parameters:
-            raise ArgumentError(f"residuals: found {name!r}, which is no parameter")
-        if not isinstance(lost, torch.Tensor) or lost.layout is not torch.strided:
-            raise ArgumentError(f"residuals: {name!r}: expected a dense tensor")
+            raise ArgumentError(f"{what}: found {name!r}, which is no parameter")
+        if not isinstance(one, torch.Tensor) or one.layout is not torch.strided:
+            raise ArgumentError(f"{what}: {name!r}: expected a dense tensor")
         count = parameters[name].numel()
-        residuals[name] = lost.to("cpu", torch.float32, copy=True).flatten()
-        if lost.numel() != count or not bool(torch.isfinite(residuals[name]).all()):
-            raise ArgumentError(f"residuals: {name!r}: expected {count} finite elements in f32")
-    return residuals
+        tensors[name] = one.to("cpu", torch.float32, copy=True).flatten()
+        if one.numel() != count or not bool(torch.isfinite(tensors[name]).all()):
+            raise ArgumentError(f"{what}: {name!r}: expected {count} finite elements in f32")
+    return tensors

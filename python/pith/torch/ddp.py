@@ -28,6 +28,7 @@ from ..collective import Channel, Choice, Communicator, Deft, Partitions, Report
 from ..errors import ArgumentError, StateError
 from ..frames import check_spec
 from . import _group, device
+from ._squares import Squares
 
 __all__ = ["State", "hook", "register"]
 
@@ -71,8 +72,10 @@ class _Bucket:
         counts: tuple[int, ...],
         channel: Channel,
         partitions: Partitions | _Layers | None,
+        squares: Squares | None,
     ) -> None:
         self.names, self.channel, self.partitions = names, channel, partitions
+        self.squares = squares
         self.step = -1  # the last one that ended well
         self.pieces, first = {}, 0
         for name, count in zip(names, counts, strict=True):
@@ -116,6 +119,12 @@ class State:
         exempt: how gradients of parameters with one dimension or none (biases, norms) travel:
             ``"16"`` bits, ``"exact"``, or None: as the others
         threshold: buckets of fewer elements travel uncompressed
+        normalize: None, or how much of itself the running mean of a gradient element's squares
+            keeps at every step, 0.95 for instance: elements are divided by the roots of these means
+            while they travel, so that each is rounded about as coarsely as it is large, and
+            optimizers that divide by such roots themselves, as Adam does, see no noise that is
+            larger than an element: for two bits. 4 bytes for each gradient element. Takes no error
+            feedback, which would be of other units at every step, and no kind
         ranks_per_node: None: nodes are machines, by their names
         seed: of random bits
         timeout: seconds of a bucket's call, after which a rank that does not answer is an error
@@ -141,6 +150,7 @@ class State:
         op: str = "avg",
         exempt: str | None = "16",
         threshold: int = 0,
+        normalize: float | None = None,
         ranks_per_node: int | None = None,
         seed: int = 0,
         timeout: float | None = None,
@@ -148,7 +158,12 @@ class State:
     ) -> None:
         group = model.process_group if isinstance(model, DistributedDataParallel) else None
         # First, so that what is refused below is noticed by ranks that go on.
-        self._ranks = _group.communicator(group, ranks_per_node=ranks_per_node, timeout=timeout)
+        self._ranks = _group.communicator(
+            group,
+            ranks_per_node=ranks_per_node,
+            timeout=timeout,
+            alike=f"normalize={normalize!r}",
+        )
         if op not in ("avg", "sum"):
             raise ArgumentError(f"op: found {op!r}, expected 'avg' or 'sum'")
         if kind not in (None, "gather", "union", "oktopk"):
@@ -175,6 +190,8 @@ class State:
                 f"spec: found no error feedback, and {later[0]!r} has it: add ef=full, since what"
                 " is lost moves to the first hop when buckets are rebuilt"
             )
+        if normalize is not None:
+            _check_normalize(normalize, kind, [spec, *later])
         self._names = {id(p): name for name, p in model.named_parameters()}
         self._parameters = dict(model.named_parameters())
         self._scale = 1.0 / self._ranks.ranks if op == "avg" else 1.0
@@ -187,11 +204,15 @@ class State:
             "threads": threads,
             "refresh": refresh,
         }
+        self._normalize = normalize
+        self._forgotten = 1.0  # how much means have still of what they began with, of nothing
+        self._share = 1.0  # that a step has in the means; of the first all, so that nothing is 0
         self._spec = spec
         self._kind = "allreduce" if kind is None else f"sparse_{kind}"
         self._partitions = partitions
         self._buckets: list[_Bucket] = []
         self._residuals: dict[str, torch.Tensor] = {}  # of parameters that have no bucket now
+        self._means: dict[str, torch.Tensor] = {}  # the same
         self._worker = ThreadPoolExecutor(1, "pith-ddp")  # calls end in the order of their start
         self._step = -1
         self.reports: dict[int, Report] = {}
@@ -216,6 +237,7 @@ class State:
                 if index == 0:
                     self.reports.clear()
                     self.chosen.clear()
+                    self._age()
                 found = self._bucket(index, names, counts, buffer.dtype)
                 self.reports[index] = self._run(found, buffer, step)
                 if self._kind != "allreduce":
@@ -228,9 +250,19 @@ class State:
         self._worker.submit(call)
         return future.then(_unwrap)
 
+    def _age(self) -> None:
+        if self._normalize is not None:
+            self._forgotten *= self._normalize
+            self._share = (1 - self._normalize) / (1 - self._forgotten)
+
     def _run(self, bucket: _Bucket, buffer: torch.Tensor, step: int) -> Report:
         choices = self._choices(bucket, buffer, step)
+        squares = bucket.squares if buffer.device.type == "cpu" else None
+        if squares is not None:
+            squares.divide(buffer)
         report = bucket.channel.run(buffer, buffer, scale=self._scale, step=step, choices=choices)
+        if squares is not None:
+            squares.multiply(buffer, self._share)
         if isinstance(bucket.partitions, Partitions):
             bucket.partitions.update(bucket.channel.chosen())
         bucket.step = step
@@ -283,11 +315,23 @@ class State:
             pieces=pieces,
             **self._options,
         )
-        bucket = _Bucket(names, counts, made, parts)
+        squares = None
+        if self._normalize is not None and sum(counts) >= self._options["threshold"]:
+            squares = Squares(sum(counts), self._divided(names, counts))
+        bucket = _Bucket(names, counts, made, parts, squares)
         self._buckets.append(bucket)
         for name in names:
             self._give(bucket, name)
         return bucket
+
+    def _divided(self, names: tuple[str, ...], counts: tuple[int, ...]) -> list[tuple[int, int]]:
+        """Return the first element and the count of each parameter that is not exempt."""
+        ranges, first = [], 0
+        for name, count in zip(names, counts, strict=True):
+            if not self._is_exempt(name):
+                ranges.append((first, count))
+            first += count
+        return ranges
 
     def _is_exempt(self, name: str) -> bool:
         return self._exempt is not None and self._parameters[name].dim() <= 1
@@ -310,8 +354,20 @@ class State:
             lost = self._residual(bucket, name)
             if lost is not None:
                 self._residuals[name] = lost
+        self._means.update(self._means_of(bucket))
+
+    def _means_of(self, bucket: _Bucket) -> dict[str, torch.Tensor]:
+        if bucket.squares is None:
+            return {}
+        return {
+            name: bucket.squares.means[first : first + count].clone()
+            for name, (first, count) in bucket.pieces.items()
+            if not self._is_exempt(name)
+        }
 
     def _give(self, bucket: _Bucket, name: str) -> None:
+        if bucket.squares is not None and name in self._means:
+            bucket.squares.begin(bucket.pieces[name][0], self._means.pop(name))
         if name not in self._residuals:
             return
         try:
@@ -324,7 +380,7 @@ class State:
         """Take back what the last step did to error feedback.
 
         For steps that are thrown away, for instance because a gradient overflowed. Every rank does
-        so, or none.
+        so, or none. Means of ``normalize`` stay as they are.
         """
         self._wait()
         for bucket in self._buckets:
@@ -338,6 +394,8 @@ class State:
     def state_dict(self) -> dict[str, Any]:
         """Return this rank's step and what its encoding has lost, by parameter.
 
+        With ``normalize`` the running means too, which are the same on every rank.
+
         Each rank saves its own, ``{"rank 3": (parts,)}``, torch.distributed.checkpoint that of
         every rank; it holds whatever buckets, nodes or shards there are later.
         """
@@ -348,12 +406,19 @@ class State:
                 lost = self._residual(bucket, name)
                 if lost is not None:
                     residuals[name] = lost
-        return _group.OwnState({"step": self._step, "residuals": residuals})
+        parts: dict[str, Any] = {"step": self._step, "residuals": residuals}
+        if self._normalize is not None:
+            parts["forgotten"] = self._forgotten
+            parts["means"] = dict(self._means)
+            for bucket in self._buckets:
+                parts["means"].update(self._means_of(bucket))
+        return _group.OwnState(parts)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up what :meth:`state_dict` returned, before or after the first step.
 
-        Of parameters that it says nothing of, nothing was lost.
+        Of parameters that it says nothing of, nothing was lost. With ``normalize`` every rank takes
+        up a state of one step, or none does: where means differ, replicas become different.
 
         Raises:
             ArgumentError: a key is missing, or a residual fits no parameter; nothing changed
@@ -361,11 +426,22 @@ class State:
         """
         parts = _group.parts_of(state)
         residuals = _group.residuals_of(parts, self._parameters)
+        means = _group.tensors_of(parts.get("means", {}), "means", self._parameters)
+        for name, one in means.items():
+            if bool((one < 0).any()):
+                raise ArgumentError(f"means: {name!r}: expected 0 or more")
+        forgotten = parts.get("forgotten", 1.0)
+        if not isinstance(forgotten, float) or not 0 <= forgotten <= 1:
+            raise ArgumentError(f"forgotten: found {forgotten!r}, expected between 0 and 1")
         self._wait()
         self._step = int(parts["step"])
         self._residuals = residuals
+        self._means = means if self._normalize is not None else {}
+        self._forgotten = forgotten if self._means else 1.0
         for bucket in self._buckets:
             bucket.channel.reset()
+            if bucket.squares is not None:
+                bucket.squares.reset()
             for name in bucket.names:
                 self._give(bucket, name)
 
@@ -377,6 +453,20 @@ class State:
 
 
 _PARTITIONS = ("even", "moving", "deft", "leader")
+
+
+def _check_normalize(normalize: Any, kind: str | None, specs: list[str]) -> None:
+    """Raise unless what :class:`State` takes as ``normalize`` is one, and the rest goes with it."""
+    if not isinstance(normalize, float) or not 0 < normalize < 1:
+        raise ArgumentError(f"normalize: found {normalize!r}, expected None or between 0 and 1")
+    if kind is not None:
+        raise ArgumentError(f"normalize: found {normalize}, and kind={kind!r} takes none")
+    for spec in specs:
+        if _group.has_feedback(spec):
+            raise ArgumentError(
+                f"normalize: found {normalize}, and {spec!r} has error feedback, of which every"
+                " step would have other units"
+            )
 
 
 def _keys(spec: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import pith
 from pith.torch import _group, ddp, device
+from pith.torch._squares import Squares
 
 CAP = 0.004  # MB: the model has several buckets once they are rebuilt
 FEEDBACK = {"spec": "grad:bits=4,ef=full", "inter": "grad:bits=3,ef=full"}
@@ -89,6 +90,109 @@ def feedback(rank, ranks, op, per_node):
 @pytest.mark.parametrize("op,per_node", [("avg", None), ("sum", 2)])
 def test_error_feedback_survives_rebuilt_buckets_and_checkpoints(op, per_node):
     assert run(3, feedback, op, per_node) == [5, 5, 5]
+
+
+NORMALIZED = {"spec": "grad:bits=2", "inter": None, "normalize": 0.9}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_replicas_are_equal_when_gradients_are_normalized(dtype):
+    plain = run(2, train, None, 30, dtype)
+    for (end, start), (plain_end, _) in zip(
+        run(2, train, NORMALIZED, 30, dtype), plain, strict=True
+    ):
+        assert end < 0.8 * start
+        assert abs(end - plain_end) < 0.2 * plain_end
+
+
+def small_beside_large(rank, ranks, options):
+    """How much smaller elements of a gradient err, as a part of them, of the sum of the ranks."""
+    model = DistributedDataParallel(Sums())
+    ddp.register(model, timeout=TIMEOUT, op="sum", **options)
+    names = [name for name, p in model.named_parameters() if p.dim() > 1]
+    g = torch.Generator().manual_seed(5)
+    for _ in range(30):  # until what is small is known to be so
+        given = []
+        for p in model.parameters():
+            signs = torch.randn(p.shape, generator=g).sign()
+            small = torch.arange(p.numel()).view(p.shape) % 2 == 1
+            given.append(torch.where(small, signs / 512, signs))
+        model.zero_grad()
+        model(given).backward()
+    worst = 0.0
+    for (name, p), x in zip(model.named_parameters(), given, strict=True):
+        if name in names:
+            small = x.abs() < 1
+            errors = (p.grad - ranks * x)[small].square().mean().sqrt()
+            worst = max(worst, errors.item() * 512 / ranks)
+    return worst
+
+
+def test_small_elements_err_less_when_normalized():
+    plain, normalized = {**NORMALIZED, "normalize": None}, {**NORMALIZED, "normalize": 0.5}
+    assert min(run(2, small_beside_large, plain)) > 10
+    assert max(run(2, small_beside_large, normalized)) < 1
+
+
+def means_kept(rank, ranks):
+    """Means belong to parameters, in rebuilt buckets and in checkpoints, and every rank's agree."""
+    options, saved, module = {**NORMALIZED, "exempt": "exact"}, None, Sums()
+    g = torch.Generator().manual_seed(rank)
+    for _ in range(2):
+        model = DistributedDataParallel(module, bucket_cap_mb=CAP)
+        state = ddp.register(model, timeout=TIMEOUT, **options)
+        if saved is not None:
+            state.load_state_dict(saved)
+        shapes = set()
+        for _ in range(3):
+            given = [torch.randn(p.shape, generator=g) for p in module.parameters()]
+            before = state.state_dict()
+            assert saved is None or set(before["means"]) == set(saved["means"])
+            model.zero_grad()
+            model(given).backward()
+            after = state.state_dict()
+            share = 0.1 / (1 - after["forgotten"])
+            for name, p in model.named_parameters():
+                assert (name in after["means"]) == (p.dim() > 1)
+                if p.dim() > 1:
+                    old = before["means"].get(name, torch.zeros(p.numel()))
+                    wanted = old + share * (p.grad.flatten().square() - old)
+                    torch.testing.assert_close(after["means"][name], wanted)
+            shapes.add(tuple(bucket.names for bucket in state._buckets))
+        assert len(shapes) == 2, "the buckets were not rebuilt"
+        equal_everywhere(bits(after["means"].values()))
+        saved = after
+    assert abs(saved["forgotten"] - 0.9**6) < 1e-12
+    state.load_state_dict({"step": -1, "residuals": {}})
+    assert not any(one.any() for one in state.state_dict()["means"].values())
+
+
+def test_means_survive_rebuilt_buckets_and_checkpoints():
+    run(2, means_kept)
+
+
+def test_what_is_divided_comes_back():
+    count, first = 100003, 70000
+    g = torch.Generator().manual_seed(1)
+    squares = Squares(count, [(0, first - 5), (first, count - first)])
+    x = torch.randn(count, generator=g) * 10.0 ** torch.randint(-15, 18, (count,), generator=g)
+    x[3], x[4], x[5] = 0, float("inf"), float("nan")
+    for step in range(3):
+        y = x.clone()
+        squares.divide(y)
+        assert step > 0 or bits([y]) == bits([x])
+        assert bits([y[first - 5 : first]]) == bits([x[first - 5 : first]])
+        squares.multiply(y, 1.0 if step == 0 else 0.5)
+        torch.testing.assert_close(y, x, equal_nan=True, rtol=1e-6, atol=0)
+        assert bool(torch.isfinite(squares.means).all()) and bool((squares.means >= 0).all())
+    assert squares.means[4] == squares.means[5] == squares.means[first - 1] == 0
+    for few in (0, 1):
+        nothing = Squares(few, [(0, few)])
+        for _ in range(2):
+            y = torch.zeros(few)
+            nothing.divide(y)
+            nothing.multiply(y, 1.0)
+            assert not y.any()
 
 
 def rolled_back(rank, ranks):
@@ -376,6 +480,8 @@ def test_specs_that_differ_are_an_error_on_every_rank():
         3, raised, [{"spec": "grad:bits=8"}, {"spec": "grad:bits=4"}, {"spec": "grad:bits=8"}]
     )
     assert all("MismatchError" in text and "rank 1" in text for text in texts)
+    texts = run(2, raised, [{"normalize": 0.5}, {}])
+    assert all("rank 1 has normalize=None, rank 0 normalize=0.5" in text for text in texts)
     texts = run(2, raised, [{"seed": 1}, {"seed": 2}])
     assert all("rank 1 has other options than rank 0: they differ in seed" in t for t in texts)
 
@@ -402,6 +508,12 @@ def test_specs_that_differ_are_an_error_on_every_rank():
         ({"kind": "union", "threshold": 5}, "no threshold"),
         ({"ranks_per_node": 0}, "1 or more"),
         ({"timeout": -1}, "more than 0"),
+        ({"normalize": 1.0}, "None or between 0 and 1"),
+        ({"normalize": True}, "found True"),
+        ({"normalize": float("nan")}, "found nan"),
+        ({"normalize": 0.9, "kind": "gather"}, "kind='gather' takes none"),
+        ({"normalize": 0.9, "spec": "grad:ef=full"}, "has error feedback"),
+        ({"normalize": 0.9, "gather": "grad:ef=full"}, "add ef=full"),
     ],
 )
 def test_options_that_are_refused(options, text):
@@ -454,6 +566,9 @@ def states(rank, ranks):
         ({**good, "residuals": None}, "a dict"),
         ({**good, "step": None}, "step: found None"),
         ({**good, "step": "1"}, "step: found '1'"),
+        ({**good, "means": {"module.0.bias": torch.ones(3)}}, "means: 'module.0.bias': expected"),
+        ({**good, "means": {"module.0.bias": -torch.ones(61)}}, "0 or more"),
+        ({**good, "forgotten": 2.0}, "forgotten: found 2.0"),
     ):
         with pytest.raises(pith.ArgumentError, match=text):
             state.load_state_dict(bad)
