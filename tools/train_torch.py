@@ -345,7 +345,8 @@ by the same transport, in a sum without codec of fewer elements. fp16, bf16, Pow
 scales searched (`grad:bits=4,group=64,scale_dtype=bf16,search=mse`); `pith-4/4-trellis`: as many
 bytes, codes along paths through a trellis (`grad:bits=4,codebook=trellis`); `pith-2/2`:
 `grad:bits=2`, whose scales are searched; `pith-2/2-normalized`: with `normalize=0.95`;
-`pith-2/2-ef`: with error feedback; `pith-2/2-trellis`: along a trellis; `pith-8/4`: 8 bits inside nodes, 4 across.
+`pith-2/2-ef`: with error feedback; `pith-2/2-trellis`: along a trellis; `pith-8/4`: 8 bits inside
+nodes, 4 across.
 `topk-1%`: the largest gradients of all ranks together, error feedback for the rest
 (`topk:density=0.01,ef=full`, `kind="union"`, `partitions="moving"`); `topk-0.1%` likewise. `zero`:
 PyTorch's sharded optimizer over plain gradients; `pith-zero`: `pith.torch.optim.Sharded`,
