@@ -79,10 +79,10 @@ struct pithi_collective_call {
     float scale;
     uint64_t step;
     uint64_t next[PITHI_COLLECTIVE_HOPS + 1]; /* the slice that each stage takes next */
-    pith_status status; /* the lowest status so far, met by this rank or told by others */
-    int culprit;        /* the rank that met it */
-    bool agreeing;
-    double started, deadline;
+    pith_status status;       /* the lowest status so far, met by this rank or told by others */
+    int culprit;              /* the rank that met it */
+    bool agreeing;            /* all hops are done, and ranks tell each other their statuses */
+    double started, deadline; /* times of pithi_collective_now, in seconds */
 };
 
 struct pith_collective_request {
@@ -164,7 +164,11 @@ struct pith_collective_channel {
     uint32_t *collected, *collected_first;
     uint64_t slice, slices, longest; /* longest: elements of the longest part of any rank */
     uint64_t in_count, out_count;    /* elements of the views */
-    bool two_level, packed, with_base, invalid, bound;
+    bool two_level;                  /* sums are formed within nodes first, then across them */
+    bool packed;    /* compressed: the tensor is long enough that this pays (options.threshold) */
+    bool with_base; /* frames are differences from a base that all ranks have */
+    bool base_invalid; /* a call failed that may have changed some ranks' bases and not others' */
+    bool base_bound;   /* with PITH_COLLECTIVE_EXTERNAL_BASE: the caller has bound one */
     uint32_t hops, encoded_hops; /* all hops; those before the one that forwards */
     struct pithi_collective_hop hop[PITHI_COLLECTIVE_HOPS];
     pith_work *work;  /* serves every call, for all plans */
@@ -174,8 +178,9 @@ struct pith_collective_channel {
     struct pithi_collective_sparse *sparse; /* NULL: the kind is another */
     struct pithi_collective_block *blocks;
 
-    bool busy, broken;
-    uint64_t sequence;
+    bool busy;         /* a call was started and is not done */
+    bool broken;       /* the transport failed, or time was up: nothing more is sent */
+    uint64_t sequence; /* number of calls so far, which headers of messages carry */
     struct pithi_collective_call call;
     struct pith_collective_request request;
     pith_collective_report report;
@@ -315,12 +320,19 @@ pith_status pithi_collective_fingerprints(pith_collective_channel *ch,
                                           uint64_t to[PITHI_COLLECTIVE_ENCODED], pith_error *error);
 
 /* ---- message.c -------------------------------------------------------------------------------*/
+/* Returns the next multiple of 16, at which the next frame of a message begins. */
 uint64_t pithi_collective_pad(uint64_t bytes);
+/* Makes the messages of a hop, with their buffers. PITH_ERR_ARG where one may be longer than the
+ * transport takes. */
 pith_status pithi_collective_make_messages(pith_collective_channel *ch,
                                            struct pithi_collective_hop *hop, pith_error *error);
+/* These return false when the transport failed. The first posts the receives of all hops. */
 bool pithi_collective_post(pith_collective_channel *ch);
+/* Sends the messages of a slice; headers alone once the call has failed. */
 bool pithi_collective_send(pith_collective_channel *ch, uint32_t hop, uint64_t slice);
+/* Tests what a slice waits for, and opens the messages that have come; *all: every one has. */
 bool pithi_collective_arrived(pith_collective_channel *ch, uint32_t hop, uint64_t slice, bool *all);
+/* Tests what was sent; *all: the transport needs no buffer any more. */
 bool pithi_collective_sent(pith_collective_channel *ch, bool *all);
 /* Cancels what can be cancelled; true when the transport holds no buffer any more. */
 bool pithi_collective_abandon(pith_collective_channel *ch);

@@ -43,6 +43,9 @@ static uint32_t bits_of(float x) {
     return u;
 }
 
+/* Returns the bits of |x|, by which elements are chosen. */
+static uint32_t magnitude_of(float x) { return bits_of(x) & 0x7FFFFFFFu; }
+
 static float float_of(uint32_t u) {
     float x;
     memcpy(&x, &u, sizeof x);
@@ -70,10 +73,10 @@ static void find_cuts(pith_collective_channel *ch, const float *acc, uint32_t th
     struct pithi_collective_oktopk *const k = ch->sparse->oktopk;
     const uint64_t n = ch->o.count, ranks = ch->place.ranks;
     uint64_t all = 0, seen = 0, next = 1;
-    for (uint64_t i = 0; i < n; i++) all += (bits_of(acc[i]) & 0x7FFFFFFFu) >= threshold;
+    for (uint64_t i = 0; i < n; i++) all += magnitude_of(acc[i]) >= threshold;
     for (uint64_t r = 1; r < ranks; r++) k->cut[r - 1] = n / ranks * r;
     for (uint64_t i = 0; all && i < n; i++) {
-        if ((bits_of(acc[i]) & 0x7FFFFFFFu) < threshold) continue;
+        if (magnitude_of(acc[i]) < threshold) continue;
         for (; next < ranks && seen >= all * next / ranks; next++) k->cut[next - 1] = i;
         seen++;
     }

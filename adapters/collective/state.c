@@ -42,8 +42,8 @@ static void restart_base(pith_collective_channel *ch) {
 
 static void begin_base(pith_collective_channel *ch) {
     uint64_t step = ch->call.step;
-    const bool whole = next_step(ch, &step) && !ch->invalid;
-    if ((ch->o.flags & PITH_COLLECTIVE_EXTERNAL_BASE) && !ch->bound)
+    const bool whole = next_step(ch, &step) && !ch->base_invalid;
+    if ((ch->o.flags & PITH_COLLECTIVE_EXTERNAL_BASE) && !ch->base_bound)
         pithi_collective_fail_text(ch, PITH_ERR_STATE, "no base is bound");
     else if (ch->call.key_frame && (!whole || step != ch->call.step))
         restart_base(ch);
@@ -72,7 +72,7 @@ void pithi_collective_begin_streams(pith_collective_channel *ch) {
 void pithi_collective_end_streams(pith_collective_channel *ch, bool good) {
     if (good) pithi_collective_keep_words(ch);
     if (ch->with_base) { /* other ranks may have encoded where this one did not */
-        ch->invalid = !good;
+        ch->base_invalid = !good;
         return;
     }
     for (uint32_t k = 0; k < ch->encoded_hops && !good; k++) {
@@ -111,7 +111,7 @@ pith_status pith_collective_set_base(pith_collective_channel *ch, const pith_vie
     PITHI_COLLECTIVE_TRY(begin_local(ch, true));
     PITHI_COLLECTIVE_TRY(
         keep_error(ch, pith_stream_set_base(ch->work, base_hop(ch)->encoding, view, step)));
-    ch->invalid = false;
+    ch->base_invalid = false;
     return PITH_OK;
 }
 
@@ -119,8 +119,8 @@ pith_status pith_collective_bind_base(pith_collective_channel *ch, void *base, u
     PITHI_COLLECTIVE_TRY(begin_local(ch, true));
     PITHI_COLLECTIVE_TRY(
         keep_error(ch, pith_stream_bind_base(ch->work, base_hop(ch)->encoding, base, step)));
-    ch->invalid = false;
-    ch->bound = true;
+    ch->base_invalid = false;
+    ch->base_bound = true;
     return PITH_OK;
 }
 
@@ -170,7 +170,7 @@ pith_status pith_collective_reset(pith_collective_channel *ch) {
     for (uint32_t k = 0; k < ch->encoded_hops; k++)
         PITHI_COLLECTIVE_TRY(keep_error(ch, pith_stream_reset(ch->work, ch->hop[k].encoding)));
     pithi_collective_reset_words(ch);
-    ch->invalid = false;
+    ch->base_invalid = false;
     return PITH_OK;
 }
 
@@ -340,7 +340,7 @@ pith_status pith_collective_save(pith_collective_channel *ch, void *dst, size_t 
     if (written) *written = 0;
     PITHI_COLLECTIVE_TRY(begin_local(ch, false));
     if (!dst || !written) return refused(ch, PITH_ERR_ARG, "dst or written is NULL");
-    if (ch->invalid)
+    if (ch->base_invalid)
         return refused(ch, PITH_ERR_STATE, "a failed call left the base invalid: nothing to save");
     if (cap < pith_collective_save_bytes(ch)) {
         pithi_collective_say(&ch->error, "%llu bytes needed, %llu given",
@@ -401,7 +401,7 @@ pith_status pith_collective_load(pith_collective_channel *ch, const void *src, s
     PITHI_COLLECTIVE_TRY(begin_local(ch, false));
     if (!src) return refused(ch, PITH_ERR_ARG, "src is NULL");
     const pith_status status = load_streams(ch, src, bytes);
-    if (!status) ch->invalid = false;
+    if (!status) ch->base_invalid = false;
     /* Bases have one hop, whose stream has refused the bytes and is as it was. */
     if (!status || ch->with_base) return status;
     const pith_error why = ch->error;
