@@ -314,6 +314,13 @@ static void sync_directory(const char *path) {
     close(fd);
 }
 
+/* Gives up the temporary name, after a rename or with its file. Signals are blocked. */
+static void drop_temporary(bool remove_file) {
+    if (remove_file && temporary[0]) unlink(temporary);
+    signals_guard(NULL);
+    temporary[0] = '\0';
+}
+
 /* Commits a file. It stays open, and locked, until it has its name. After fsync, close has nothing
  * left to report. */
 static bool commit_file(struct output *out) {
@@ -321,9 +328,7 @@ static bool commit_file(struct output *out) {
     signals_block(true);
     const bool named = synced && give_name(out);
     const int error = errno;
-    if (!named && temporary[0]) unlink(temporary);
-    signals_guard(NULL);
-    temporary[0] = '\0';
+    drop_temporary(!named);
     signals_block(false);
     close(out->fd);
     out->fd = -1;
@@ -346,9 +351,7 @@ bool output_commit(struct output *out) {
 
 void output_abandon(struct output *out) {
     signals_block(true);
-    if (temporary[0]) unlink(temporary);
-    signals_guard(NULL);
-    temporary[0] = '\0';
+    drop_temporary(true);
     signals_block(false);
     if (out->fd >= 0) close(out->fd);
     if (out->target >= 0) close(out->target);
