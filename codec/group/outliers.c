@@ -129,13 +129,14 @@ double pithi_outliers_bound(const struct pithi_group_setting *set, uint32_t dtyp
     return reach * (half ? 0x1p-10 : 0x1p-7) + (levels + 1) * (half ? 0x1p-25 : 0) + coarse + least;
 }
 
-void pithi_outliers_put(const uint8_t *places, const void *exact, uint32_t dtype, size_t most,
-                        size_t first, size_t count, void *out, uint32_t out_dtype, int64_t stride) {
-    for (size_t k = 0; k < most; k++) {
-        if (places[k] < first || places[k] - first >= count) continue;
-        const int64_t at = (int64_t)(places[k] - first) * stride;
+void pithi_outliers_put(const struct pithi_outliers *taken, size_t first, size_t count, void *out,
+                        uint32_t out_dtype, int64_t stride) {
+    const size_t width = pith_dtype_bytes(taken->dtype);
+    for (size_t k = 0; k < taken->most; k++) {
+        const size_t place = taken->places[k];
+        if (place < first || place - first >= count) continue;
+        const int64_t at = (int64_t)(place - first) * stride;
         void *const to = (uint8_t *)out + at * (int64_t)pith_dtype_bytes(out_dtype);
-        pithi_convert(to, out_dtype, (const uint8_t *)exact + k * pith_dtype_bytes(dtype), dtype,
-                      1);
+        pithi_convert(to, out_dtype, (const uint8_t *)taken->exact + k * width, taken->dtype, 1);
     }
 }

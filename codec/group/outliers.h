@@ -38,9 +38,16 @@ pithi_outliers_fn pithi_outliers_columns_c;
 /* Returns what clamping the others adds to the bound of a group of this scale in a tensor of
  * dtype. */
 double pithi_outliers_bound(const struct pithi_group_setting *set, uint32_t dtype, double scale);
+/* The outliers of a group, as taken: `most` places, and as many values of a dtype. */
+struct pithi_outliers {
+    const uint8_t *places;
+    const void *exact;
+    uint32_t dtype;
+    size_t most;
+};
 /* Puts back those values whose places are among [first, first + count): place p goes to out[(p -
  * first) * stride]. Any bytes are safe. */
-void pithi_outliers_put(const uint8_t *places, const void *exact, uint32_t dtype, size_t most,
-                        size_t first, size_t count, void *out, uint32_t out_dtype, int64_t stride);
+void pithi_outliers_put(const struct pithi_outliers *taken, size_t first, size_t count, void *out,
+                        uint32_t out_dtype, int64_t stride);
 
 #endif

@@ -217,8 +217,10 @@ static void put_outliers(const struct pithi_kv *k, const uint8_t *page, uint32_t
     for (size_t g = 0; k->outliers && g < heads * groups; g++) {
         const size_t at = g % groups * k->set.group;
         const size_t number = head * groups + g;
-        pithi_outliers_put(places_of(k, page, tokens, number), exact_of(k, page, tokens, number),
-                           k->dtype, k->outliers, 0, pithi_min(k->set.group, k->dim - at),
+        const struct pithi_outliers taken = {places_of(k, page, tokens, number),
+                                             exact_of(k, page, tokens, number), k->dtype,
+                                             k->outliers};
+        pithi_outliers_put(&taken, 0, pithi_min(k->set.group, k->dim - at),
                            at_element(out, out_dtype, g / groups * k->dim + at), out_dtype, 1);
     }
 }
@@ -381,6 +383,14 @@ struct rect {
     size_t token, count, head, column, columns;
 };
 
+/* The values of a rectangle: those of a token lie dense, `stride` elements behind those of the
+ * token before. */
+struct rect_values {
+    const void *at;
+    uint32_t dtype;
+    size_t stride;
+};
+
 /* These return the number of a rectangle's first group, where its scales begin, and where its codes
  * do. */
 static size_t rect_group(const struct pithi_kv *k, const struct rect *rect) {
@@ -436,12 +446,12 @@ static void encode_columns(const struct pithi_kv *k, struct pithi_channel_job *j
 
 /* Takes the outliers of a rectangle's columns; what is coded of them goes to `others`. */
 static void take_rect(const struct pithi_kv *k, uint8_t *page, uint32_t tokens,
-                      const struct rect *rect, const void *values, size_t stride, void *others) {
+                      const struct rect *rect, const struct rect_values *values, void *others) {
     const size_t group = rect_group(k, rect);
     const struct pithi_outliers_job job = {.set = &k->set,
-                                           .value = values,
-                                           .dtype = k->dtype,
-                                           .stride = (int64_t)stride,
+                                           .value = values->at,
+                                           .dtype = values->dtype,
+                                           .stride = (int64_t)values->stride,
                                            .apart = 1,
                                            .rows = rect->count,
                                            .columns = rect->columns,
@@ -456,16 +466,17 @@ static void take_rect(const struct pithi_kv *k, uint8_t *page, uint32_t tokens,
 
 /* Codes a rectangle column by column, turned. */
 static void put_turned(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows,
-                       const struct rect *rect, const void *values, uint32_t dtype, size_t stride) {
+                       const struct rect *rect, const struct rect_values *values) {
     const struct work w = open_work(k, rows->scratch);
     const size_t string = pithi_group_code_bytes(&k->set, rect->count);
     /* Whole groups are one job; a short group is a job of its own. */
     const size_t step = rect->count == k->set.group ? rect->columns : 1;
-    struct pithi_group_job job = {.set = k->set, .value_dtype = dtype, .count = step * rect->count};
-    k->kernels->transpose_values(values, (int64_t)stride, rect->count, rect->columns, w.columns,
-                                 rect->count, pith_dtype_bytes(dtype));
+    struct pithi_group_job job = {
+        .set = k->set, .value_dtype = values->dtype, .count = step * rect->count};
+    k->kernels->transpose_values(values->at, (int64_t)values->stride, rect->count, rect->columns,
+                                 w.columns, rect->count, pith_dtype_bytes(values->dtype));
     for (size_t j = 0; j < rect->columns; j += step) {
-        job.value = at_element(w.columns, dtype, j * rect->count);
+        job.value = at_element(w.columns, values->dtype, j * rect->count);
         job.scales = w.scales + j * entry_of(k);
         job.codes = w.codes + j * string;
         encode(k, &job);
@@ -477,23 +488,23 @@ static void put_turned(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_
 }
 
 static void put_rect(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows,
-                     const struct rect *rect, const void *values, uint32_t dtype, size_t stride) {
+                     const struct rect *rect, struct rect_values values) {
     if (k->outliers) {
         void *const others = open_work(k, rows->scratch).others;
-        take_rect(k, page, rows->tokens, rect, values, stride, others);
-        values = others;
-        stride = rect->columns;
+        take_rect(k, page, rows->tokens, rect, &values, others);
+        values.at = others;
+        values.stride = rect->columns;
     }
     if (by_columns(k)) {
         struct pithi_channel_job job = columns_job(k, page, rows->tokens, rect, 1);
         job.columns = rect->columns;
-        job.value = values;
-        job.stride = (int64_t)stride;
-        job.dtype = dtype;
+        job.value = values.at;
+        job.stride = (int64_t)values.stride;
+        job.dtype = values.dtype;
         encode_columns(k, &job);
         rows->poisoned += job.poisoned;
     } else {
-        put_turned(k, page, rows, rect, values, dtype, stride);
+        put_turned(k, page, rows, rect, &values);
     }
 }
 
@@ -501,22 +512,21 @@ static void put_rect(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_ro
 static void put_group(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows,
                       struct rect rect) {
     const size_t first = (rect.token - rows->first) * row_of(k) + rect.head * k->dim;
-    const void *values = at_element(rows->value, k->dtype, first);
-    uint32_t dtype = k->dtype;
-    size_t stride = row_of(k);
+    struct rect_values values = {at_element(rows->value, k->dtype, first), k->dtype, row_of(k)};
     if (k->rotation) {
         const struct pithi_rotation r = rotation(k);
         float *const floats = open_work(k, rows->scratch).floats;
         for (size_t i = 0; i < rect.count; i++)
-            k->kernels->rotate(&r, floats + i * k->dim, at_element(values, dtype, i * stride),
-                               dtype, k->dim, 0);
-        values = floats;
-        dtype = PITH_F32;
-        stride = k->dim;
+            k->kernels->rotate(&r, floats + i * k->dim,
+                               at_element(values.at, values.dtype, i * values.stride), values.dtype,
+                               k->dim, 0);
+        values = (struct rect_values){floats, PITH_F32, k->dim};
     }
     for (rect.column = 0; rect.column < k->dim; rect.column += COLUMNS) {
         rect.columns = pithi_min(COLUMNS, k->dim - rect.column);
-        put_rect(k, page, rows, &rect, at_element(values, dtype, rect.column), dtype, stride);
+        put_rect(k, page, rows, &rect,
+                 (struct rect_values){at_element(values.at, values.dtype, rect.column),
+                                      values.dtype, values.stride});
     }
 }
 
@@ -558,10 +568,11 @@ static void put_column_outliers(const struct pithi_kv *k, const uint8_t *page, u
     const size_t first = rect_group(k, rect), bytes = most * k->element;
     const uint8_t *const places = places_of(k, page, tokens, first);
     const uint8_t *const exact = exact_of(k, page, tokens, first);
-    for (size_t c = 0; most && c < heads * k->dim; c++)
-        pithi_outliers_put(places + c * most, exact + c * bytes, k->dtype, most,
-                           rect->token % k->set.group, rect->count, (uint8_t *)job->out + c * size,
-                           job->dtype, job->stride);
+    for (size_t c = 0; most && c < heads * k->dim; c++) {
+        const struct pithi_outliers taken = {places + c * most, exact + c * bytes, k->dtype, most};
+        pithi_outliers_put(&taken, rect->token % k->set.group, rect->count,
+                           (uint8_t *)job->out + c * size, job->dtype, job->stride);
+    }
 }
 
 /* Decodes a rectangle's tokens of so many heads; with a rotation it is one head. */

@@ -167,11 +167,12 @@ static void put_sparse(const struct pithi_group_setting *s, uint32_t dtype, cons
                                   .scales = to->scales};
     pithi_group_encode_c(&job);
     pithi_group_decode_c(&job);
-    pithi_outliers_put(to->places, to->exact, dtype, APART, 0, count, back, dtype, 1);
+    const struct pithi_outliers taken = {to->places, to->exact, dtype, APART};
+    pithi_outliers_put(&taken, 0, count, back, dtype, 1);
     job.out = wide;
     job.out_dtype = PITH_F32;
     pithi_group_decode_c(&job);
-    pithi_outliers_put(to->places, to->exact, dtype, APART, 0, count, wide, PITH_F32, 1);
+    pithi_outliers_put(&taken, 0, count, wide, PITH_F32, 1);
 }
 
 /* Magnitudes that are one, or differ by a last place of a scale or less, and others. */
