@@ -15,7 +15,8 @@ void pithi_parallel_begin(pith_work *work);
  * floating-point control word (pithi_fp_enter); others get it for their parts. */
 pith_status pithi_parallel_for(pith_work *work, uint64_t first, uint64_t count, pithi_block_fn *fn,
                                void *arg);
-/* These add up what work->worker or work->second counted since pithi_parallel_begin. */
+/* These add up what work->worker or work->second counted since pithi_parallel_begin (work.h says
+ * what the counts are of). */
 void pithi_parallel_results(const pith_work *work, const struct pithi_worker *worker,
                             uint64_t *hash, uint64_t *saturated, uint64_t *poisoned);
 void pithi_parallel_counts(const pith_work *work, uint64_t *exact, uint64_t *nonzero);

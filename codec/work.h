@@ -18,8 +18,10 @@ struct pithi_worker {
     struct pithi_entropy *coder;
     uint64_t *block_offset; /* variable rate: offsets of blocks; a call uses the first worker's */
     _Alignas(64) uint64_t hash;
-    uint64_t saturated, poisoned, exact, nonzero;
-    uint64_t block; /* the first block that failed */
+    uint64_t saturated, poisoned;
+    uint64_t exact;   /* values stored exactly; topk: elements chosen */
+    uint64_t nonzero; /* values that are not 0; topk: elements sent, and what its passes count */
+    uint64_t block;   /* the first block that failed */
     const char *detail;
     pith_status status;
     bool plain;

@@ -10,10 +10,14 @@
 #include "bytes/piece.h"
 #include "predict/rows_value.h"
 
-/* Returns the bytes of scratch memory for reading and writing a map of so many rows. */
+/* Returns the bytes of the `buffer` that reading or writing a map of so many rows takes. */
 size_t pithi_rowmap_scratch(size_t rows);
 
-/* Appends the map, CODED where that is requested and shorter. False when it does not fit. */
+/* Appends the map of a block: which[i] is the number, below `distinct`, of its row i; *kind
+ * becomes its form (PITHI_ROWMAP_*), for the head of the block. With `coded` it may be CODED,
+ * where that is shorter than PLAIN; max_rows is the most rows of any block, for which pen->scratch
+ * was made. Where all rows are equal, or all differ, nothing is appended. False when the map does
+ * not fit. */
 bool pithi_rowmap_put(struct pithi_pen *pen, size_t max_rows, const uint32_t *which, size_t rows,
                       size_t distinct, bool coded, uint8_t *buffer, unsigned *kind);
 /* Reads a map: which[i] < distinct for every row; every number occurs, first uses ascending.

@@ -78,8 +78,9 @@ static pith_status histogram_job(void *arg, uint64_t block, struct pithi_worker 
     return PITH_OK;
 }
 
-/* Counts in the bins of the first worker those of all of them; *above becomes how many |x| are
- * `high` or more. */
+/* Counts |x| in [low, high) in bins of 2^shift magnitudes, which are left in the first worker's
+ * scratch memory; *above becomes how many |x| are `high` or more. skip: 0, or of how many elements
+ * only the first RUN are looked at. With high = low there are no bins. */
 static pith_status histogram(const struct pithi_coding *c, uint32_t low, uint32_t high,
                              uint32_t shift, uint64_t skip, uint64_t *above) {
     pith_work *const work = c->work;
@@ -98,8 +99,8 @@ static pith_status histogram(const struct pithi_coding *c, uint32_t low, uint32_
     return PITH_OK;
 }
 
-/* Goes through the bins from the last until, with `before` elements above them, k are reached.
- * Returns that bin, or BINS when they are never reached; *before becomes what is above it. */
+/* Finds the bin with the k-th largest magnitude; *before is how many are above all bins, and
+ * becomes how many are above that one. Returns BINS where all bins together do not reach k. */
 static size_t bin_of(const pith_work *work, size_t bins, uint64_t k, uint64_t *before) {
     const uint32_t *const n = bins_of(&work->worker[0]);
     for (size_t i = bins; i-- > 0; *before += n[i])
@@ -109,17 +110,18 @@ static size_t bin_of(const pith_work *work, size_t bins, uint64_t k, uint64_t *b
 
 /* ---- The k-th largest magnitude --------------------------------------------------------------*/
 
-/* How a search for the k-th largest goes: bins of the upper bits of a magnitude, then of the bits
- * below in the bin where the k-th is. Two halves take the fewest passes; of few elements bins take
- * longer than a pass does, so that there are three parts of 11, 10 and 10 bits. */
+/* The k-th largest is searched for with a pass for the upper bits of magnitudes, then one for the
+ * bits below, within the bin where the k-th is. Two passes of HALF bits are the fewest. For no more
+ * than FEW elements clearing and adding up 2^HALF bins would take longer than a pass, so that there
+ * are three of 11, 10 and 10 bits (PART). */
 enum { HALF = 16, PART = 10, FEW = 1 << 17, SAMPLED = 4096 };
 
 static size_t bins_from(uint32_t low, uint32_t shift) {
     return (MAGNITUDE_MAX + 1u - low) >> shift;
 }
 
-/* Returns a magnitude below which the k-th largest hardly is, from a sample: most elements need not
- * be counted in bins then, which takes longer than to read them. */
+/* Guesses from a sample a magnitude *low that the k-th largest is hardly below, so that most
+ * elements need not be counted in bins, which takes longer than to read them. 0: no guess. */
 static pith_status guess_low(const struct pithi_coding *c, uint64_t k, uint32_t shift,
                              uint32_t *low) {
     const struct pithi_selection *const s = &c->own.sparse.selection;
@@ -164,7 +166,7 @@ static pith_status find_kth(const struct pithi_coding *c, uint64_t k, struct pit
     return PITH_OK;
 }
 
-/* Counts the elements of a block that equal the threshold. */
+/* Counts the elements of a block that equal the threshold, as the worker's `nonzero`. */
 static pith_status ties_job(void *arg, uint64_t block, struct pithi_worker *w) {
     const struct pithi_coding *const c = arg;
     const uint32_t t = c->own.sparse.selection.threshold;
