@@ -38,9 +38,10 @@ class Squares:
         self._largest = 0.0  # mean
 
     def begin(self, first: int, means: torch.Tensor) -> None:
-        """Begin with these means of elements from ``first`` on."""
+        """Begin with these means of elements from ``first`` on, of which nothing is known yet."""
         self.means[first : first + means.numel()] = means
-        self._largest = max(0.0, *map(float, self.means.aminmax())) if self.means.numel() else 0.0
+        if means.numel():
+            self._largest = max(self._largest, float(means.max()))
 
     def reset(self) -> None:
         """Begin anew."""

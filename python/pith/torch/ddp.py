@@ -191,7 +191,7 @@ class State:
                 " is lost moves to the first hop when buckets are rebuilt"
             )
         if normalize is not None:
-            _check_normalize(normalize, kind, [spec, *later])
+            _check_normalize(normalize, kind, spec)
         self._names = {id(p): name for name, p in model.named_parameters()}
         self._parameters = dict(model.named_parameters())
         self._scale = 1.0 / self._ranks.ranks if op == "avg" else 1.0
@@ -455,18 +455,17 @@ class State:
 _PARTITIONS = ("even", "moving", "deft", "leader")
 
 
-def _check_normalize(normalize: Any, kind: str | None, specs: list[str]) -> None:
+def _check_normalize(normalize: Any, kind: str | None, spec: str) -> None:
     """Raise unless what :class:`State` takes as ``normalize`` is one, and the rest goes with it."""
     if not isinstance(normalize, float) or not 0 < normalize < 1:
         raise ArgumentError(f"normalize: found {normalize!r}, expected None or between 0 and 1")
     if kind is not None:
         raise ArgumentError(f"normalize: found {normalize}, and kind={kind!r} takes none")
-    for spec in specs:
-        if _group.has_feedback(spec):
-            raise ArgumentError(
-                f"normalize: found {normalize}, and {spec!r} has error feedback, of which every"
-                " step would have other units"
-            )
+    if _group.has_feedback(spec):  # which every other hop's is refused without
+        raise ArgumentError(
+            f"normalize: found {normalize}, and {spec!r} has error feedback, of which every step"
+            " would have other units"
+        )
 
 
 def _keys(spec: str) -> dict[str, str]:
