@@ -244,15 +244,30 @@ static pith_status refuse(pith_work *w, struct list *l, size_t i, pith_status st
     return status;
 }
 
+/* Returns the first item with a stream that is marked with the work before the call has marked any,
+ * l->count when none is. Fetches the streams on its way. */
+static size_t first_marked(const pith_work *w, struct list *l) {
+    const bool marks = !(l->flags & PITH_ADD);
+    size_t i = 0;
+    for (; i < l->count; i++) {
+        prefetch_handles(l, i + CHECKED_AHEAD);
+        const pith_stream *const one = l->items ? item_at(l, i)->stream : NULL;
+        const pith_stream *const sum = l->sums ? sum_at(l, i)->stream : NULL;
+        if (marks && one && pithi_stream_is_marked(one, w)) break;
+        if (marks && sum && pithi_stream_is_marked(sum, w)) break;
+    }
+    return i;
+}
+
 static pith_status run_list(pith_work *w, struct list *l) {
     const uint64_t before = pithi_fp_enter();
-    pith_status status = PITH_OK;
-    size_t checked = 0;
+    size_t failed = first_marked(w, l), checked = 0;
+    pith_status status = failed < l->count ? pithi_stream_busy(&w->error) : PITH_OK;
     for (; checked < l->count && status == PITH_OK; checked++) {
-        prefetch_handles(l, checked + CHECKED_AHEAD);
+        failed = checked;
         status = l->operation->check(w, l, checked);
     }
-    status = status == PITH_OK ? run_all(w, l) : refuse(w, l, checked - 1, status);
+    status = status == PITH_OK ? run_all(w, l) : refuse(w, l, failed, status);
     for (size_t i = 0; i < checked; i++) {
         prefetch_handles(l, i + CHECKED_AHEAD); /* a long list has left the caches meanwhile */
         l->operation->unmark(w, l, i);
@@ -304,8 +319,7 @@ static pith_status mark_slot(pith_work *w, pith_stream *s, uint64_t slot) {
 }
 
 static void unmark_slot(const pith_work *w, pith_stream *s, uint64_t slot) {
-    if (s && __atomic_load_n(&s->busy, __ATOMIC_RELAXED) == w && slot < s->plan->slots)
-        s->slot[slot].taken = false;
+    if (s && pithi_stream_is_marked(s, w) && slot < s->plan->slots) s->slot[slot].taken = false;
 }
 
 /* Opens a view of the slot or of the whole tensor, from the slot's first element on. */
@@ -656,8 +670,7 @@ static pith_status run_decode(pith_work *w, struct list *l, size_t i) {
     const struct pithi_frame_hooks *const hooks = p->params.codec->frame_hooks;
     c.slot_words = pithi_stream_slot_words(s, item->slot);
     if (hooks && hooks->begin_decode) hooks->begin_decode(slot, &c);
-    /* Other calls have entered the stream, which is marked with the work of the list. */
-    c.busy = l->flags & PITH_ADD && !pithi_stream_is_free(s, w);
+    c.busy = l->flags & PITH_ADD && !pithi_stream_is_free(s);
     if (l->flags & PITH_ADD)
         return pithi_has_base(p) ? add_difference(&c, &l->span) : pithi_add_values(&c, &l->span);
     c.view = has_view(item) ? &l->span : NULL;

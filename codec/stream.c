@@ -87,9 +87,12 @@ pith_status pithi_stream_busy(pith_error *error) {
     return pithi_fail(error, PITH_ERR_BUSY, "another call is using the stream");
 }
 
-bool pithi_stream_is_free(const pith_stream *s, const pith_work *w) {
-    const void *const busy = __atomic_load_n(&s->busy, __ATOMIC_RELAXED);
-    return !busy || busy == w;
+bool pithi_stream_is_free(const pith_stream *s) {
+    return !__atomic_load_n(&s->busy, __ATOMIC_RELAXED);
+}
+
+bool pithi_stream_is_marked(const pith_stream *s, const pith_work *w) {
+    return __atomic_load_n(&s->busy, __ATOMIC_RELAXED) == w;
 }
 
 pith_status pithi_stream_enter(pith_stream *s, pith_work *w) {
@@ -103,18 +106,13 @@ pith_status pithi_stream_enter(pith_stream *s, pith_work *w) {
 }
 
 void pithi_stream_leave(pith_stream *s, pith_work *w) {
-    if (s && __atomic_load_n(&s->busy, __ATOMIC_RELAXED) == w)
-        __atomic_store_n(&s->busy, NULL, __ATOMIC_RELEASE);
+    if (s && pithi_stream_is_marked(s, w)) __atomic_store_n(&s->busy, NULL, __ATOMIC_RELEASE);
 }
 
 pith_status pithi_stream_begin(pith_work *w, pith_stream *s) {
     PITHI_TRY(pithi_work_enter(w));
-    pith_status status;
-    /* A call that has just begun holds no stream: a mark of its own work is that of a lost call. */
-    if (s && __atomic_load_n(&s->busy, __ATOMIC_RELAXED) == w)
-        status = pithi_stream_busy(&w->error);
-    else
-        status = pithi_stream_enter(s, w);
+    const bool lost = s && pithi_stream_is_marked(s, w);
+    const pith_status status = lost ? pithi_stream_busy(&w->error) : pithi_stream_enter(s, w);
     if (status != PITH_OK) pithi_work_leave(w);
     return status;
 }
@@ -130,7 +128,7 @@ pith_status pithi_stream_enter_reading(pith_work *w, const pith_stream *s) {
     pith_status status = PITH_OK;
     if (!s)
         status = pithi_fail(&w->error, PITH_ERR_ARG, "the stream is NULL");
-    else if (!pithi_stream_is_free(s, NULL))
+    else if (!pithi_stream_is_free(s))
         status = pithi_stream_busy(&w->error);
     if (status != PITH_OK) pithi_work_leave(w);
     return status;

@@ -36,6 +36,9 @@ uint64_t pithi_stream_save_bytes(const pith_plan *plan);
 /* Returns the bytes that a stream remembers for elements: the base, or one copy of the residual and
  * of the momentum. */
 uint64_t pithi_stream_remembered_bytes(const pith_plan *plan);
+/* Whether the stream is marked with this work. Where the work's call has marked nothing yet, the
+ * mark is that of a call whose thread died, with a work in the same memory. */
+bool pithi_stream_is_marked(const pith_stream *stream, const pith_work *work);
 /* Marks the stream as used by this work; PITH_ERR_BUSY while a call with another work uses it. A
  * second mark of the same work changes nothing. */
 pith_status pithi_stream_enter(pith_stream *stream, pith_work *work);
@@ -47,8 +50,8 @@ pith_status pithi_stream_end(pith_work *work, pith_stream *stream, pith_status s
  * returns the status. */
 pith_status pithi_stream_enter_reading(pith_work *work, const pith_stream *stream);
 pith_status pithi_stream_leave_reading(pith_work *work, pith_status status);
-/* Whether no call with another work changes the stream; and PITH_ERR_BUSY, with its text. */
-bool pithi_stream_is_free(const pith_stream *stream, const pith_work *work);
+/* Whether no call changes the stream; and PITH_ERR_BUSY, with its text. */
+bool pithi_stream_is_free(const pith_stream *stream);
 pith_status pithi_stream_busy(pith_error *error);
 /* Whether the stream has the slot. */
 pith_status pithi_stream_check_slot(const pith_stream *stream, uint64_t slot, pith_error *error);

@@ -63,7 +63,6 @@ pith_status pithi_cache_mark(pith_kv *c, pith_work *w) {
     if (!c) return pithi_fail(&w->error, PITH_ERR_ARG, "the cache is NULL");
     if (__atomic_compare_exchange_n(&c->busy, &none, w, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
         return PITH_OK;
-    if (none == w) return pithi_fail(&w->error, PITH_ERR_ARG, "a cache comes twice");
     return pithi_fail(&w->error, PITH_ERR_BUSY, "another call is using the cache");
 }
 

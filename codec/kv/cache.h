@@ -53,8 +53,7 @@ struct pith_kv {
 /* Lists of as many values and fewer are coded, or read, sooner than threads are woken. */
 enum { PITHI_CACHE_ALONE = 1 << 16 };
 
-/* Marks the cache as used by this work: PITH_ERR_BUSY while another call uses it, PITH_ERR_ARG
- * where this call has it already. */
+/* Marks the cache as used by this work: PITH_ERR_BUSY while a call uses it, this one too. */
 pith_status pithi_cache_mark(pith_kv *cache, pith_work *work);
 /* Attaches the work to the cache's plan, and marks the cache as used by it. */
 pith_status pithi_cache_enter(pith_kv *cache, pith_work *work);

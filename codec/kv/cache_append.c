@@ -178,9 +178,20 @@ static void leave_caches(pith_work *w, pith_kv *const *caches, size_t count) {
     for (size_t i = 0; i < count; i++) pithi_cache_leave(caches[i], w);
 }
 
-static pith_status check_append(pith_work *w, pith_kv *c, const pith_view *view) {
+/* Fails a list whose items k and i have one cache. */
+static pith_status refuse_same(pith_work *w, size_t k, size_t i) {
+    return pithi_fail_numbers(&w->error, PITH_ERR_ARG, "a cache comes twice, in items # and #", k,
+                              i);
+}
+
+static pith_status check_append(pith_work *w, pith_kv *const *caches, const pith_view *view,
+                                size_t i) {
+    pith_kv *const c = caches[i];
     struct append a;
-    PITHI_TRY(pithi_cache_enter(c, w));
+    const pith_status entered = pithi_cache_enter(c, w);
+    for (size_t k = 0; entered == PITH_ERR_BUSY && k < i; k++)
+        if (caches[k] == c) return refuse_same(w, k, i);
+    PITHI_TRY(entered);
     const pith_status status = take_tokens(w, c, view, &a);
     if (status != PITH_OK) pithi_cache_leave(c, w);
     return status;
@@ -241,7 +252,7 @@ static pith_status append_list(pith_work *w, pith_kv *const *caches, const pith_
         return pithi_fail(&w->error, PITH_ERR_ARG, "an argument is NULL");
     if (count == 1) return append_alone(w, caches[0], &views[0]);
     for (size_t i = 0; i < count; i++) {
-        const pith_status status = check_append(w, caches[i], &views[i]);
+        const pith_status status = check_append(w, caches, &views[i], i);
         if (status == PITH_OK) continue;
         w->error.item = i;
         leave_caches(w, caches, i);
@@ -341,7 +352,10 @@ static pith_status batch_job(void *arg, uint64_t i, struct pithi_worker *w) {
 
 static pith_status take_one(pith_work *w, const struct batch *b, size_t i) {
     pith_kv *const c = b->to[i].cache;
-    PITHI_TRY(pithi_cache_mark(c, w));
+    const pith_status marked = pithi_cache_mark(c, w);
+    for (size_t k = 0; marked == PITH_ERR_BUSY && k < i; k++)
+        if (b->to[k].cache == c) return refuse_same(w, k, i);
+    PITHI_TRY(marked);
     pith_status status = PITH_OK;
     if (c->plan != b->to[0].cache->plan)
         status = pithi_fail(&w->error, PITH_ERR_ARG, "a cache of the batch is of another plan");

@@ -461,9 +461,7 @@ PITH_API const pith_error *pith_work_error(const pith_work *work);
  * by side; what they find marked those with a work answer with PITH_ERR_BUSY, and nothing must
  * change the stream until they return. So does decoding with PITH_ADD a frame that needs the slot's
  * set; others need nothing that changes. Where a thread died inside a call the mark stays:
- * pith_stream_unlock. It stays in the call's work as well, which pith_work_init makes anew; unlock
- * all streams of the call before that, and before another work lies there: a mark names its work by
- * the address. */
+ * pith_stream_unlock. It stays in the call's work as well, which pith_work_init makes anew. */
 typedef struct pith_stream_options {
     size_t size;
     /* Of the random bits, which depend on (seed, rng_stream, step, element within the slot) only.

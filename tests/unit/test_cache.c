@@ -831,6 +831,25 @@ static bool is_left(const struct intruded *t, const pith_kv_tokens *to, pith_sta
     return false;
 }
 
+/* The work of a call that was left is made anew in its memory: the marks of its caches name it, and
+ * are not taken for those of a call that finds them. */
+static void check_lost_work(struct intruded *t, const pith_kv_tokens *to, uint8_t *rows) {
+    const struct kv_setting *const s = t->in.set;
+    const pith_view like = rows_view(s, NULL, 1),
+                    two[2] = {rows_view(s, rows, 1), rows_view(s, rows, 1)};
+    pith_kv *const lists[2][2] = {{t->in.spare, to[0].cache}, {to[0].cache, to[1].cache}};
+    const size_t bytes = (size_t)pith_work_bytes(&t->b.plan, 1, 1);
+    CHECK_OK(pith_work_init(t->own_memory, bytes, NULL, &t->in.own, NULL));
+    CHECK_STATUS(PITH_ERR_BUSY, pith_kv_append(t->in.own, &to[0].cache, two, 1));
+    for (size_t i = 0; i < 2; i++) {
+        const pith_kv_tokens batch[2] = {{lists[i][0], rows}, {lists[i][1], rows}};
+        CHECK_STATUS(PITH_ERR_BUSY, pith_kv_append(t->in.own, lists[i], two, 2));
+        CHECK_STATUS(PITH_ERR_BUSY, pith_kv_append_batch(t->in.own, &like, batch, 2));
+        CHECK(pith_work_error(t->in.own)->item == 1 - i);
+    }
+    CHECK_STATUS(PITH_ERR_BUSY, pith_kv_truncate(t->in.own, to[0].cache, 0));
+}
+
 /* Caches of a call that was left for ever stay marked until that is taken away. They have their
  * tokens or not; both go on from there. */
 static void test_unlock(void **state) {
@@ -848,6 +867,7 @@ static void test_unlock(void **state) {
         CHECK(t.in.calls == 1);
         const pith_view one = rows_view(s, t.rows, 1);
         CHECK_STATUS(PITH_ERR_BUSY, pith_kv_append(t.in.own, &t.in.spare, &one, 1));
+        check_lost_work(&t, to, t.rows);
         for (size_t i = 0; i < BATCH; i++) {
             pith_kv **const cache = &t.b.kv[0][i], **const twin = &t.b.kv[1][i];
             check_taken(&t.in, *cache, 0);

@@ -1353,19 +1353,61 @@ static void test_unlock(void **state) {
     }
 }
 
+/* Lists of the other slot of a stream that a lost call left marked, and of a stream that is free:
+ * the item with the first is named, and nothing is done. */
+static void check_lost_in_lists(pith_work *work, pith_stream *lost, pith_stream *other,
+                                const pith_view *v) {
+    static uint8_t frame[2][8 * WIDE];
+    static float out[2][WIDE];
+    for (size_t at = 0; at < 2; at++) {
+        pith_item items[2];
+        pith_sum sums[2];
+        const void *const frames[1] = {frame[0]};
+        const size_t lengths[1] = {sizeof frame[0]};
+        for (size_t i = 0; i < 2; i++) {
+            const pith_view to = pith_view_flat(out[i], PITH_F32, WIDE);
+            pith_stream *const stream = i == at ? lost : other;
+            items[i] = (pith_item){.size = sizeof items[i],
+                                   .stream = stream,
+                                   .slot = 1,
+                                   .view = *v,
+                                   .frame = frame[i],
+                                   .capacity = sizeof frame[i]};
+            sums[i] = (pith_sum){.size = sizeof sums[i],
+                                 .stream = stream,
+                                 .slot = 1,
+                                 .view = to,
+                                 .frames = frames,
+                                 .lengths = lengths,
+                                 .count = 1};
+        }
+        CHECK_STATUS(PITH_ERR_BUSY, pith_encode(work, items, 2, 0));
+        CHECK(pith_work_error(work)->item == at && items[1 - at].status == PITH_ERR_BUSY);
+        CHECK_STATUS(PITH_ERR_BUSY, pith_decode(work, items, 2, 0));
+        CHECK(pith_work_error(work)->item == at);
+        CHECK_STATUS(PITH_ERR_BUSY, pith_reduce(work, sums, 2));
+        CHECK(pith_work_error(work)->item == at);
+        CHECK_STATUS(PITH_ERR_BUSY, pith_reduce_encode(work, &sums[at], &items[1 - at], 1));
+        CHECK_STATUS(PITH_ERR_BUSY, pith_reduce_encode(work, &sums[1 - at], &items[at], 1));
+    }
+    CHECK(pith_stream_step(lost, 1) == 0 && pith_stream_step(other, 1) == 0);
+}
+
 /* A lost call's work is made anew in its own memory. The mark of the stream names it, and was taken
  * for one of the call that found it. */
 static void test_work_of_a_lost_call(void **state) {
     static float value[WIDE];
     const pith_view v = pith_view_flat(value, PITH_F32, WIDE);
-    const pith_layout layout = flat_layout(PITH_F32, PITH_F32, WIDE);
+    pith_layout layout = flat_layout(PITH_F32, PITH_F32, WIDE);
     const size_t bytes = 1 << 20;
-    struct stream s;
+    struct stream s, other;
     pith_work *work;
     size_t n;
     (void)state;
     gen_fill(GEN_NOISE, 1, PITH_F32, value, WIDE);
+    layout.slots = 2;
     stream_open(&s, "wdiff:group=64,block=1024", &layout, NULL);
+    stream_open_end(&other, &s, NULL);
     uint8_t *const memory = allocate(bytes), *const frame = allocate((size_t)s.sizes.key_bytes);
     pith_env env = test_env();
     env.threads = 2;
@@ -1385,11 +1427,16 @@ static void test_work_of_a_lost_call(void **state) {
     CHECK_STATUS(PITH_ERR_BUSY, pith_stream_set_random(work, s.stream, &options));
     CHECK_STATUS(PITH_ERR_BUSY, pith_stream_set_base(work, s.stream, &v, 0));
     CHECK(strcmp(pith_work_error(work)->text, "another call is using the stream") == 0);
+    CHECK_STATUS(PITH_ERR_BUSY,
+                 encode_one(work, s.stream, &v, 0, 0, frame, (size_t)s.sizes.slot_bytes, &n));
+    check_lost_in_lists(work, s.stream, other.stream, &v);
     pith_stream_unlock(s.stream);
     CHECK_OK(pith_stream_set_base(work, s.stream, &v, 0));
     CHECK_OK(encode_one(work, s.stream, &v, 0, 0, frame, (size_t)s.sizes.slot_bytes, &n));
+    CHECK_OK(encode_one(work, other.stream, &v, 1, 0, frame, (size_t)s.sizes.slot_bytes, &n));
     free(frame);
     free(memory);
+    stream_close(&other);
     stream_close(&s);
 }
 
