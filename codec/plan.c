@@ -407,6 +407,15 @@ pith_status pith_plan_layout(const pith_plan *plan, pith_layout *out) {
     return pithi_give(out, &l, sizeof l);
 }
 
+size_t pith_plan_exempt(const pith_plan *plan, pith_exempt *ranges, size_t capacity) {
+    const struct pithi_exempt_map *const map = &plan->exempt;
+    for (size_t i = 0; i < map->count && i < capacity; i++) {
+        const struct pithi_exempt_range *const r = &map->range[i];
+        ranges[i] = (pith_exempt){r->first, r->count, r->how};
+    }
+    return map->count;
+}
+
 /* Words are hashed as little-endian bytes. */
 static uint64_t hash_words(const uint64_t *words, size_t count, uint64_t seed) {
     for (size_t i = 0; i < count; i++) {

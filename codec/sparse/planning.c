@@ -38,18 +38,24 @@ static pith_status check_rank(uint32_t ranks, uint32_t rank, pith_error *error) 
                            &(struct pithi_words){.number = {ranks, rank}});
 }
 
-static pith_sparse_range even_part(uint64_t n, uint32_t ranks, uint32_t part) {
+/* Elements [first, first + count). */
+struct range {
+    uint64_t first, count;
+};
+
+static struct range even_part(uint64_t n, uint32_t ranks, uint32_t part) {
     const uint64_t size = n / ranks, longer = n % ranks;
-    return (pith_sparse_range){part * size + (part < longer ? part : longer),
-                               size + (part < longer)};
+    return (struct range){part * size + (part < longer ? part : longer), size + (part < longer)};
 }
 
 pith_status pith_sparse_partition(uint64_t n, uint32_t ranks, uint32_t rank, uint64_t step,
-                                  pith_sparse_range *range, pith_error *error) {
+                                  uint64_t *first, uint64_t *count, pith_error *error) {
     pithi_clear(error);
-    if (!range) return is_null(error);
+    if (!first || !count) return is_null(error);
     PITHI_TRY(check_rank(ranks, rank, error));
-    *range = even_part(n, ranks, pith_sparse_part(ranks, rank, step));
+    const struct range range = even_part(n, ranks, pith_sparse_part(ranks, rank, step));
+    *first = range.first;
+    *count = range.count;
     return PITH_OK;
 }
 
@@ -93,7 +99,10 @@ pith_status pith_exdyna_init(pith_exdyna *plan, uint64_t n, uint32_t ranks, pith
     if (ranks == 0 || ranks > PITH_EXDYNA_RANKS_MAX)
         return pithi_fail_numbers(error, PITH_ERR_ARG, "ranks are 1 to #, not #",
                                   PITH_EXDYNA_RANKS_MAX, ranks);
-    *plan = (pith_exdyna){.n = n, .ranks = ranks, .block = exdyna_block(n)};
+    if (plan->size != sizeof *plan)
+        return pithi_fail_numbers(error, PITH_ERR_ARG, "the plan has size #, expected #",
+                                  plan->size, sizeof *plan);
+    *plan = (pith_exdyna){.size = sizeof *plan, .n = n, .ranks = ranks, .block = exdyna_block(n)};
     for (uint32_t i = 0; i < ranks; i++)
         plan->blocks[i] = (uint32_t)even_part(PITH_EXDYNA_BLOCKS, ranks, i).count;
     return PITH_OK;
@@ -101,8 +110,8 @@ pith_status pith_exdyna_init(pith_exdyna *plan, uint64_t n, uint32_t ranks, pith
 
 static pith_status check_exdyna(const pith_exdyna *plan, pith_error *error) {
     uint64_t blocks = 0;
-    bool legal = plan->ranks > 0 && plan->ranks <= PITH_EXDYNA_RANKS_MAX &&
-                 plan->block == exdyna_block(plan->n);
+    bool legal = plan->size == sizeof *plan && plan->ranks > 0 &&
+                 plan->ranks <= PITH_EXDYNA_RANKS_MAX && plan->block == exdyna_block(plan->n);
     for (uint32_t i = 0; legal && i < plan->ranks; i++) blocks += plan->blocks[i];
     if (legal && blocks == PITH_EXDYNA_BLOCKS) return PITH_OK;
     return pithi_fail(error, PITH_ERR_STATE, "the struct holds no plan of ExDyna");
@@ -157,28 +166,31 @@ pith_status pith_exdyna_update(pith_exdyna *plan, const uint64_t *counts, pith_e
     return PITH_OK;
 }
 
-pith_status pith_exdyna_range(const pith_exdyna *plan, uint32_t rank, pith_sparse_range *range,
-                              pith_error *error) {
+static struct range exdyna_range(const pith_exdyna *plan, uint32_t part) {
+    if (plan->block == 0) return even_part(plan->n, plan->ranks, part);
+    struct range range = {0, (uint64_t)plan->blocks[part] * plan->block};
+    for (uint32_t i = 0; i < part; i++) range.first += (uint64_t)plan->blocks[i] * plan->block;
+    if (part == plan->ranks - 1) range.count = plan->n - range.first;
+    return range;
+}
+
+pith_status pith_exdyna_range(const pith_exdyna *plan, uint32_t rank, uint64_t *first,
+                              uint64_t *count, pith_error *error) {
     pithi_clear(error);
-    if (!plan || !range) return is_null(error);
+    if (!plan || !first || !count) return is_null(error);
     PITHI_TRY(check_exdyna(plan, error));
     PITHI_TRY(check_rank(plan->ranks, rank, error));
-    const uint32_t part = pith_sparse_part(plan->ranks, rank, plan->step);
-    if (plan->block == 0) {
-        *range = even_part(plan->n, plan->ranks, part);
-        return PITH_OK;
-    }
-    *range = (pith_sparse_range){0, (uint64_t)plan->blocks[part] * plan->block};
-    for (uint32_t i = 0; i < part; i++) range->first += (uint64_t)plan->blocks[i] * plan->block;
-    if (part == plan->ranks - 1) range->count = plan->n - range->first;
+    const struct range range = exdyna_range(plan, pith_sparse_part(plan->ranks, rank, plan->step));
+    *first = range.first;
+    *count = range.count;
     return PITH_OK;
 }
 
 /* ---- DEFT ------------------------------------------------------------------------------------*/
 
-uint64_t pith_deft_pieces(const uint64_t *sizes, uint64_t tensors, uint32_t ranks,
-                          pith_sparse_range *pieces, uint64_t capacity) {
-    uint64_t n = 0, count = 0, first = 0;
+uint64_t pith_deft_pieces(const uint64_t *sizes, uint64_t tensors, uint32_t ranks, uint64_t *pieces,
+                          uint64_t capacity) {
+    uint64_t n = 0, count = 0;
     if (ranks == 0) return 0;
     for (uint64_t i = 0; i < tensors; i++) {
         if (sizes[i] > UINT64_MAX - n) return 0;
@@ -187,13 +199,11 @@ uint64_t pith_deft_pieces(const uint64_t *sizes, uint64_t tensors, uint32_t rank
     for (uint64_t i = 0; i < tensors; i++) {
         const uint32_t parts = sizes[i] > n / ranks ? ranks : 1;
         for (uint32_t part = 0; part < parts; part++) {
-            pith_sparse_range piece = even_part(sizes[i], parts, part);
-            if (piece.count == 0) break;
-            piece.first += first;
-            if (count < capacity) pieces[count] = piece;
+            const uint64_t elements = even_part(sizes[i], parts, part).count;
+            if (elements == 0) break;
+            if (count < capacity) pieces[count] = elements;
             count++;
         }
-        first += sizes[i];
     }
     return count;
 }
@@ -276,7 +286,7 @@ static uint32_t pop(struct heap *h) {
 
 /* Both calls of DEFT: what they read, their memory, and what they write. */
 struct deft {
-    const pith_sparse_range *pieces;
+    const uint64_t *pieces;
     uint32_t count, ranks;
     const double *norms;
     uint64_t k;
@@ -297,7 +307,7 @@ static pith_status open_deft(struct deft *d, void *memory, size_t bytes, pith_er
         return pithi_fail_numbers(error, PITH_ERR_SPACE, "memory of DEFT: # bytes needed, # given",
                                   needed, bytes);
     for (uint32_t i = 0; i < d->count; i++)
-        if (d->pieces[i].count == 0)
+        if (d->pieces[i] == 0)
             return pithi_fail_with(error, PITH_ERR_ARG, 0, "piece # has no elements",
                                    &(struct pithi_words){.number = {i}});
     uint8_t *const at = (uint8_t *)memory + (8 - (uintptr_t)memory % 8) % 8;
@@ -318,7 +328,7 @@ static void share_k(void *job) {
     for (uint32_t i = 0; i < d->count; i++) norm_left += d->norms[i] * scale;
     while (heap.count > 0) {
         const uint32_t i = pop(&heap);
-        const uint64_t size = d->pieces[i].count;
+        const uint64_t size = d->pieces[i];
         const double norm = d->norms[i] * scale;
         const double share = norm_left > 0 ? k_left * norm / norm_left : 0;
         d->ks[i] = (double)size < share ? size : share >= 1 ? (uint64_t)share : 1;
@@ -328,7 +338,7 @@ static void share_k(void *job) {
     }
 }
 
-pith_status pith_deft_counts(const pith_sparse_range *pieces, const double *norms, uint32_t count,
+pith_status pith_deft_counts(const uint64_t *pieces, const double *norms, uint32_t count,
                              uint64_t k, void *memory, size_t bytes, uint64_t *ks,
                              pith_error *error) {
     struct deft d = {.pieces = pieces, .count = count, .norms = norms, .k = k, .ks = ks};
@@ -346,16 +356,16 @@ pith_status pith_deft_counts(const pith_sparse_range *pieces, const double *norm
 static void pack(void *job) {
     struct deft *const d = job;
     for (uint32_t i = 0; i < d->count; i++) {
-        const double size = (double)d->pieces[i].count;
+        const double size = (double)d->pieces[i];
         d->cost[i] = d->ks[i] > 1 ? size * pithi_log2((double)d->ks[i]) : size;
-        if (d->ks[i] == d->pieces[i].count) d->cost[i] = 0;
+        if (d->ks[i] == d->pieces[i]) d->cost[i] = 0;
     }
     for (uint32_t r = 0; r < d->ranks; r++) d->load[r] = 0;
     struct heap pieces = heap_of(d->piece_heap, d->cost, d->count);
     struct heap bins = heap_of(d->bin_heap, d->load, d->ranks);
     while (pieces.count > 0) {
         const uint32_t i = pop(&pieces), bin = bins.element[0];
-        const bool common = d->ks[i] == d->pieces[i].count;
+        const bool common = d->ks[i] == d->pieces[i];
         d->bins[i] = common ? PITH_DEFT_COMMON : bin;
         if (common) continue;
         d->load[bin] -= d->cost[i];
@@ -363,7 +373,7 @@ static void pack(void *job) {
     }
 }
 
-pith_status pith_deft_pack(const pith_sparse_range *pieces, const uint64_t *ks, uint32_t count,
+pith_status pith_deft_pack(const uint64_t *pieces, const uint64_t *ks, uint32_t count,
                            uint32_t ranks, void *memory, size_t bytes, uint32_t *bins,
                            pith_error *error) {
     struct deft d = {.pieces = pieces, .count = count, .ranks = ranks, .bins = bins};
@@ -373,9 +383,9 @@ pith_status pith_deft_pack(const pith_sparse_range *pieces, const uint64_t *ks, 
     d.ks = (uint64_t *)(uintptr_t)ks; /* pack reads them */
     PITHI_TRY(open_deft(&d, memory, bytes, error));
     for (uint32_t i = 0; i < count; i++)
-        if (ks[i] == 0 || ks[i] > pieces[i].count)
+        if (ks[i] == 0 || ks[i] > pieces[i])
             return pithi_fail_with(error, PITH_ERR_ARG, 0, "k of piece # is not 1 to #, but #",
-                                   &(struct pithi_words){.number = {i, pieces[i].count, ks[i]}});
+                                   &(struct pithi_words){.number = {i, pieces[i], ks[i]}});
     with_rounding(pack, &d);
     return PITH_OK;
 }

@@ -409,8 +409,11 @@ PITH_API int pith_plan_is_key(const pith_plan *plan, uint64_t step);
  * PITH_ERR_SPACE: cap bytes do not; PITH_ERR_ARG: an argument is NULL. */
 PITH_NODISCARD PITH_API pith_status pith_plan_spec(const pith_plan *plan, char *text, size_t cap);
 /* The layout the plan was made for, without slot_counts (pith_plan_slot tells them) and exempt
- * ranges. PITH_ERR_ARG: an argument is NULL, or out->size is not set. */
+ * ranges (pith_plan_exempt). PITH_ERR_ARG: an argument is NULL, or out->size is not set. */
 PITH_NODISCARD PITH_API pith_status pith_plan_layout(const pith_plan *plan, pith_layout *out);
+/* Number of exempt ranges of the plan's layout. The first `capacity` of them are written to ranges,
+ * which may be NULL when that is 0. */
+PITH_API size_t pith_plan_exempt(const pith_plan *plan, pith_exempt *ranges, size_t capacity);
 /* A number that is equal for two plans where each takes the other's frames, on every machine: ranks
  * compare it once, at setup, instead of meeting PITH_ERR_MISMATCH in their first step. What only
  * encoders differ in (rounding, search, effort) does not count; PITH_LAYOUT_CHECKSUMS does, since

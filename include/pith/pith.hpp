@@ -485,12 +485,19 @@ public:
         check(pith_plan_spec(get(), text, sizeof text));
         return text;
     }
-    // The layout, without slot_counts and exempt ranges.
+    // The layout, without slot_counts (slot tells them) and exempt ranges.
     // Errors: none. Threads: any.
     pith_layout layout() const noexcept {
         pith_layout l = sized<pith_layout>();
         if (pith_plan_layout(get(), &l) != PITH_OK) l = sized<pith_layout>();
         return l;
+    }
+    // The exempt ranges of the layout.
+    // Errors: std::bad_alloc. Threads: any.
+    std::vector<pith_exempt> exempt() const {
+        std::vector<pith_exempt> ranges(get() ? pith_plan_exempt(get(), nullptr, 0) : 0);
+        if (!ranges.empty()) (void)pith_plan_exempt(get(), ranges.data(), ranges.size());
+        return ranges;
     }
     // Equal for two plans where each takes the other's frames.
     // Errors: none. Threads: any.

@@ -160,19 +160,15 @@ PITH_NODISCARD PITH_API pith_status pith_sparse_clear(pith_work *work, pith_stre
  * without a message. Nothing is allocated; results are written on success alone. error may be NULL.
  * doc/SPARSE.md, Planning, names the sources. */
 
-/* Elements [first, first + count) of a tensor, or of all tensors one behind the other. */
-typedef struct pith_sparse_range {
-    uint64_t first, count;
-} pith_sparse_range;
-
 /* The part that a rank takes at a step when parts go round: (step + rank) mod ranks. 0 when ranks
  * is. */
 PITH_API uint32_t pith_sparse_part(uint32_t ranks, uint32_t rank, uint64_t step);
-/* MiCRO: that part of n elements, of which the first n mod ranks have one element more than the
- * others. PITH_ERR_ARG: rank is not below ranks. */
+/* MiCRO: that part of n elements, which is [*first, *first + *count); the first n mod ranks parts
+ * have one element more than the others. PITH_ERR_ARG: rank is not below ranks, or an argument is
+ * NULL. */
 PITH_NODISCARD PITH_API pith_status pith_sparse_partition(uint64_t n, uint32_t ranks, uint32_t rank,
-                                                          uint64_t step, pith_sparse_range *range,
-                                                          pith_error *error);
+                                                          uint64_t step, uint64_t *first,
+                                                          uint64_t *count, pith_error *error);
 /* How much more the rank with the most elements has than the mean: max * ranks / sum - 1, which is
  * what messages of one length waste. 0 when all counts are. The sum may have more than 64 bits. */
 PITH_API double pith_sparse_imbalance(const uint64_t *counts, uint32_t ranks);
@@ -182,31 +178,36 @@ PITH_API double pith_sparse_imbalance(const uint64_t *counts, uint32_t ranks);
  * read. */
 enum { PITH_EXDYNA_BLOCKS = 1024, PITH_EXDYNA_RANKS_MAX = 256 };
 typedef struct pith_exdyna {
+    size_t size;
     uint64_t n, step;
     uint32_t ranks;
     uint32_t block; /* elements of a block; 0: n is below 32768, and partitions are MiCRO's */
     uint32_t blocks[PITH_EXDYNA_RANKS_MAX]; /* of each partition */
 } pith_exdyna;
-/* Begin at step 0, with blocks as even as they can be. PITH_ERR_ARG: no ranks, or too many. */
+/* Begin at step 0, with blocks as even as they can be. PITH_ERR_ARG: no ranks, or too many; plan is
+ * NULL, or its size is not set. */
 PITH_NODISCARD PITH_API pith_status pith_exdyna_init(pith_exdyna *plan, uint64_t n, uint32_t ranks,
                                                      pith_error *error);
 /* Go on to the next step: counts[r] elements were chosen by rank r in this one. PITH_ERR_STATE, of
  * this call and the next: the struct is none that these calls make. */
 PITH_NODISCARD PITH_API pith_status pith_exdyna_update(pith_exdyna *plan, const uint64_t *counts,
                                                        pith_error *error);
-/* The elements from which a rank chooses at the plan's step. PITH_ERR_ARG: rank is not below the
- * plan's ranks; PITH_ERR_STATE: as said above. */
+/* The elements [*first, *first + *count) from which a rank chooses at the plan's step.
+ * PITH_ERR_ARG: rank is not below the plan's ranks, or an argument is NULL; PITH_ERR_STATE: as said
+ * above. */
 PITH_NODISCARD PITH_API pith_status pith_exdyna_range(const pith_exdyna *plan, uint32_t rank,
-                                                      pith_sparse_range *range, pith_error *error);
+                                                      uint64_t *first, uint64_t *count,
+                                                      pith_error *error);
 
 /* DEFT: tensors in pieces, each with a k from the norms of its own values, and pieces packed into
  * bins of like cost. At a step rank r chooses from bin pith_sparse_part(ranks, r, step), from each
  * piece its own k. Number of pieces of `tensors` tensors of so many elements: a tensor of more than
  * all elements / ranks is cut into `ranks` pieces, of which the first ones have one element more;
- * pieces that would be empty are left out. The first `capacity` of them are written to pieces,
- * which may be NULL when that is 0. 0 when ranks is or the elements do not fit 64 bits. */
+ * pieces that would be empty are left out. Pieces lie one behind the other, as tensors do, so that
+ * each is known by its elements: those of the first `capacity` pieces are written to pieces, which
+ * may be NULL when that is 0. 0 when ranks is or the elements do not fit 64 bits. */
 PITH_API uint64_t pith_deft_pieces(const uint64_t *sizes, uint64_t tensors, uint32_t ranks,
-                                   pith_sparse_range *pieces, uint64_t capacity);
+                                   uint64_t *pieces, uint64_t capacity);
 /* The 2-norm of the finite values of a view (f32, bf16 or f16; PITH_ERR_DTYPE): squares are summed
  * in doubles, the same on every machine. */
 PITH_NODISCARD PITH_API pith_status pith_sparse_norm(const pith_view *view, double *norm,
@@ -217,19 +218,17 @@ PITH_API uint64_t pith_deft_bytes(uint32_t pieces, uint32_t ranks);
  * the sum, of what is left of k; at least 1, at most the piece. So the sum of all is about k, and
  * never below the number of pieces. PITH_ERR_ARG: a norm that is negative or not finite, a piece
  * without elements; PITH_ERR_SPACE: bytes are less than pith_deft_bytes. */
-PITH_NODISCARD PITH_API pith_status pith_deft_counts(const pith_sparse_range *pieces,
-                                                     const double *norms, uint32_t count,
-                                                     uint64_t k, void *memory, size_t bytes,
-                                                     uint64_t *ks, pith_error *error);
+PITH_NODISCARD PITH_API pith_status pith_deft_counts(const uint64_t *pieces, const double *norms,
+                                                     uint32_t count, uint64_t k, void *memory,
+                                                     size_t bytes, uint64_t *ks, pith_error *error);
 /* The bin of every piece: the costliest first, into the bin with the least load. A piece costs
  * size * log2(k), or its size with k = 1. Of a piece with k = size every element is sent by every
  * rank: it is in no bin. PITH_ERR_ARG: no ranks, or a k that is not 1 to the piece's size;
  * PITH_ERR_SPACE: bytes are less than pith_deft_bytes. */
 enum { PITH_DEFT_COMMON = 0x7FFFFFFF };
-PITH_NODISCARD PITH_API pith_status pith_deft_pack(const pith_sparse_range *pieces,
-                                                   const uint64_t *ks, uint32_t count,
-                                                   uint32_t ranks, void *memory, size_t bytes,
-                                                   uint32_t *bins, pith_error *error);
+PITH_NODISCARD PITH_API pith_status pith_deft_pack(const uint64_t *pieces, const uint64_t *ks,
+                                                   uint32_t count, uint32_t ranks, void *memory,
+                                                   size_t bytes, uint32_t *bins, pith_error *error);
 
 /* Bytes of a frame of codec topk of n elements with k values: in a stream or not, of up to four
  * dimensions below 2^32, without checksums and exempt ranges. value_bits: 32, 16, 8 (values=int8)

@@ -31,6 +31,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 from . import dtypes, sparse, views
@@ -1032,38 +1033,31 @@ class Partitions:
         if ranks < 1:
             raise ArgumentError(f"ranks: found {ranks}, expected 1 or more")
         self._n, self._ranks, self._step = n, ranks, 0
-        self._plan = ffi.new("pith_exdyna *") if moving else None
-        self._before: tuple[int, bytes] | None = None
-        if self._plan:
-            _check(lib.pith_exdyna_init, self._plan, n, ranks)
+        self._moving = sparse.ExDyna(n, ranks) if moving else None
+        self._before: tuple[int, sparse.ExDyna | None] | None = None
 
     def choice(self, rank: int) -> Choice:
         """Return what a rank chooses from in this step."""
         if not 0 <= rank < self._ranks:
             raise ArgumentError(f"rank: found {rank}, expected 0 to {self._ranks - 1}")
-        out = ffi.new("pith_sparse_range *")
-        if self._plan:
-            _check(lib.pith_exdyna_range, self._plan, rank, out)
-        else:
-            _check(lib.pith_sparse_partition, self._n, self._ranks, rank, self._step, out)
-        return Choice(int(out.first), int(out.count))
+        if self._moving:
+            return Choice(*self._moving.range(rank))
+        return Choice(*sparse.partition(self._n, self._ranks, rank, self._step))
 
     def update(self, counts: Sequence[int]) -> None:
         """Go on to the next step, when so many elements were chosen by each rank in this one."""
         if len(counts) != self._ranks:
             raise ArgumentError(f"counts: found {len(counts)}, expected {self._ranks}")
-        before = (self._step, bytes(ffi.buffer(self._plan)) if self._plan else b"")
-        if self._plan:
-            _check(lib.pith_exdyna_update, self._plan, ffi.new("uint64_t[]", list(counts)))
+        before = (self._step, copy(self._moving))
+        if self._moving:
+            self._moving.update(counts)
         self._step, self._before = self._step + 1, before
 
     def rollback(self) -> None:
         """Take the last update back, once."""
         if self._before is None:
             return
-        self._step, plan = self._before
-        if self._plan:
-            ffi.buffer(self._plan)[:] = plan
+        self._step, self._moving = self._before
         self._before = None
 
 
@@ -1125,13 +1119,6 @@ class Deft:
             Choice(k=k) if bin_ in (own, None) else Choice(elements=0)
             for k, bin_ in zip(ks, bins, strict=True)
         ]
-
-
-def _check(call: Callable[..., int], *arguments: Any) -> None:
-    why = ffi.new("pith_error *", {"size": ffi.sizeof("pith_error")})
-    status = call(*arguments, why)
-    if status:
-        raise from_status(status, why)
 
 
 def _floats(x: Tensor, count: int | None, what: str, write: bool) -> tuple[Any, Any]:

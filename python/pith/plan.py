@@ -24,6 +24,7 @@ from .errors import (
 from .views import Buffer, Tensor
 
 EXEMPT = {"16": 1, "exact": 2}
+_HOW = {number: how for how, number in EXEMPT.items()}
 """How elements that go around the codec are kept: as 16 bits, or in the tensor's dtype."""
 
 
@@ -270,6 +271,14 @@ class Plan:
     def slots(self) -> int:
         """Number of slots, at least 1."""
         return self._slots
+
+    @property
+    def exempt(self) -> list[tuple[int, int, str]]:
+        """Exempt ranges, ``(first, count, how)`` each, as they were given."""
+        count = lib.pith_plan_exempt(self._plan, ffi.NULL, 0)
+        ranges = ffi.new("pith_exempt[]", count)
+        lib.pith_plan_exempt(self._plan, ranges, count)
+        return [(int(r.first), int(r.count), _HOW[int(r.how)]) for r in ranges]
 
     @property
     def sizes(self) -> Sizes:

@@ -13,6 +13,7 @@ count)``: elements ``[first, first + count)``. Arguments that a plan cannot have
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from . import views
@@ -31,9 +32,16 @@ def _check(call: Callable[..., int], *arguments: Any) -> None:
         raise from_status(status, error)
 
 
-def _ranges(ranges: Iterable[tuple[int, int]]) -> Any:
-    """Return an array of ``pith_sparse_range``."""
-    return ffi.new("pith_sparse_range[]", [tuple(each) for each in ranges])
+def _find_range(call: Callable[..., int], *arguments: Any) -> tuple[int, int]:
+    """Make a call that finds the first element of a range and its count."""
+    found = ffi.new("uint64_t[2]")
+    _check(call, *arguments, found, found + 1)
+    return int(found[0]), int(found[1])
+
+
+def _elements(pieces: Iterable[tuple[int, int]]) -> Any:
+    """Return an array of the elements of each piece."""
+    return ffi.new("uint64_t[]", [count for _, count in pieces])
 
 
 def _as_many(numbers: Iterable[Any], what: str, count: int) -> list[Any]:
@@ -64,9 +72,7 @@ def partition(n: int, ranks: int, rank: int, step: int = 0) -> tuple[int, int]:
         ArgumentError: rank is not below ranks
 
     """
-    made = ffi.new("pith_sparse_range *")
-    _check(lib.pith_sparse_partition, n, ranks, rank, step, made)
-    return int(made.first), int(made.count)
+    return _find_range(lib.pith_sparse_partition, n, ranks, rank, step)
 
 
 def imbalance(counts: Iterable[int]) -> float:
@@ -90,7 +96,7 @@ class ExDyna:
     """
 
     def __init__(self, n: int, ranks: int) -> None:
-        self._plan = ffi.new("pith_exdyna *")
+        self._plan = ffi.new("pith_exdyna *", {"size": ffi.sizeof("pith_exdyna")})
         _check(lib.pith_exdyna_init, self._plan, n, ranks)
 
     @property
@@ -116,9 +122,7 @@ class ExDyna:
             StateError: what was unpickled is no such plan
 
         """
-        made = ffi.new("pith_sparse_range *")
-        _check(lib.pith_exdyna_range, self._plan, rank, made)
-        return int(made.first), int(made.count)
+        return _find_range(lib.pith_exdyna_range, self._plan, rank)
 
     def update(self, counts: Iterable[int]) -> None:
         """Go on to the next step.
@@ -166,9 +170,10 @@ def deft_pieces(sizes: Iterable[int], ranks: int) -> list[tuple[int, int]]:
         raise ArgumentError(f"found {ranks} ranks and {sum(listed)} elements, expected 1 and fewer")
     array, tensors = ffi.new("uint64_t[]", listed), len(listed)
     count = lib.pith_deft_pieces(array, tensors, ranks, ffi.NULL, 0)
-    pieces = ffi.new("pith_sparse_range[]", max(count, 1))
+    pieces = ffi.new("uint64_t[]", max(count, 1))
     lib.pith_deft_pieces(array, tensors, ranks, pieces, count)
-    return [(int(pieces[i].first), int(pieces[i].count)) for i in range(count)]
+    elements = ffi.unpack(pieces, count) if count else []
+    return list(zip(accumulate(elements, initial=0), elements, strict=False))
 
 
 def norm(x: Tensor) -> float:
@@ -206,7 +211,7 @@ def deft_counts(pieces: Sequence[tuple[int, int]], norms: Iterable[float], k: in
     ks = ffi.new("uint64_t[]", max(count, 1))
     bytes_ = lib.pith_deft_bytes(count, 0)
     memory = views.memory(bytes_)
-    _check(lib.pith_deft_counts, _ranges(pieces), given, count, k, memory, bytes_, ks)
+    _check(lib.pith_deft_counts, _elements(pieces), given, count, k, memory, bytes_, ks)
     return list(ffi.unpack(ks, count)) if count else []
 
 
@@ -229,7 +234,7 @@ def deft_pack(pieces: Sequence[tuple[int, int]], ks: Iterable[int], ranks: int) 
     bins = ffi.new("uint32_t[]", max(count, 1))
     bytes_ = lib.pith_deft_bytes(count, ranks)
     memory = views.memory(bytes_)
-    _check(lib.pith_deft_pack, _ranges(pieces), given, count, ranks, memory, bytes_, bins)
+    _check(lib.pith_deft_pack, _elements(pieces), given, count, ranks, memory, bytes_, bins)
     found = ffi.unpack(bins, count) if count else []
     return [None if each == lib.PITH_DEFT_COMMON else each for each in found]
 

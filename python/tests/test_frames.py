@@ -5,6 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 
 import array
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -69,7 +70,9 @@ def test_codecs_that_are_alone_of_their_kind():
 def test_codecs_that_take_exempt_ranges():
     for codec in pith.codecs():
         try:
-            pith.Plan(codec.name, shape=(64, 64), dtype="f32", exempt=[(0, 64, "exact")])
+            ranges = [(0, 64, "exact"), (100, 1, "16")]
+            plan = pith.Plan(codec.name, shape=(64, 64), dtype="f32", exempt=ranges)
+            assert plan.exempt == ranges and pickle.loads(pickle.dumps(plan)).exempt == ranges
         except pith.UnsupportedError as error:
             assert not codec.exempt and f"codec {codec.name}" in str(error)
         else:

@@ -318,6 +318,14 @@ void test_plans() {
     CHECK_OK(pith_plan_spec(twin, text, sizeof text));
     CHECK(plan.spec() == text);
     CHECK(plan.layout().shape[0] == 1000 && plan.layout().base_dtype == PITH_F32);
+    CHECK(plan.exempt().empty() && pith::Plan().exempt().empty());
+    const pith_exempt gains{7, 9, PITH_EXEMPT_EXACT};
+    auto with_gains = pith::layout(PITH_F32, {1000});
+    with_gains.exempt = &gains;
+    with_gains.exempt_count = 1;
+    const std::vector<pith_exempt> exempt = pith::Plan("grad", with_gains).exempt();
+    CHECK(exempt.size() == 1 && exempt[0].first == 7 && exempt[0].count == 9 &&
+          exempt[0].how == PITH_EXEMPT_EXACT);
     pith_plan_destroy(twin);
 
     auto env = pith::sized<pith_env>();

@@ -51,6 +51,30 @@ static void test_layout_of_a_plan(void **state) {
     pith_plan_destroy(plan);
 }
 
+static void test_exempt_of_a_plan(void **state) {
+    (void)state;
+    static const pith_exempt given[3] = {
+        {0, 5, PITH_EXEMPT_EXACT}, {5, 1, PITH_EXEMPT_16}, {70, 26, PITH_EXEMPT_EXACT}};
+    pith_layout layout = layout_of(1, 96);
+    const pith_plan *plan = plan_of("grad", &layout);
+    CHECK(pith_plan_exempt(plan, NULL, 0) == 0);
+    pith_plan_destroy(plan);
+    layout.exempt = given;
+    layout.exempt_count = 3;
+    layout.slots = 4;
+    plan = plan_of("grad", &layout);
+    for (size_t capacity = 0; capacity <= 4; capacity++) {
+        pith_exempt got[4];
+        memset(got, 0xA5, sizeof got);
+        pith_exempt wanted[4];
+        memset(wanted, 0xA5, sizeof wanted);
+        memcpy(wanted, given, (capacity < 3 ? capacity : 3) * sizeof *given);
+        CHECK(pith_plan_exempt(plan, capacity ? got : NULL, capacity) == 3);
+        CHECK(memcmp(got, wanted, sizeof got) == 0);
+    }
+    pith_plan_destroy(plan);
+}
+
 /* Plans with one fingerprint take each other's frames, others do not. */
 /* A codec either takes a base of some dtype or has none, and then takes none of any. */
 static void test_bases(void **state) {
@@ -348,6 +372,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_spec_of_a_plan),
         cmocka_unit_test(test_layout_of_a_plan),
+        cmocka_unit_test(test_exempt_of_a_plan),
         cmocka_unit_test(test_bases),
         cmocka_unit_test(test_fingerprint),
         cmocka_unit_test(test_frame_bytes),

@@ -16,13 +16,17 @@ static double normal(void) {
 
 /* ---- Partitions ------------------------------------------------------------------------------*/
 
-static void check_range(uint64_t first, uint64_t count, const pith_sparse_range *r) {
+/* Elements [first, first + count). */
+struct range {
+    uint64_t first, count;
+};
+
+static void check_range(uint64_t first, uint64_t count, const struct range *r) {
     CHECK(r->first == first && r->count == count);
 }
 
 /* The ranks' ranges, in the order of their parts, follow one another from 0 to n. */
-static void check_cover(const pith_sparse_range *ranges, uint32_t ranks, uint64_t step,
-                        uint64_t n) {
+static void check_cover(const struct range *ranges, uint32_t ranks, uint64_t step, uint64_t n) {
     uint64_t at = 0;
     for (uint32_t part = 0; part < ranks; part++) {
         const uint32_t rank = (uint32_t)((part + ranks - step % ranks) % ranks);
@@ -35,25 +39,27 @@ static void check_cover(const pith_sparse_range *ranges, uint32_t ranks, uint64_
 
 static void test_partitions_go_round(void **state) {
     (void)state;
-    pith_sparse_range r[9];
-    CHECK_OK(pith_sparse_partition(10, 4, 1, 2, &r[0], NULL));
+    struct range r[9];
+    CHECK_OK(pith_sparse_partition(10, 4, 1, 2, &r[0].first, &r[0].count, NULL));
     check_range(8, 2, &r[0]);
-    CHECK_OK(pith_sparse_partition(10, 4, 3, 2, &r[0], NULL));
+    CHECK_OK(pith_sparse_partition(10, 4, 3, 2, &r[0].first, &r[0].count, NULL));
     check_range(3, 3, &r[0]);
-    CHECK_OK(pith_sparse_partition(UINT64_MAX, 2, 1, 0, &r[0], NULL));
+    CHECK_OK(pith_sparse_partition(UINT64_MAX, 2, 1, 0, &r[0].first, &r[0].count, NULL));
     check_range(UINT64_C(1) << 63, UINT64_MAX >> 1, &r[0]);
     for (uint64_t n = 0; n < 40; n += 3)
         for (uint32_t ranks = 1; ranks <= 9; ranks++)
             for (uint64_t step = UINT64_MAX - 20; step != 20; step++) {
                 for (uint32_t rank = 0; rank < ranks; rank++)
-                    CHECK_OK(pith_sparse_partition(n, ranks, rank, step, &r[rank], NULL));
+                    CHECK_OK(pith_sparse_partition(n, ranks, rank, step, &r[rank].first,
+                                                   &r[rank].count, NULL));
                 check_cover(r, ranks, step, n);
             }
     pith_error error = {.size = sizeof error};
-    CHECK_STATUS(PITH_ERR_ARG, pith_sparse_partition(10, 4, 4, 0, &r[0], &error));
+    CHECK_STATUS(PITH_ERR_ARG,
+                 pith_sparse_partition(10, 4, 4, 0, &r[0].first, &r[0].count, &error));
     CHECK(strcmp(error.text, "there are 4 ranks, no rank 4") == 0);
-    CHECK_STATUS(PITH_ERR_ARG, pith_sparse_partition(10, 0, 0, 0, &r[0], NULL));
-    CHECK_STATUS(PITH_ERR_ARG, pith_sparse_partition(10, 4, 0, 0, NULL, NULL));
+    CHECK_STATUS(PITH_ERR_ARG, pith_sparse_partition(10, 0, 0, 0, &r[0].first, &r[0].count, NULL));
+    CHECK_STATUS(PITH_ERR_ARG, pith_sparse_partition(10, 4, 0, 0, NULL, &r[0].count, NULL));
     CHECK(pith_sparse_part(0, 5, 5) == 0);
 }
 
@@ -76,37 +82,38 @@ static void test_imbalance_of_counts_that_fill_64_bits(void **state) {
 
 static void test_exdyna_by_hand(void **state) {
     (void)state;
-    pith_exdyna plan;
-    pith_sparse_range r;
+    pith_exdyna plan = {.size = sizeof plan};
+    struct range r;
     CHECK_OK(pith_exdyna_init(&plan, 131072 + 77, 4, NULL)); /* 1024 blocks of 128 */
-    CHECK_OK(pith_exdyna_range(&plan, 3, &r, NULL));
+    CHECK_OK(pith_exdyna_range(&plan, 3, &r.first, &r.count, NULL));
     check_range(UINT64_C(768) * 128, 256 * 128 + 77, &r);
     /* The first partition has twice the mean, the second half of it; a block has 0.39 elements. */
     CHECK_OK(pith_exdyna_update(&plan, (const uint64_t[]){200, 50, 100, 50}, NULL));
-    CHECK_OK(pith_exdyna_range(&plan, 3, &r, NULL)); /* partition 0 */
+    CHECK_OK(pith_exdyna_range(&plan, 3, &r.first, &r.count, NULL)); /* partition 0 */
     check_range(0, 255 * 128, &r);
-    CHECK_OK(pith_exdyna_range(&plan, 0, &r, NULL));
+    CHECK_OK(pith_exdyna_range(&plan, 0, &r.first, &r.count, NULL));
     check_range(255 * 128, 257 * 128, &r);
     /* Rank 3 chose from partition 0, ranks 0 to 2 from 1 to 3. Partition 2 gives a block of 47
      * elements to 1, and of the new counts, which are 1047, 953 and 1000, 2 gets none from 3. */
     CHECK_OK(pith_exdyna_update(&plan, (const uint64_t[]){11000, 14000, 11900, 11100}, NULL));
     CHECK(plan.blocks[0] == 255 && plan.blocks[1] == 258 && plan.blocks[2] == 255 &&
           plan.blocks[3] == 256);
-    CHECK_OK(pith_exdyna_range(&plan, 0, &r, NULL)); /* partition 2 */
+    CHECK_OK(pith_exdyna_range(&plan, 0, &r.first, &r.count, NULL)); /* partition 2 */
     check_range(UINT64_C(513) * 128, 255 * 128, &r);
 }
 
 static void test_exdyna_falls_back_to_even_partitions(void **state) {
     (void)state;
     static const uint64_t sizes[] = {0, 5, 32767};
-    pith_exdyna plan;
-    pith_sparse_range r, even;
+    pith_exdyna plan = {.size = sizeof plan};
+    struct range r, even;
     for (int i = 0; i < 3; i++) {
         CHECK_OK(pith_exdyna_init(&plan, sizes[i], 3, NULL));
         for (uint64_t step = 0; step < 7; step++) {
             for (uint32_t rank = 0; rank < 3; rank++) {
-                CHECK_OK(pith_exdyna_range(&plan, rank, &r, NULL));
-                CHECK_OK(pith_sparse_partition(sizes[i], 3, rank, step, &even, NULL));
+                CHECK_OK(pith_exdyna_range(&plan, rank, &r.first, &r.count, NULL));
+                CHECK_OK(
+                    pith_sparse_partition(sizes[i], 3, rank, step, &even.first, &even.count, NULL));
                 check_range(even.first, even.count, &r);
             }
             CHECK_OK(pith_exdyna_update(&plan, (const uint64_t[]){sizes[i], 0, 0}, NULL));
@@ -145,9 +152,9 @@ static void published_update(struct published *p, double numel, long iter, const
 
 /* Counts that each rank finds where elements of block b are chosen with a density of shape(b). */
 static uint64_t found_in(const pith_exdyna *plan, uint32_t rank, int shape) {
-    pith_sparse_range r;
+    struct range r;
     double sum = 0;
-    CHECK_OK(pith_exdyna_range(plan, rank, &r, NULL));
+    CHECK_OK(pith_exdyna_range(plan, rank, &r.first, &r.count, NULL));
     for (uint64_t b = r.first / plan->block; b < (r.first + r.count) / plan->block; b++) {
         const double density = shape == 0 ? 0.002 + 0.00001 * (double)b : b < 100 ? 0.05 : 0.0004;
         sum += density * plan->block * (0.9 + 0.2 * uniform());
@@ -161,7 +168,7 @@ static void test_exdyna_is_the_published_code(void **state) {
     for (int i = 0; i < 6; i++)
         for (int shape = 0; shape < 2; shape++) {
             const uint64_t n = 1000003;
-            pith_exdyna plan;
+            pith_exdyna plan = {.size = sizeof plan};
             struct published p = {.num = (int)ranks[i], .sz_blk = 960};
             uint64_t counts[PITH_EXDYNA_RANKS_MAX];
             double first = 0, last = 0;
@@ -173,10 +180,10 @@ static void test_exdyna_is_the_published_code(void **state) {
             }
             for (long iter = 0; iter < 500; iter++) {
                 context("%u ranks, shape %d, step %d", ranks[i], shape, (int)iter);
-                pith_sparse_range r[PITH_EXDYNA_RANKS_MAX];
+                struct range r[PITH_EXDYNA_RANKS_MAX];
                 for (uint32_t rank = 0; rank < ranks[i]; rank++) {
                     const int part = (int)((iter % p.num + rank) % p.num);
-                    CHECK_OK(pith_exdyna_range(&plan, rank, &r[rank], NULL));
+                    CHECK_OK(pith_exdyna_range(&plan, rank, &r[rank].first, &r[rank].count, NULL));
                     CHECK(r[rank].first == (uint64_t)(p.blk_pos[part] * p.sz_blk));
                     counts[rank] = found_in(&plan, rank, shape);
                 }
@@ -195,15 +202,17 @@ static void test_exdyna_is_the_published_code(void **state) {
 
 static void test_exdyna_refuses_what_it_has_not_made(void **state) {
     (void)state;
-    pith_exdyna plan, good;
-    pith_sparse_range r;
+    pith_exdyna plan = {.size = sizeof plan}, good = plan;
+    struct range r;
     const uint64_t counts[4] = {1, 1, 1, 1};
     pith_error error = {.size = sizeof error};
     CHECK_STATUS(PITH_ERR_ARG, pith_exdyna_init(&plan, 99999, 0, &error));
     CHECK_STATUS(PITH_ERR_ARG, pith_exdyna_init(&plan, 99999, 257, &error));
     CHECK(strcmp(error.text, "ranks are 1 to 256, not 257") == 0);
+    plan.size--;
+    CHECK_STATUS(PITH_ERR_ARG, pith_exdyna_init(&plan, 99999, 4, &error));
     CHECK_OK(pith_exdyna_init(&good, 99999, 4, NULL));
-    for (int damage = 0; damage < 6; damage++) {
+    for (int damage = 0; damage < 7; damage++) {
         plan = good;
         if (damage == 0) plan.ranks = 0;
         if (damage == 1) plan.ranks = 257;
@@ -211,14 +220,15 @@ static void test_exdyna_refuses_what_it_has_not_made(void **state) {
         if (damage == 3) plan.block++;
         if (damage == 4) plan.blocks[1]++;
         if (damage == 5) plan.n = 999999;
+        if (damage == 6) plan.size = 0;
         const pith_exdyna before = plan;
         context("damage %d", damage);
-        CHECK_STATUS(PITH_ERR_STATE, pith_exdyna_range(&plan, 0, &r, NULL));
+        CHECK_STATUS(PITH_ERR_STATE, pith_exdyna_range(&plan, 0, &r.first, &r.count, NULL));
         CHECK_STATUS(PITH_ERR_STATE, pith_exdyna_update(&plan, counts, NULL));
         CHECK(memcmp(&plan, &before, sizeof plan) == 0);
     }
     plan = good;
-    CHECK_STATUS(PITH_ERR_ARG, pith_exdyna_range(&plan, 4, &r, NULL));
+    CHECK_STATUS(PITH_ERR_ARG, pith_exdyna_range(&plan, 4, &r.first, &r.count, NULL));
     CHECK_STATUS(PITH_ERR_ARG, pith_exdyna_update(&plan, (const uint64_t[]){99999, 0, 0, 1}, NULL));
     CHECK(memcmp(&plan, &good, sizeof plan) == 0);
     /* A partition without blocks, which no update makes, has none to give. */
@@ -236,25 +246,24 @@ static void test_exdyna_refuses_what_it_has_not_made(void **state) {
 static void test_deft_cuts_large_tensors(void **state) {
     (void)state;
     static const uint64_t sizes[] = {10, 0, 3, 47, 20}; /* 80: more than 20 is cut into 4 */
-    pith_sparse_range pieces[8];
+    uint64_t pieces[8];
     CHECK(pith_deft_pieces(sizes, 5, 4, NULL, 0) == 7);
     CHECK(pith_deft_pieces(sizes, 5, 4, pieces, 8) == 7);
-    static const uint64_t wanted[][2] = {{0, 10},  {10, 3},  {13, 12}, {25, 12},
-                                         {37, 12}, {49, 11}, {60, 20}};
-    for (int i = 0; i < 7; i++) check_range(wanted[i][0], wanted[i][1], &pieces[i]);
-    pieces[2].first = 99;
+    static const uint64_t wanted[] = {10, 3, 12, 12, 12, 11, 20};
+    for (int i = 0; i < 7; i++) CHECK(pieces[i] == wanted[i]);
+    pieces[2] = 99;
     CHECK(pith_deft_pieces(sizes, 5, 4, pieces, 2) == 7);
-    CHECK(pieces[2].first == 99);
+    CHECK(pieces[2] == 99);
     /* Fewer elements than ranks: pieces of one element. */
     CHECK(pith_deft_pieces((const uint64_t[]){2, 1}, 2, 7, pieces, 8) == 3);
-    check_range(2, 1, &pieces[2]);
+    CHECK(pieces[2] == 1);
     CHECK(pith_deft_pieces(sizes, 5, 0, pieces, 8) == 0);
     CHECK(pith_deft_pieces((const uint64_t[]){UINT64_MAX, 1}, 2, 1, pieces, 8) == 0);
 }
 
 static void test_deft_shares_k_by_norms(void **state) {
     (void)state;
-    static const pith_sparse_range pieces[] = {{0, 100}, {100, 5}, {105, 100}, {205, 100}};
+    static const uint64_t pieces[] = {100, 5, 100, 100};
     uint8_t memory[200];
     uint64_t ks[4];
     CHECK(pith_deft_bytes(4, 2) <= sizeof memory);
@@ -273,9 +282,8 @@ static void test_deft_shares_k_by_norms(void **state) {
     for (int i = 0; i < 4; i++)
         CHECK_STATUS(PITH_ERR_ARG, pith_deft_counts(pieces, (const double[]){1, 1, bad[i], 1}, 4,
                                                     20, memory, sizeof memory, ks, NULL));
-    CHECK_STATUS(PITH_ERR_ARG,
-                 pith_deft_counts((const pith_sparse_range[]){{5, 0}}, (const double[]){1}, 1, 20,
-                                  memory, sizeof memory, ks, NULL));
+    CHECK_STATUS(PITH_ERR_ARG, pith_deft_counts((const uint64_t[]){0}, (const double[]){1}, 1, 20,
+                                                memory, sizeof memory, ks, NULL));
     CHECK_STATUS(PITH_ERR_SPACE, pith_deft_counts(pieces, (const double[]){1, 6, 3, 0}, 4, 20,
                                                   memory, pith_deft_bytes(4, 0) - 1, ks, NULL));
     CHECK_OK(pith_deft_counts(NULL, NULL, 0, 20, memory, sizeof memory, NULL, NULL));
@@ -284,7 +292,7 @@ static void test_deft_shares_k_by_norms(void **state) {
 /* Norms whose sum, and whose product with k, are no doubles share k as smaller ones do. */
 static void test_deft_shares_k_by_norms_that_overflow_together(void **state) {
     (void)state;
-    static const pith_sparse_range pieces[] = {{0, 100}, {100, 5}, {105, 100}, {205, 100}};
+    static const uint64_t pieces[] = {100, 5, 100, 100};
     static const double norms[] = {0x1.8p1023, 0x1.8p1023, 0x1.8p1023, 1};
     uint8_t memory[200];
     uint64_t ks[4];
@@ -298,8 +306,7 @@ static void test_deft_shares_k_by_norms_that_overflow_together(void **state) {
 static void test_deft_packs_the_costliest_first(void **state) {
     (void)state;
     enum { COUNT = 7, RANKS = 3 };
-    static const pith_sparse_range pieces[COUNT] = {{0, 64},    {64, 8},    {72, 64},  {136, 100},
-                                                    {236, 100}, {336, 128}, {464, 100}};
+    static const uint64_t pieces[COUNT] = {64, 8, 64, 100, 100, 128, 100};
     /* Costs 64 * 3, all, 64 * 1, 100, 100, 128 * 4 and, with k = 1, its size. */
     static const uint64_t ks[COUNT] = {8, 8, 2, 1, 2, 16, 1};
     uint32_t bins[COUNT];
@@ -325,16 +332,16 @@ static void test_deft_packs_the_costliest_first(void **state) {
 static void test_deft_packs_as_the_rule_says(void **state) {
     (void)state;
     enum { COUNT = 300, RANKS = 13 };
-    pith_sparse_range *pieces = allocate(COUNT * sizeof *pieces);
+    uint64_t *pieces = allocate(COUNT * sizeof *pieces);
     uint64_t ks[COUNT];
     uint32_t bins[COUNT];
     double cost[COUNT], load[RANKS] = {0};
     bool packed[COUNT] = {false};
     void *memory = allocate((size_t)pith_deft_bytes(COUNT, RANKS));
     for (int i = 0; i < COUNT; i++) {
-        pieces[i] = (pith_sparse_range){0, 1 + draw() % 64};
-        ks[i] = 1 + draw() % pieces[i].count % 8;
-        const double size = (double)pieces[i].count;
+        pieces[i] = 1 + draw() % 64;
+        ks[i] = 1 + draw() % pieces[i] % 8;
+        const double size = (double)pieces[i];
         cost[i] = ks[i] > 1 ? size * log2((double)ks[i]) : size;
     }
     CHECK_OK(pith_deft_pack(pieces, ks, COUNT, RANKS, memory, (size_t)pith_deft_bytes(COUNT, RANKS),
@@ -342,8 +349,7 @@ static void test_deft_packs_as_the_rule_says(void **state) {
     for (int left = COUNT; left > 0; left--) {
         int top = -1, bin = 0;
         for (int i = 0; i < COUNT; i++)
-            if (!packed[i] && ks[i] < pieces[i].count && (top < 0 || cost[i] > cost[top] + 1e-9))
-                top = i;
+            if (!packed[i] && ks[i] < pieces[i] && (top < 0 || cost[i] > cost[top] + 1e-9)) top = i;
         if (top < 0) break;
         for (int r = 0; r < RANKS; r++)
             if (load[r] < load[bin] - 1e-9) bin = r;
@@ -352,8 +358,7 @@ static void test_deft_packs_as_the_rule_says(void **state) {
         packed[top] = true;
         load[bin] += cost[top];
     }
-    for (int i = 0; i < COUNT; i++)
-        CHECK((bins[i] == PITH_DEFT_COMMON) == (ks[i] == pieces[i].count));
+    for (int i = 0; i < COUNT; i++) CHECK((bins[i] == PITH_DEFT_COMMON) == (ks[i] == pieces[i]));
     free(pieces);
     free(memory);
 }

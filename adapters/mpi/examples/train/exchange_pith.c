@@ -65,6 +65,7 @@ static int open_sparse_grads(struct pith *pith, const struct options *options) {
     grads.spec = options->sparse;
     pith->sparse_mean = calloc(pith->replica->count, sizeof *pith->sparse_mean);
     if (world_sum(pith->world, !pith->sparse_mean) != 0) return -1;
+    pith->parts.size = sizeof pith->parts;
     if (failed(pith_exdyna_init(&pith->parts, pith->replica->count, (uint32_t)pith->world->ranks,
                                 &error),
                "parts of gradients", error.text))
@@ -157,9 +158,8 @@ static int pith_exchange_reduce_sparse(struct exchange *exchange, const float *g
     const struct world *world = pith->world;
     const pith_view out = pith_view_flat(pith->sparse_mean, PITH_F32, pith->replica->count);
     pith_error error = {.size = sizeof error};
-    pith_sparse_range part;
-    uint64_t chosen[RANKS_MAX];
-    if (failed(pith_exdyna_range(&pith->parts, (uint32_t)world->rank, &part, &error),
+    uint64_t first, count, chosen[RANKS_MAX];
+    if (failed(pith_exdyna_range(&pith->parts, (uint32_t)world->rank, &first, &count, &error),
                "part of gradients", error.text))
         return -1;
     pith_sparse_state state = {.size = sizeof state};
@@ -167,8 +167,8 @@ static int pith_exchange_reduce_sparse(struct exchange *exchange, const float *g
         return -1;
     /* All ranks want the same number, whatever their parts: so they begin with one threshold. */
     const pith_sparse_request request = {.size = sizeof request,
-                                         .first = part.first,
-                                         .count = part.count,
+                                         .first = first,
+                                         .count = count,
                                          .k = state.k / (uint64_t)world->ranks};
     if (run_grads(pith, grads, &out, &request, step)) return -1;
     memcpy(shard, pith->sparse_mean + world->first, world->count * sizeof *shard);
