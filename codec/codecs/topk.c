@@ -332,6 +332,15 @@ static uint32_t x_at(const struct pithi_block *b, size_t i) {
     return b->feedback.before ? pithi_bits(b->feedback.before[i] + pithi_float(u)) : u;
 }
 
+/* Reads x of listed elements. */
+static void read_listed(const struct pithi_block *b, const uint32_t *list, size_t count, float *x) {
+    const void *const value = b->value;
+    const float *const before = b->feedback.before;
+    const uint32_t dtype = b->own->sparse.dtype;
+    for (size_t i = 0; i < count; i++) x[i] = pithi_float(pithi_load(value, dtype, list[i]));
+    for (size_t i = 0; before && i < count; i++) x[i] = before[list[i]] + x[i];
+}
+
 /* Adds element i to a map. */
 static void put_in(uint64_t *map, size_t i) { map[i / 64] |= UINT64_C(1) << i % 64; }
 
@@ -454,12 +463,12 @@ static bool choose(const struct pithi_block *b, const struct work *w, struct pit
             set->count += pithi_ones((const uint8_t *)map, words * sizeof *map);
             continue;
         }
-        size_t i = set->count;
-        set->count += b->kernels->set_list(map, words, set->list + i);
-        for (; i < set->count; i++) {
-            set->list[i] += (uint32_t)at;
-            if (i < PITHI_CHUNK) w->values[i] = pithi_float(x_at(b, set->list[i]));
-        }
+        const size_t have = set->count, more = b->kernels->set_list(map, words, set->list + have);
+        uint32_t *const list = set->list + have;
+        for (size_t i = 0; i < more; i++) list[i] += (uint32_t)at;
+        if (have < PITHI_CHUNK)
+            read_listed(b, list, (size_t)pithi_min(more, PITHI_CHUNK - have), w->values + have);
+        set->count += more;
         few = set->count <= most;
     }
     return few;
@@ -592,8 +601,7 @@ static bool leaves_none(const struct pithi_block *b) {
 static void send_chunk(struct pithi_block *b, const struct work *w, const uint32_t *list,
                        size_t count, size_t at, void *arg) {
     const struct values *const v = arg;
-    for (size_t i = 0; i < count && (at || !v->read); i++)
-        w->values[i] = pithi_float(x_at(b, list[i]));
+    if (at || !v->read) read_listed(b, list, count, w->values);
     encode_values(b, v, at, count, w->values);
     if (!b->feedback.before || b->own->sparse.caller_clears) return;
     for (size_t i = 0; b->own->sparse.momentum && i < count; i++)

@@ -131,12 +131,12 @@ double pithi_outliers_bound(const struct pithi_group_setting *set, uint32_t dtyp
 
 void pithi_outliers_put(const struct pithi_outliers *taken, size_t first, size_t count, void *out,
                         uint32_t out_dtype, int64_t stride) {
-    const size_t width = pith_dtype_bytes(taken->dtype);
+    const size_t width = pithi_dtype_bytes(taken->dtype);
+    const int64_t apart = stride * (int64_t)pithi_dtype_bytes(out_dtype);
     for (size_t k = 0; k < taken->most; k++) {
-        const size_t place = taken->places[k];
-        if (place < first || place - first >= count) continue;
-        const int64_t at = (int64_t)(place - first) * stride;
-        void *const to = (uint8_t *)out + at * (int64_t)pith_dtype_bytes(out_dtype);
+        const size_t place = taken->places[k] - first;
+        if (place >= count) continue; /* smaller ones than `first` have become the largest */
+        void *const to = (uint8_t *)out + (int64_t)place * apart;
         pithi_convert(to, out_dtype, (const uint8_t *)taken->exact + k * width, taken->dtype, 1);
     }
 }
