@@ -70,7 +70,8 @@ cat <<END
 
 Made by \`./dev results\` on $(date -u +%Y-%m-%d): $(${CC:-cc} --version | head -n 1), x86-64 with
 $isa kernels, $(nproc) cores of a shared virtual machine. Absolute speeds of such a machine vary
-from minute to minute; ratios were measured side by side in one run.
+from minute to minute; ratios were measured side by side in one run. Beside other programs, exactly
+and within a bound, with pictures of ratio against speed: [PEERS.md](PEERS.md), by its own command.
 
 ## Quality
 
