@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Print what entropy=zstd and entropy=rans save: the section Entropy of codes of doc/RESULTS.md.
+"""Print what zstd and rANS save: the section Entropy of codes of doc/RESULTS.md.
 
 SPDX-License-Identifier: Apache-2.0
 
     tools/entropy_quality.py LIBPITH_SO DATA [FILE | BEFORE:AFTER]...
 
-DATA is tests/data: keys and values of a small model, steps of weights. More files, .safetensors:
-of one the tensors [layer, head, token, dim] go through kv, of two what differs through wdiff.
+DATA is tests/data: keys and values of a small model, steps of weights, and what lossless and the
+codecs with a bound are for. More files, .safetensors: of one the tensors [layer, head, token, dim]
+go through kv, of two what differs through wdiff.
 Needs numpy.
 """
 import json
@@ -116,6 +117,64 @@ def kv_rows(pith, name, x, axis, group):
                                                                       4 * groups))
 
 
+# What codecs that take rANS and zstd by themselves are for: file of DATA, its base, what it holds.
+STRINGS = {
+    "lossless": (("ckpt_next_bf16", None, "a checkpoint, bf16"),
+                 ("ckpt_next_bf16", "ckpt_prev_bf16", "the same, over the one before"),
+                 ("wo_t0", None, "a layer's weights, f32"),
+                 ("grads_late", None, "gradients, bf16"),
+                 ("dlrm_lookup", None, "looked-up rows, f32"),
+                 ("dlrm_lookup_grad", None, "gradients of these, f32"),
+                 ("cnn_act", None, "activations, f32")),
+    "eb:mode=ratio,rel=0.001": (("field64", None, "a smooth field, f32"),
+                                ("ckpt_next_bf16", None, "a checkpoint, bf16"),
+                                ("wo_t0", None, "a layer's weights, f32"),
+                                ("dlrm_lookup", None, "looked-up rows, f32")),
+    "act:mode=ratio,rel=0.001": (("cnn_act", None, "activations, f32"),
+                                 ("cnn_act_grad", None, "gradients of these, bf16")),
+    "embed:rel=0.01": (("dlrm_lookup", None, "looked-up rows, f32"),
+                       ("dlrm_lookup_grad", None, "gradients of these, f32")),
+}
+VARIANTS = ("revision=1", "revision=2", "", "entropy=rans")
+
+
+def natively(path):
+    """All tensors of a .safetensors file of f32 and bf16 by name: dtype, bits or values."""
+    raw = path.read_bytes()
+    (n,) = struct.unpack_from("<Q", raw)
+    found = {}
+    for name, entry in sorted(json.loads(raw[8:8 + n]).items()):
+        if entry.get("dtype") in ("F32", "BF16"):
+            begin, end = (8 + n + at for at in entry["data_offsets"])
+            numpy_dtype = np.float32 if entry["dtype"] == "F32" else np.uint16
+            found[name] = (entry["dtype"].lower(),
+                           np.frombuffer(raw[begin:end], numpy_dtype).reshape(entry["shape"]))
+    return found
+
+
+def frame_bytes(pith, spec, dtype, x, base):
+    """Bytes of a frame of x over the base, which the encoder makes x."""
+    plan = pith.plan(spec, x.shape, dtype, dtype if base is not None else None)
+    if base is not None:
+        kept = base.copy()
+        plan.bind(kept)
+    return len(plan.encode(x))
+
+
+def string_rows(pith, data):
+    for spec, files in STRINGS.items():
+        for file, before, what in files:
+            found = natively(data / f"{file}.safetensors")
+            bases = natively(data / f"{before}.safetensors") if before else {}
+            rates = []
+            for variant in VARIANTS:
+                full = spec + (("," if ":" in spec else ":") + variant if variant else "")
+                total = sum(frame_bytes(pith, full, dtype, x, bases.get(name, (None, None))[1])
+                            for name, (dtype, x) in found.items())
+                rates.append(8 * total / sum(x.size for _, x in found.values()))
+            print(f"| `{spec}` | {what} | " + " | ".join(f"{r:.3f}" for r in rates) + " |")
+
+
 def model_tensors(data):
     seen = {}
 
@@ -152,6 +211,9 @@ def main():
                 x = np.ascontiguousarray(x.transpose(0, 2, 1, 3))
                 kv_rows(pith, f"{name}, by channel", x, "channel", 32)
                 kv_rows(pith, f"{name}, by token", x, "token", 32)
+    print("\n| setting | values | `revision=1` | `revision=2` | default | `entropy=rans` |")
+    print("|---|---|---|---|---|---|")
+    string_rows(pith, data)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ class Pith:
         self.lib.pith_work_error.restype = ctypes.POINTER(Error)
         self.plans = {}
 
-    def plan(self, spec, shape, dtype="f32", base=False):
+    def plan(self, spec, shape, dtype="f32", base=None):
         key = (spec, shape, dtype, base)
         if key not in self.plans:
             self.plans[key] = Plan(self.lib, *key)
@@ -82,14 +82,14 @@ class Pith:
 class Plan:
     """One frame: a plan with a work and a stream of its own.
 
-    With a base, which is the caller's array of float32: see bind.
+    With a base, which is the caller's array of that dtype: see bind.
     """
 
     def __init__(self, lib, spec, shape, dtype, base):
         self.lib, self.spec, self.shape, self.dtype = lib, spec, shape, dtype
         self.plan, self.work, self.stream = (ctypes.c_void_p() for _ in range(3))
         layout = sized(Layout, dtype=DTYPES[dtype], ndim=len(shape),
-                       base_dtype=DTYPES["f32"] if base else 0,
+                       base_dtype=DTYPES[base] if base else 0,
                        flags=EXTERNAL_BASE if base else 0)
         layout.shape[:len(shape)] = shape
         error, sizes = sized(Error), sized(Sizes)

@@ -155,7 +155,7 @@ class CrossLayer:
             self.sent, _ = self.bench.pith.trip("kv:preset=xquant4", self.sent)
             self.received = self.sent.copy()
         plan = self.bench.pith.plan(f"kv:preset=xquant{4 if layer == 0 else self.bits}", shape,
-                                    base=True)
+                                    base="f32")
         plan.bind(self.sent)
         frame = plan.encode(x.reshape(shape))
         plan.bind(self.received)

@@ -159,6 +159,28 @@ static void strings_come_back(void **state) {
     }
 }
 
+/* Exponents of bf16 weights take what their frequencies say, and no 200th more, besides the table
+ * and the states. */
+static void exponents_take_their_entropy(void **state) {
+    (void)state;
+    enum { BLOCK = 131072, ROW = 1024 };
+    uint8_t *const src = allocate(BLOCK), *const bytes = allocate(BLOCK);
+    for (size_t n = BLOCK; n >= BLOCK / 8; n /= 2) {
+        double deviation = 0;
+        for (size_t i = 0; i < n; i++) {
+            if (i % ROW == 0) deviation = 0.01 + 0.03 * (double)random_word() / UINT32_MAX;
+            src[i] = (uint8_t)(bits_of((float)(deviation * gen_normal(&seed))) >> 23);
+        }
+        pithi_rans_plan(memory(), NULL, src, n);
+        const size_t length = pithi_rans_pack(memory(), pithi_rans_encode_c, src, n, bytes, n);
+        const size_t head = memory()->table_bytes + ((size_t)4 << memory()->log2_states);
+        context("%zu exponents: %zu bytes, %.0f of entropy", n, length, entropy(src, n));
+        CHECK(length > head && (double)length <= 1.005 * entropy(src, n) + (double)head);
+        CHECK(memory()->table_bytes <= 48);
+    }
+    free(src), free(bytes);
+}
+
 /* Any words decode with two states as they do two symbols at a time, or are too few for both. */
 static void long_strings_are_as_short_ones(void **state) {
     (void)state;
@@ -344,6 +366,7 @@ int main(void) {
         cmocka_unit_test(every_symbol_has_its_slots),
         cmocka_unit_test(inverses_divide),
         cmocka_unit_test(strings_come_back),
+        cmocka_unit_test(exponents_take_their_entropy),
         cmocka_unit_test(long_strings_are_as_short_ones),
         cmocka_unit_test(states_are_chosen),
         cmocka_unit_test(the_example_decodes),
