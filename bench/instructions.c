@@ -347,6 +347,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < SETTINGS; i++) count_setting(&settings[i]);
     count_sums("grad:bits=8", "grad:bits=4");
     count_sums("grad:bits=4", "grad:bits=4");
+    count_sums("grad:codebook=trellis", "grad:codebook=trellis");
     for (int i = 0; i < PAGED; i++) count_pages(&paged[i]);
     for (int k = 0; k <= CALLS; k++) free(steps[k]);
     return 0;

@@ -95,6 +95,11 @@ static const struct row rows[] = {
     {"kv:preset=quarot4", PITH_F16, 0, 0},
     {"kv:preset=kvquant-lite", PITH_F16, 0, 0},
     {"kv:preset=trellis2", PITH_F16, 0, 0},
+    {"kv:preset=quarot4", PITH_BF16, 0, 0},
+    {"kv:preset=kvquant-lite", PITH_BF16, 0, 0},
+    {"kv:bits=2,codebook=trellis", PITH_F32, 0, 0.8},
+    {"kv:bits=3,codebook=trellis", PITH_F32, 0, 0.8},
+    {"kv:bits=4,codebook=trellis", PITH_F32, 0, 0.8},
     {"kv:bits=2,search=mse", PITH_F32, 0, 0},
     {"kv:preset=q4", PITH_F32, 0, 0},
 };
@@ -421,6 +426,7 @@ static void append_table(void) {
     append_row("kv:bits=4", PITH_F16);
     append_row("kv:bits=2", PITH_F16);
     append_row("kv:bits=4,rotate_heads=on,codebook=lloyd", PITH_F16);
+    append_row("kv:preset=trellis2", PITH_F16);
     append_row("kv:preset=kivi4,axis=token", PITH_F16);
     append_row("kv:preset=kivi4", PITH_F16);
 }

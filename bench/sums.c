@@ -196,8 +196,11 @@ int main(void) {
     encode_row("grad:bits=4", values, count, true);
     encode_row("grad:bits=4,round=stochastic", values, count, false);
     encode_row("grad:bits=4,search=mse", values, count, false);
+    encode_row("grad:bits=4,codebook=trellis", values, count, false);
     sum_row("grad:bits=8,rotate=0", NULL, values, summed);
     sum_row("grad:bits=8", NULL, values, summed);
+    sum_row("grad:bits=4", NULL, values, summed);
+    sum_row("grad:bits=4,codebook=trellis", NULL, values, summed);
     sum_row("grad:bits=8", "grad:bits=4", values, summed);
     free(values);
     return 0;

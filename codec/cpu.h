@@ -5,13 +5,22 @@
 
 #include <stdint.h>
 
+/* Every operation on floats is rounded once, to its type, and done in the order that is written:
+ * what a frame holds depends on it. The x87 of 32-bit x86 keeps results in more bits. */
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ > 0 && __FLT_EVAL_METHOD__ < 16
+#error "floats are kept in more bits than they have: compile with -msse2 -mfpmath=sse"
+#endif
+#if defined(__FAST_MATH__)
+#error "-ffast-math and -Ofast change the bytes of frames: compile without"
+#endif
+
 /* Returns the features of the CPU that the mask allows; mask 0 allows all. */
 uint32_t pithi_cpu_select(uint32_t mask);
 
 /* Sets the floating-point environment of the library: round to nearest, subnormals kept, exceptions
  * masked. Returns what was set before, for pithi_fp_leave, or for pithi_fp_restore where no store
  * was non-temporal. */
-#if defined(__x86_64__)
+#if defined(__x86_64__) || (defined(__i386__) && defined(__SSE2__))
 static inline uint64_t pithi_fp_enter(void) {
     const uint64_t before = __builtin_ia32_stmxcsr();
     __builtin_ia32_ldmxcsr(0x1F80u);
@@ -34,6 +43,18 @@ static inline uint64_t pithi_fp_enter(void) {
 }
 static inline void pithi_fp_restore(uint64_t before) {
     __asm__ volatile("msr fpcr, %0" : : "r"(before));
+}
+static inline void pithi_fp_leave(uint64_t before) { pithi_fp_restore(before); }
+#elif defined(__arm__) && defined(__ARM_FP)
+static inline uint64_t pithi_fp_enter(void) {
+    uint32_t before;
+    const uint32_t plain = 0;
+    __asm__ volatile("vmrs %0, fpscr" : "=r"(before));
+    __asm__ volatile("vmsr fpscr, %0" : : "r"(plain));
+    return before;
+}
+static inline void pithi_fp_restore(uint64_t before) {
+    __asm__ volatile("vmsr fpscr, %0" : : "r"((uint32_t)before));
 }
 static inline void pithi_fp_leave(uint64_t before) { pithi_fp_restore(before); }
 #else

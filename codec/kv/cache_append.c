@@ -136,7 +136,7 @@ static pith_status take_tokens(pith_work *w, const pith_kv *c, const pith_view *
 /* ---- Straight into a page --------------------------------------------------------------------*/
 
 static bool lies_straight(const struct pithi_kv *k, const struct pithi_span *tokens) {
-    return tokens->dense && tokens->count && pithi_kv_plain(k);
+    return tokens->dense && tokens->count && pithi_kv_takes_runs(k, (size_t)tokens->count);
 }
 
 /* Opens a page where the last one is complete, for which there is memory. False where tokens are
@@ -158,15 +158,15 @@ static void took_run(pith_kv *c, uint64_t tokens, const struct pithi_group_run *
     c->poisoned += run->poisoned;
 }
 
-static void append_run(pith_kv *c, const void *values, uint64_t tokens) {
+static void append_run(pith_kv *c, const void *values, uint64_t tokens, void *scratch) {
     struct pithi_group_run run = run_of(c, values);
-    pithi_kv_put_runs(&c->paged.kv, (uint32_t)tokens, &run, 1);
+    pithi_kv_put_runs(&c->paged.kv, (uint32_t)tokens, &run, 1, scratch);
     took_run(c, tokens, &run);
 }
 
 static void append_tokens(pith_kv *c, struct append *a, uint64_t tokens) {
     if (lies_straight(a->kv, &a->view) && takes_run(c, tokens))
-        append_run(c, pithi_span_at(&a->view, 0), tokens);
+        append_run(c, pithi_span_at(&a->view, 0), tokens, a->worker->scratch);
     else
         append(c, a, tokens);
 }
@@ -291,9 +291,9 @@ struct straight {
     size_t count;
 };
 
-static void put_straight(const struct batch *b, struct straight *s) {
+static void put_straight(const struct batch *b, struct straight *s, struct pithi_worker *w) {
     if (s->count == 0) return;
-    pithi_kv_put_runs(&s->cache[0]->paged.kv, (uint32_t)b->tokens, s->run, s->count);
+    pithi_kv_put_runs(&s->cache[0]->paged.kv, (uint32_t)b->tokens, s->run, s->count, w->scratch);
     for (size_t i = 0; i < s->count; i++) took_run(s->cache[i], b->tokens, &s->run[i]);
     s->count = 0;
 }
@@ -338,9 +338,9 @@ static void append_some(const struct batch *b, size_t first, size_t end, struct 
         }
         s.run[s.count] = run_of(c, b->to[i].values);
         s.cache[s.count++] = c;
-        if (s.count == RUNS) put_straight(b, &s);
+        if (s.count == RUNS) put_straight(b, &s, w);
     }
-    put_straight(b, &s);
+    put_straight(b, &s, w);
 }
 
 static pith_status batch_job(void *arg, uint64_t i, struct pithi_worker *w) {

@@ -102,6 +102,13 @@ void pithi_kv_clear(const struct pithi_kv *k, uint8_t *page, uint32_t tokens) {
     clear_end(page, at.bytes);
 }
 
+/* Whether groups are paths through a trellis, of which vectors find 16 or 32 at a time: a token has
+ * fewer, so that those of several pages are gathered. */
+static bool gathers(const struct pithi_kv *k) {
+    return k->flat && !k->outliers && k->set.codebook == PITHI_CODEBOOK_TRELLIS &&
+           k->base_dtype == PITH_NONE;
+}
+
 /* ---- Scratch ---------------------------------------------------------------------------------*/
 
 struct work {
@@ -124,7 +131,7 @@ static void *take(struct arena *r, size_t bytes) {
 
 static struct work work_of(const struct pithi_kv *k, void *scratch, size_t *bytes) {
     const size_t floats = k->channel ? LONGEST * LONGEST : PITHI_CHUNK;
-    const bool changed = k->rotation || (k->outliers && !k->channel);
+    const bool changed = k->rotation || (k->outliers && !k->channel) || gathers(k);
     const size_t rect = k->channel ? COLUMNS * LONGEST : 0;
     struct arena r = {scratch, 0};
     struct work w;
@@ -291,9 +298,14 @@ static void put_heads(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_r
     }
 }
 
-bool pithi_kv_plain(const struct pithi_kv *k) {
+/* Whether groups of rows are coded as they lie, so that those of a page are one run. */
+static bool lies_flat(const struct pithi_kv *k) {
     return k->flat && !k->rotation && !k->outliers && !k->set.codebook &&
            k->base_dtype == PITH_NONE;
+}
+
+bool pithi_kv_takes_runs(const struct pithi_kv *k, size_t count) {
+    return lies_flat(k) || (gathers(k) && count <= PITHI_CHUNK / 2);
 }
 
 struct pithi_group_run pithi_kv_run(const struct pithi_kv *k, uint8_t *page, uint32_t tokens,
@@ -306,12 +318,56 @@ struct pithi_group_run pithi_kv_run(const struct pithi_kv *k, uint8_t *page, uin
     };
 }
 
+/* Moves the scales and codes of a run of so many elements to its page. */
+static void scatter(const struct pithi_kv *k, size_t count, struct pithi_group_run *run,
+                    const uint8_t *scales, const uint8_t *codes, bool poisoned) {
+    const size_t groups = count / k->set.group;
+    memcpy(run->scales, scales, groups * width_of(k));
+    memcpy(run->codes, codes, pithi_group_code_bytes(&k->set, count));
+    for (size_t g = 0; poisoned && g < groups; g++)
+        run->poisoned += pithi_nonfinite(pithi_scale_load(scales, k->set.scale_dtype, g));
+}
+
+/* Codes runs of so many elements as one job, from a copy to a copy. */
+static void put_gathered(const struct pithi_kv *k, size_t count, struct pithi_group_run *run,
+                         size_t runs, float *floats) {
+    enum { CODES = PITHI_CHUNK / 2, SCALES = PITHI_CHUNK / 16 * sizeof(float) };
+    uint8_t codes[CODES], scales[SCALES];
+    const struct pithi_rotation r = rotation(k);
+    const size_t most = PITHI_CHUNK / count, run_codes = pithi_group_code_bytes(&k->set, count);
+    for (size_t n; runs; run += n, runs -= n) {
+        struct pithi_group_job job;
+        n = pithi_min(most, runs);
+        pithi_group_job_open(&job, (struct pithi_random){0});
+        job.set = k->set;
+        job.count = n * count;
+        job.value = floats;
+        job.value_dtype = k->rotation ? (uint32_t)PITH_F32 : k->dtype;
+        job.codes = codes;
+        job.scales = scales;
+        for (size_t i = 0; i < n; i++)
+            if (k->rotation)
+                k->kernels->rotate(&r, floats + i * count, run[i].value, k->dtype, count, 0);
+            else
+                memcpy(at_element(floats, k->dtype, i * count), run[i].value, count * k->element);
+        encode(k, &job);
+        for (size_t i = 0; i < n; i++)
+            scatter(k, count, &run[i], scales + i * (count / k->set.group) * width_of(k),
+                    codes + i * run_codes, job.poisoned > 0);
+    }
+}
+
 void pithi_kv_put_runs(const struct pithi_kv *k, uint32_t tokens, struct pithi_group_run *run,
-                       size_t runs) {
+                       size_t runs, void *scratch) {
+    const size_t count = (size_t)tokens * row_of(k);
+    if (gathers(k)) {
+        put_gathered(k, count, run, runs, open_work(k, scratch).floats);
+        return;
+    }
     struct pithi_group_job like;
     pithi_group_job_open(&like, (struct pithi_random){0});
     like.set = k->set;
-    like.count = (size_t)tokens * row_of(k);
+    like.count = count;
     like.value_dtype = k->dtype;
     k->kernels->group_encode_runs(&like, run, runs);
 }

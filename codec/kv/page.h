@@ -83,14 +83,14 @@ struct pithi_kv_rows {
 };
 void pithi_kv_put(const struct pithi_kv *k, uint8_t *page, struct pithi_kv_rows *rows);
 
-/* Whether groups of rows are coded as they lie, so that those of a page are one run. */
-bool pithi_kv_plain(const struct pithi_kv *k);
+/* Whether rows of so many elements go into pages as runs, of one page or of several in a call. */
+bool pithi_kv_takes_runs(const struct pithi_kv *k, size_t count);
 /* Returns tokens from `first` on, of a page with a capacity of `tokens`, as a run of groups. */
 struct pithi_group_run pithi_kv_run(const struct pithi_kv *k, uint8_t *page, uint32_t tokens,
                                     uint32_t first, const void *value);
 /* Codes so many tokens into each of these runs. */
 void pithi_kv_put_runs(const struct pithi_kv *k, uint32_t tokens, struct pithi_group_run *run,
-                       size_t runs);
+                       size_t runs, void *scratch);
 
 /* A part of a page to be decoded: tokens [first, first + count), heads [head, head + heads) of a
  * page with a capacity of `tokens`. Element d of head h of token t goes to out[t * token_stride + h

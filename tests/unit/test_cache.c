@@ -32,6 +32,8 @@ static const struct kv_setting settings[] = {
      0, true},
     {"kv:page=16,group=32,codebook=trellis", PITH_F32, 2, 80, 16, 0, false},
     {"kv:axis=channel,page=32,group=32,codebook=trellis,bits=3", PITH_F16, 2, 40, 32, 0, true},
+    {"kv:preset=trellis2,page=16", PITH_F16, 2, 64, 16, 0, false},
+    {"kv:page=32,group=16,codebook=trellis,bits=3,scale_dtype=f32", PITH_BF16, 3, 48, 32, 0, false},
     {"kv:axis=channel,page=32,group=32,search=mse,bits=2", PITH_F32, 2, 40, 32, 0, true},
 };
 /* CUTS: times that a cache has memory for the truncation of what is finished. */
@@ -1003,20 +1005,27 @@ static void test_poison(void **state) {
 /* In a batch, every cache counts its own. */
 static void test_poison_batch(void **state) {
     (void)state;
-    const struct kv_setting *s = &settings[0];
-    struct batch b;
-    pith_stats stats = {.size = sizeof stats};
-    batch_open(&b, s);
-    const size_t row = (size_t)s->heads * s->dim;
-    uint32_t *rows = tokens_of(s, BATCH, 1);
-    for (size_t i = 0; i < BATCH; i += 3) rows[i * row + i] = 0x7FC12345u;
-    append_batch(&b, s, (const uint8_t *)rows, 1, BATCH);
-    for (size_t i = 0; i < BATCH; i++) {
-        CHECK_OK(pith_kv_stats(b.kv[0][BATCH - 1 - i], &stats));
-        CHECK(stats.poisoned == (i % 3 == 0) && stats.saturated == 0);
+    static const struct kv_setting poisoned[] = {
+        {"kv:page=16,group=32", PITH_F32, 2, 64, 16, 0, false},
+        {"kv:page=16,group=32,codebook=trellis", PITH_F32, 2, 64, 16, 0, false},
+        {"kv:preset=trellis3,page=16", PITH_F32, 2, 64, 16, 0, false}};
+    for (size_t k = 0; k < sizeof poisoned / sizeof *poisoned; k++) {
+        const struct kv_setting *const s = &poisoned[k];
+        struct batch b;
+        pith_stats stats = {.size = sizeof stats};
+        batch_open(&b, s);
+        const size_t row = (size_t)s->heads * s->dim;
+        uint32_t *rows = tokens_of(s, BATCH, 1);
+        for (size_t i = 0; i < BATCH; i += 3) rows[i * row + i] = 0x7FC12345u;
+        append_batch(&b, s, (const uint8_t *)rows, 1, BATCH);
+        for (size_t i = 0; i < BATCH; i++) {
+            CHECK_OK(pith_kv_stats(b.kv[0][BATCH - 1 - i], &stats));
+            CHECK(stats.poisoned == (i % 3 == 0) && stats.saturated == 0);
+        }
+        check_batch(&b);
+        batch_close(&b);
+        free(rows);
     }
-    batch_close(&b);
-    free(rows);
 }
 
 /* Exact tokens alone, from every head on, into every kind of view. */

@@ -49,6 +49,10 @@ static const struct setting settings[] = {
     {"kv:codebook=trellis,bits=3,axis=channel,group=32,page=64", 1, 3, 32, 64, 2, false, 0},
     {"kv:codebook=trellis,axis=channel,group=16,page=32,order=heads", 1, 4, 16, 32, 2, false, 0},
     {"kv:codebook=trellis,outliers=0.05,group=64,page=16", 0, 4, 64, 16, 2, false, 50},
+    {"kv:codebook=trellis,bits=3,axis=channel,group=32,page=64,outliers=0.1", 1, 3, 32, 64, 2,
+     false, 100},
+    {"kv:codebook=trellis,bits=2,axis=channel,group=64,page=64,rotate_heads=on", 1, 2, 64, 64, 2,
+     true, 0},
     {"kv:preset=kvquant-lite,group=64,page=64", 1, 4, 64, 64, 2, false, 10},
     {"kv:outliers=0.05,group=64,bits=2,page=16", 0, 2, 64, 16, 4, false, 50},
     {"kv:outliers=0.125,group=16,bits=3,symmetric=on,axis=channel", 1, 3, 16, 128, 2, false, 125},
@@ -276,15 +280,18 @@ static void through(const char *spec, uint32_t dtype, const float *value, float 
 static void test_poisoned_groups(void **state) {
     (void)state;
     static const float bad[3] = {NAN, INFINITY, -INFINITY};
+    static const char *const codes[] = {
+        "symmetric=off",           "symmetric=on",           "codebook=nf", "codebook=lloyd",
+        "codebook=trellis,bits=2", "codebook=trellis,bits=3"};
     float value[N], out[N];
-    for (int k = 0; k < 12; k++) {
+    for (size_t k = 0; k < 6 * sizeof codes / sizeof *codes; k++) {
         const bool channel = k & 1;
-        char spec[64];
-        snprintf(spec, sizeof spec, "kv:group=16,page=32,axis=%s,symmetric=%s",
-                 channel ? "channel" : "token", k & 2 ? "on" : "off");
-        context("%s, %d", spec, k);
+        char spec[80];
+        snprintf(spec, sizeof spec, "kv:group=16,page=32,axis=%s,%s", channel ? "channel" : "token",
+                 codes[k / 6]);
+        context("%s, %zu", spec, k);
         for (size_t i = 0; i < N; i++) value[i] = (float)(i % 7);
-        value[20 * DIM + 37] = bad[k / 4];
+        value[20 * DIM + 37] = bad[k / 2 % 3];
         through(spec, dtypes[k % 3], value, out);
         for (size_t i = 0; i < N; i++) {
             const bool hit =
@@ -337,6 +344,24 @@ static void test_constant_groups(void **state) {
     for (size_t i = 0; i < N; i++) value[i] = (float)(i % 16) - 5;
     through(specs[0], PITH_F32, value, out);
     CHECK(memcmp(value, out, sizeof out) == 0);
+}
+
+/* Values that are all alike lie on one level along a trellis: what they lose is what the scale of
+ * their group is rounded by. Zeros stay. */
+static void test_constant_trellises(void **state) {
+    (void)state;
+    static const float constants[] = {0, 1, -3, 0x1p-10f, 65504, -40.5f};
+    float value[N], out[N];
+    for (int k = 0; k < 6 * 6; k++) {
+        char spec[96];
+        snprintf(spec, sizeof spec, "kv:codebook=trellis,page=64,bits=%d,group=%d,axis=%s",
+                 2 + k / 6 % 3, k % 4 < 2 ? 16 : 64, k / 18 ? "channel" : "token");
+        context("%s, constant %d", spec, k % 6);
+        for (size_t i = 0; i < N; i++) value[i] = constants[k % 6];
+        through(spec, PITH_F32, value, out);
+        for (size_t i = 0; i < N; i++)
+            CHECK(fabsf(out[i] - value[i]) <= 0x1p-10f * fabsf(value[i]));
+    }
 }
 
 /* An offset far above what varies does not cost more than its own rounding. */
@@ -562,12 +587,19 @@ static void test_closed_loop(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_hand),         cmocka_unit_test(test_pages),
-        cmocka_unit_test(test_poisoned_groups), cmocka_unit_test(test_constant_groups),
-        cmocka_unit_test(test_outliers),        cmocka_unit_test(test_offsets),
-        cmocka_unit_test(test_presets),         cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_other_heads),     cmocka_unit_test(test_entropy),
-        cmocka_unit_test(test_reduce),          cmocka_unit_test(test_closed_loop),
+        cmocka_unit_test(test_by_hand),
+        cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_poisoned_groups),
+        cmocka_unit_test(test_constant_groups),
+        cmocka_unit_test(test_outliers),
+        cmocka_unit_test(test_offsets),
+        cmocka_unit_test(test_constant_trellises),
+        cmocka_unit_test(test_presets),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_other_heads),
+        cmocka_unit_test(test_entropy),
+        cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_closed_loop),
     };
     return cmocka_run_group_tests_name("kv", tests, NULL, NULL);
 }
