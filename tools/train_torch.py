@@ -71,6 +71,8 @@ WAYS = {
     "pith-3/3-trellis": {"way": "pith", "spec": "grad:bits=3,codebook=trellis,scale_dtype=bf16"},
     "pith-2/2": {"way": "pith", "spec": "grad:bits=2"},
     "pith-2/2-normalized": {"way": "pith", "spec": "grad:bits=2", "normalize": 0.95},
+    "pith-2/2-trellis-normalized": {"way": "pith", "spec": "grad:bits=2,codebook=trellis",
+                                    "normalize": 0.95},
     "pith-2/2-ef": {"way": "pith", "spec": "grad:bits=2,ef=full"},
     "pith-2/2-trellis": {"way": "pith", "spec": "grad:bits=2,codebook=trellis"},
     "pith-2/2-trellis-32": {"way": "pith", "spec": SHORT_GROUPS},  # 2.5 bits
@@ -308,7 +310,7 @@ def show(net, args):
 # ---- The page -----------------------------------------------------------------------------------
 
 TWO_BITS = ("pith-2/2", "pith-2/2-normalized", "pith-2/2-ef", "pith-2/2-trellis",
-            "pith-2/2-trellis-32")
+            "pith-2/2-trellis-normalized", "pith-2/2-trellis-32")
 SHARDED = ("pith-zero", "pith-zero-mse", "pith-zero-2/2")
 WAYS_OF = {  # by ranks of a node
     1: ("none", "no-hook", "bytes-alone", "fp16", "bf16", "powersgd", "pith-4/4", "pith-4/4-mse",
@@ -323,7 +325,7 @@ RATES, SEEDS, STEPS, LOSS_STEPS, EVERY = (100, 250, 1000), (1, 2, 3), 20, 300, 5
 # Three seeds tell no loss of a few tenths of a percent from none: some ways have more.
 MORE_SEEDS = range(1, 13)
 MORE_WAYS = ("no-hook", "pith-4/4", "pith-4/4-mse", "pith-3/3-trellis", "pith-2/2",
-             "pith-2/2-normalized")
+             "pith-2/2-normalized", "pith-2/2-trellis-normalized")
 # The rows of pith advise.
 ADVISED = {"no-hook": "f32, not compressed", "bf16": "bf16, not compressed",
            "pith-4/4": "grad:preset=inter", "pith-2/2": "grad:bits=2",
@@ -345,8 +347,9 @@ by the same transport, in a sum without codec of fewer elements. fp16, bf16, Pow
 scales searched (`grad:bits=4,group=64,scale_dtype=bf16,search=mse`); `pith-4/4-trellis`: as many
 bytes, codes along paths through a trellis (`grad:bits=4,codebook=trellis`); `pith-2/2`:
 `grad:bits=2`, whose scales are searched; `pith-2/2-normalized`: with `normalize=0.95`;
-`pith-2/2-ef`: with error feedback; `pith-2/2-trellis`: along a trellis; `pith-8/4`: 8 bits inside
-nodes, 4 across.
+`pith-2/2-ef`: with error feedback; `pith-2/2-trellis`: along a trellis, and
+`pith-2/2-trellis-normalized` with `normalize=0.95` as well; `pith-8/4`: 8 bits inside nodes,
+4 across.
 `topk-1%`: the largest gradients of all ranks together, error feedback for the rest
 (`topk:density=0.01,ef=full`, `kind="union"`, `partitions="moving"`); `topk-0.1%` likewise. `zero`:
 PyTorch's sharded optimizer over plain gradients; `pith-zero`: `pith.torch.optim.Sharded`,
@@ -398,9 +401,10 @@ With a lower one whatever shortens steps would seem to be a loss, and noise in g
 is in the means of squares that AdamW divides by. `pith-zero-mse`: `pith-zero` with gradients as
 `pith-4/4-mse`; `pith-zero-2/2`: with `grad:bits=2` and `wdiff:bits=2`; `pith-2/2-normalized`: each
 element divided by the root of the running mean of its squares while it travels
-(`normalize=0.95`); `pith-2/2-trellis-32`: along a trellis, not rotated, in groups of 32, at 2.5
-bits (`grad:bits=2,codebook=trellis,group=32,scale_dtype=bf16,rotate=0`). "Apart": means of the
-seeds, and their standard errors.
+(`normalize=0.95`); `pith-2/2-trellis-normalized`: the same with codes along a trellis
+(`grad:bits=2,codebook=trellis`); `pith-2/2-trellis-32`: along a trellis, not rotated, in groups of
+32, at 2.5 bits (`grad:bits=2,codebook=trellis,group=32,scale_dtype=bf16,rotate=0`). "Apart": means
+of the seeds, and their standard errors.
 
 {losses}
 

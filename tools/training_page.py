@@ -10,7 +10,8 @@ PAGE = os.path.join(DOC, "TRAINING.md")
 WIDE, HIGH, LEFT, TOP, RIGHT, BOTTOM = 760, 420, 60, 20, 20, 50
 COLORS = ("#1f4e9c", "#d1491b", "#2f8f3f", "#8a4fb3", "#b58900", "#3aa6a6", "#888888", "#c2185b",
           "#5b3a1e", "#6b8e23", "#00796b",
-          "#4a148c", "#827717", "#d81b60", "#37474f", "#ef6c00", "#0b7285")
+          "#4a148c", "#827717", "#d81b60", "#37474f", "#ef6c00", "#0b7285",
+          "#9e9d24")
 
 
 def read_parts():
