@@ -244,10 +244,13 @@ static pith_status refuse(pith_work *w, struct list *l, size_t i, pith_status st
     return status;
 }
 
+/* Whether the call marks streams: one that adds what it decodes changes none. */
+static bool marks_streams(const struct list *l) { return !(l->flags & PITH_ADD); }
+
 /* Returns the first item with a stream that is marked with the work before the call has marked any,
- * l->count when none is. Fetches the streams on its way. */
+ * l->count when none is or the call marks none. Fetches the streams on its way. */
 static size_t first_marked(const pith_work *w, struct list *l) {
-    const bool marks = !(l->flags & PITH_ADD);
+    const bool marks = marks_streams(l);
     size_t i = 0;
     for (; i < l->count; i++) {
         prefetch_handles(l, i + CHECKED_AHEAD);
@@ -268,11 +271,12 @@ static pith_status run_list(pith_work *w, struct list *l) {
         status = l->operation->check(w, l, checked);
     }
     status = status == PITH_OK ? run_all(w, l) : refuse(w, l, failed, status);
-    for (size_t i = 0; i < checked; i++) {
+    const size_t marked = marks_streams(l) ? checked : 0;
+    for (size_t i = 0; i < marked; i++) {
         prefetch_handles(l, i + CHECKED_AHEAD); /* a long list has left the caches meanwhile */
         l->operation->unmark(w, l, i);
     }
-    for (size_t i = 0; i < checked; i++) l->operation->leave(w, l, i);
+    for (size_t i = 0; i < marked; i++) l->operation->leave(w, l, i);
     pithi_fp_leave(before);
     return status;
 }

@@ -188,8 +188,9 @@ typedef struct pith_exdyna {
  * NULL, or its size is not set. */
 PITH_NODISCARD PITH_API pith_status pith_exdyna_init(pith_exdyna *plan, uint64_t n, uint32_t ranks,
                                                      pith_error *error);
-/* Go on to the next step: counts[r] elements were chosen by rank r in this one. PITH_ERR_STATE, of
- * this call and the next: the struct is none that these calls make. */
+/* Go on to the next step: counts[r] elements were chosen by rank r in this one. PITH_ERR_ARG: they
+ * are more than n together, or an argument is NULL; PITH_ERR_STATE, of this call and the next: the
+ * struct is none that these calls make. */
 PITH_NODISCARD PITH_API pith_status pith_exdyna_update(pith_exdyna *plan, const uint64_t *counts,
                                                        pith_error *error);
 /* The elements [*first, *first + *count) from which a rank chooses at the plan's step.
@@ -217,14 +218,14 @@ PITH_API uint64_t pith_deft_bytes(uint32_t pieces, uint32_t ranks);
 /* k of every piece: from the largest norm to the smallest, the share of its norm in what is left of
  * the sum, of what is left of k; at least 1, at most the piece. So the sum of all is about k, and
  * never below the number of pieces. PITH_ERR_ARG: a norm that is negative or not finite, a piece
- * without elements; PITH_ERR_SPACE: bytes are less than pith_deft_bytes. */
+ * without elements; PITH_ERR_SPACE: bytes are less than pith_deft_bytes(count, 0). */
 PITH_NODISCARD PITH_API pith_status pith_deft_counts(const uint64_t *pieces, const double *norms,
                                                      uint32_t count, uint64_t k, void *memory,
                                                      size_t bytes, uint64_t *ks, pith_error *error);
 /* The bin of every piece: the costliest first, into the bin with the least load. A piece costs
  * size * log2(k), or its size with k = 1. Of a piece with k = size every element is sent by every
  * rank: it is in no bin. PITH_ERR_ARG: no ranks, or a k that is not 1 to the piece's size;
- * PITH_ERR_SPACE: bytes are less than pith_deft_bytes. */
+ * PITH_ERR_SPACE: bytes are less than pith_deft_bytes(count, ranks). */
 enum { PITH_DEFT_COMMON = 0x7FFFFFFF };
 PITH_NODISCARD PITH_API pith_status pith_deft_pack(const uint64_t *pieces, const uint64_t *ks,
                                                    uint32_t count, uint32_t ranks, void *memory,

@@ -1381,6 +1381,8 @@ static void check_lost_in_lists(pith_work *work, pith_stream *lost, pith_stream 
                                  .lengths = lengths,
                                  .count = 1};
         }
+        /* Adding marks nothing and takes no mark away, also where there is nothing to add. */
+        CHECK(pith_decode(work, items, 2, PITH_ADD) != PITH_OK);
         CHECK_STATUS(PITH_ERR_BUSY, pith_encode(work, items, 2, 0));
         CHECK(pith_work_error(work)->item == at && items[1 - at].status == PITH_ERR_BUSY);
         CHECK_STATUS(PITH_ERR_BUSY, pith_decode(work, items, 2, 0));
