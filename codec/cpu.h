@@ -6,8 +6,9 @@
 #include <stdint.h>
 
 /* Every operation on floats is rounded once, to its type, and done in the order that is written:
- * what a frame holds depends on it. The x87 of 32-bit x86 keeps results in more bits. */
-#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ > 0 && __FLT_EVAL_METHOD__ < 16
+ * what a frame holds depends on it. The x87 of 32-bit x86 keeps results in more bits. (16 is the
+ * same as 0 with a type of 16 bits, which the library does not use.) */
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 && __FLT_EVAL_METHOD__ != 16
 #error "floats are kept in more bits than they have: compile with -msse2 -mfpmath=sse"
 #endif
 #if defined(__FAST_MATH__)

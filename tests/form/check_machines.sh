@@ -30,6 +30,9 @@ for words in "${ccs[@]}"; do
     "${cc[@]}" -m32 -march=i686 -E -x c - </dev/null >/dev/null 2>&1 || continue
     refused '-mfpmath=sse' "${cc[@]}" -m32 -march=i686 -mno-sse
     taken "${cc[@]}" -m32 -msse2 -mfpmath=sse
+    # Only gcc takes both units at once.
+    "${cc[@]}" -m32 -msse2 -mfpmath=both -E -x c - </dev/null >/dev/null 2>&1 || continue
+    refused '-mfpmath=sse' "${cc[@]}" -m32 -msse2 -mfpmath=both
 done
 [ $checked -gt 0 ] || { echo 'not checked: no compiler'; exit 77; }
 exit $failed
