@@ -169,7 +169,7 @@ class Ranks:
             self.start()
         signal.alarm(LONGEST)
         try:
-            self.say(json.dumps({**settings, "ranks_per_node": self.per_node}))
+            self.say(json.dumps({"ranks_per_node": self.per_node, **settings}))
             sent = 0
             if settings["signal"]:
                 for word in ("begin", "end"):
@@ -203,6 +203,8 @@ def validation(ranks, name, seed, args):
                 "seed": seed, "every": args["every"], "warm": 0, "text": args["text"]}
     if args["rate"]:
         settings["rate"] = args["rate"]
+    if settings["inter"]:
+        settings["ranks_per_node"] = 2  # so that there is something inside nodes to sum
     if WAYS[name]["way"] == "powersgd":
         settings.update(warm=2, before=2, steps=args["steps"] - 2)  # it begins no sooner
     return ranks.train(settings)
@@ -318,13 +320,13 @@ WAYS_OF = {  # by ranks of a node
     2: ("none", "no-hook", "bytes-alone", "pith-8/4", "pith-4/4", "pith-2/2"),
 }
 HEADINGS = {1: "One rank a node", 2: "Two ranks a node"}
-LEARNING = ("no-hook", "fp16", "bf16", "powersgd", "pith-4/4", "pith-4/4-mse", "pith-4/4-trellis",
-            *TWO_BITS, *SHARES, *SHARDED)
+LEARNING = ("no-hook", "fp16", "bf16", "powersgd", "pith-8/4", "pith-4/4", "pith-4/4-mse",
+            "pith-4/4-trellis", *TWO_BITS, *SHARES, *SHARDED)
 LEARNING_SGD = tuple(name for name in WAYS if name.startswith("sgd"))
 RATES, SEEDS, STEPS, LOSS_STEPS, EVERY = (100, 250, 1000), (1, 2, 3), 20, 300, 50
 # Three seeds tell no loss of a few tenths of a percent from none: some ways have more.
 MORE_SEEDS = range(1, 13)
-MORE_WAYS = ("no-hook", "pith-4/4", "pith-4/4-mse", "pith-3/3-trellis", "pith-2/2",
+MORE_WAYS = ("no-hook", "pith-8/4", "pith-4/4", "pith-4/4-mse", "pith-3/3-trellis", "pith-2/2",
              "pith-2/2-normalized", "pith-2/2-trellis-normalized")
 # The rows of pith advise.
 ADVISED = {"no-hook": "f32, not compressed", "bf16": "bf16, not compressed",
@@ -398,9 +400,9 @@ parameters, 4 ranks, batches of 8 x 64 bytes each, on links that are not shaped,
 {seeds}. AdamW, whose learning rate rises linearly to {rate:g} over {warm_up:g} % of the steps, and
 then falls to {floor:g} % of that along half a cosine: the rate with which no hook learns best.
 With a lower one whatever shortens steps would seem to be a loss, and noise in gradients does: it
-is in the means of squares that AdamW divides by. `pith-zero-mse`: `pith-zero` with gradients as
-`pith-4/4-mse`; `pith-zero-2/2`: with `grad:bits=2` and `wdiff:bits=2`; `pith-2/2-normalized`: each
-element divided by the root of the running mean of its squares while it travels
+is in the means of squares that AdamW divides by. `pith-8/4`: here two nodes of two ranks each.
+`pith-zero-mse`: `pith-zero` with gradients as `pith-4/4-mse`; `pith-zero-2/2`: with `grad:bits=2`
+and `wdiff:bits=2`; `pith-2/2-normalized`: each element divided by the root of the running mean of its squares while it travels
 (`normalize=0.95`); `pith-2/2-trellis-normalized`: the same with codes along a trellis
 (`grad:bits=2,codebook=trellis`); `pith-2/2-trellis-32`: along a trellis, not rotated, in groups of
 32, at 2.5 bits (`grad:bits=2,codebook=trellis,group=32,scale_dtype=bf16,rotate=0`). "Apart": means
