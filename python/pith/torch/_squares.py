@@ -29,12 +29,14 @@ class Squares:
     Args:
         count: elements
         ranges: the first element and the count of what is divided: the rest is left alone
+        weight: by how much a sum is larger, at most, than the largest element of a rank
 
     """
 
-    def __init__(self, count: int, ranges: list[tuple[int, int]]) -> None:
+    def __init__(self, count: int, ranges: list[tuple[int, int]], weight: float = 1.0) -> None:
         self.means = torch.zeros(count, dtype=torch.float32, device="cpu")
         self._ranges = ranges
+        self._weight = max(weight, 1.0)
         self._largest = 0.0  # mean
 
     def begin(self, first: int, means: torch.Tensor) -> None:
@@ -52,8 +54,13 @@ class Squares:
         """Return the smallest divisor: 0 where nothing is known of any element yet."""
         return _LEAST * math.sqrt(self._largest)
 
-    def _pieces(self, x: torch.Tensor) -> Iterator[tuple[Any, torch.Tensor]]:
-        """Yield the means, by their address, and the elements of x in f32, which go back to it."""
+    def _pieces(
+        self, x: torch.Tensor, most: float = math.inf
+    ) -> Iterator[tuple[Any, torch.Tensor]]:
+        """Yield the means, by their address, and the elements of x in f32, which go back to it.
+
+        What is finite goes back as ``most`` where it is larger.
+        """
         whole = x.dtype == torch.float32 and x.is_contiguous()
         for first, count in self._ranges:
             for at in range(first, first + count, max(count, 1) if whole else _CHUNK):
@@ -61,13 +68,22 @@ class Squares:
                 floats = piece if whole else piece.to(torch.float32, copy=True)
                 yield _address(self.means[at:]), floats
                 if not whole:
+                    if most < math.inf:
+                        floats = floats.where(floats.isinf(), floats.clamp(-most, most))
                     piece.copy_(floats)
 
     def divide(self, x: torch.Tensor) -> None:
-        """Divide the elements of a tensor; where nothing is known of any yet, leave them."""
+        """Divide the elements of a tensor; where nothing is known of any yet, leave them.
+
+        In f16 what is far larger than ever before is cut off: as an infinity it would move no
+        means, and be one again at the next step.
+        """
         least = self._least()
         if least > 0:
-            for means, piece in self._pieces(x):
+            # Half of what f16 has, for what decoding adds.
+            f16 = x.dtype == torch.float16
+            most = torch.finfo(x.dtype).max / 2 / self._weight if f16 else math.inf
+            for means, piece in self._pieces(x, most):
                 lib.pithpy_squares_divide(means, least, _address(piece), piece.numel())
 
     def multiply(self, x: torch.Tensor, share: float) -> None:

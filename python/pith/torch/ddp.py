@@ -317,7 +317,8 @@ class State:
         )
         squares = None
         if self._normalize is not None and sum(counts) >= self._options["threshold"]:
-            squares = Squares(sum(counts), self._divided(names, counts))
+            weight = self._scale * self._ranks.ranks
+            squares = Squares(sum(counts), self._divided(names, counts), weight)
         bucket = _Bucket(names, counts, made, parts, squares)
         self._buckets.append(bucket)
         for name in names:

@@ -195,6 +195,29 @@ def test_what_is_divided_comes_back():
             assert not y.any()
 
 
+def grow_in_f16(rank, ranks, op):
+    """Elements that become far larger than ever before are finite, and soon what they were."""
+    model = DistributedDataParallel(Sums().half())
+    ddp.register(model, timeout=TIMEOUT, op=op, **{**NORMALIZED, "spec": "grad:bits=8"})
+    factor = ranks if op == "sum" else 1
+    for step in range(16):
+        size = 1e-6 if step < 3 else 1.0
+        given = [torch.full_like(p, size) for p in model.parameters()]
+        if step == 12 and rank == 0:
+            given[0].view(-1)[0] = float("inf")
+        model.zero_grad()
+        model(given).backward()
+        finite = all(bool(p.grad.isfinite().all()) for p in model.parameters())
+        assert finite == (step != 12), step
+    for p in model.parameters():
+        torch.testing.assert_close(p.grad / factor, torch.ones_like(p), atol=0.1, rtol=0)
+
+
+@pytest.mark.parametrize("op", ["avg", "sum"])
+def test_normalized_gradients_in_f16_may_grow(op):
+    run(2, grow_in_f16, op)
+
+
 def rolled_back(rank, ranks):
     model = DistributedDataParallel(Sums())
     state = ddp.register(model, timeout=TIMEOUT, **FEEDBACK)
