@@ -51,6 +51,9 @@ struct pithi_group_job {
     const void *prefetch_base;
     uint32_t value_dtype, out_dtype, base_dtype; /* f32, bf16 or f16; base: or NONE */
     bool update;
+    /* Decode along a trellis: values are added to the base, which is f32 and updated, as floats
+     * are: what overflows or is not finite stays so. */
+    bool sums;
     /* The output (out; codes and scales) is large and will not be read soon, so that non-temporal
      * stores pay. */
     bool nontemporal;
@@ -68,7 +71,7 @@ PITHI_INLINE void pithi_group_job_open(struct pithi_group_job *job, struct pithi
     job->out = job->base = NULL;
     job->codes = job->scales = NULL;
     job->value_dtype = job->out_dtype = job->base_dtype = PITH_NONE;
-    job->update = job->nontemporal = false;
+    job->update = job->sums = job->nontemporal = false;
     job->random = random;
     job->first = 0;
     job->saturated = job->poisoned = 0;

@@ -198,8 +198,17 @@ void pithi_trellis_encode_c(struct pithi_group_job *job) {
 
 /* ---- Decode ----------------------------------------------------------------------------------*/
 
+static void add_value(struct pithi_group_job *job, size_t i, uint32_t x) {
+    const float sum = pithi_float(pithi_load(job->base, PITH_F32, i)) + pithi_float(x);
+    pithi_store(job->base, PITH_F32, i, pithi_bits(sum));
+}
+
 static void put_value(struct pithi_group_job *job, size_t i, uint32_t x) {
     if (job->base_dtype != PITH_NONE) {
+        if (job->sums) {
+            add_value(job, i, x);
+            return;
+        }
         const uint32_t b = pithi_load(job->base, job->base_dtype, i);
         x = pithi_group_update(b, x, job->base_dtype, &job->saturated);
         if (job->update) pithi_store(job->base, job->base_dtype, i, x);
@@ -211,7 +220,9 @@ void pithi_trellis_decode_c(struct pithi_group_job *job) {
     const struct pithi_group_setting *s = &job->set;
     struct pithi_trellis trellis;
     pithi_trellis_init(&trellis, s->bits);
-    uint64_t ignored = 0, *saturated = job->base_dtype == PITH_NONE ? &job->saturated : &ignored;
+    uint64_t ignored = 0, *const saturated = job->base_dtype == PITH_NONE || job->sums
+                                                 ? &job->saturated
+                                                 : &ignored;
     float scale = 0;
     bool lost = false;
     unsigned history = 0;
@@ -231,25 +242,25 @@ void pithi_trellis_decode_c(struct pithi_group_job *job) {
 
 /* ---- Sum -------------------------------------------------------------------------------------*/
 
-/* Values of whole groups, which have at most 4096 in settings that sum, are decoded together. */
-enum { PART = 4096 };
-
 void pithi_trellis_sum(struct pithi_sum_job *job, pithi_group_fn *decode) {
-    float x[PART];
-    for (size_t k = 0; k < job->frame_count; k++) {
-        struct pithi_group_job part = {.set = job->set, .out = x, .out_dtype = PITH_F32};
-        for (size_t at = 0; at < job->count; at += PART) {
-            part.count = job->count - at < PART ? job->count - at : PART;
+    const size_t group = job->set.group;
+    const size_t most = group > PITHI_TRELLIS_SUMMED ? group : PITHI_TRELLIS_SUMMED;
+    for (size_t at = 0; at < job->count; at += most) {
+        float *const sum = job->sum + at;
+        struct pithi_group_job part = {.set = job->set};
+        part.count = job->count - at < most ? job->count - at : most;
+        for (size_t k = 0; k < job->frame_count; k++) {
+            part.sums = job->more || k > 0;
+            part.out = part.sums ? NULL : sum;
+            part.out_dtype = part.sums ? PITH_NONE : PITH_F32;
+            part.base = part.sums ? sum : NULL;
+            part.base_dtype = part.sums ? PITH_F32 : PITH_NONE;
+            part.update = part.sums;
             part.scales = (uint8_t *)(uintptr_t)job->frames[k] + job->scales_at +
                           pithi_group_scale_bytes(&job->set, at);
             part.codes = (uint8_t *)(uintptr_t)job->frames[k] + job->codes_at +
                          pithi_group_code_bytes(&job->set, at);
             decode(&part);
-            float *const sum = job->sum + at;
-            if (job->more || k > 0)
-                for (size_t i = 0; i < part.count; i++) sum[i] += x[i];
-            else
-                memcpy(sum, x, part.count * sizeof *x);
         }
         job->poisoned += part.poisoned;
         job->saturated += part.saturated;

@@ -293,6 +293,12 @@ ALWAYS v16 value_of(const struct tables *t, v16 number, unsigned bits) {
     return _mm512_permutex2var_epi32(low, number, v_load((const uint8_t *)(t->value + 16)));
 }
 
+/* Byte j of a lane of 32 bits is that of value 16 * j + lane. */
+static const _Alignas(64) uint8_t columns[64] = {
+    0,  16, 32, 48, 1,  17, 33, 49, 2,  18, 34, 50, 3,  19, 35, 51, 4,  20, 36, 52, 5,  21,
+    37, 53, 6,  22, 38, 54, 7,  23, 39, 55, 8,  24, 40, 56, 9,  25, 41, 57, 10, 26, 42, 58,
+    11, 27, 43, 59, 12, 28, 44, 60, 13, 29, 45, 61, 14, 30, 46, 62, 15, 31, 47, 63};
+
 /* Sums levels, and writes their codes. */
 ALWAYS void close_row(const struct tables *t, const struct paths *p, struct coded *g, size_t lane,
                       const struct values *x, size_t n, unsigned bits, uint8_t *to) {
@@ -304,12 +310,7 @@ ALWAYS void close_row(const struct tables *t, const struct paths *p, struct code
         32, 34, 36,  38,  40,  42,  44,  46,  48,  50,  52,  54,  56,  58,  60,  62,
         64, 66, 68,  70,  72,  74,  76,  78,  80,  82,  84,  86,  88,  90,  92,  94,
         96, 98, 100, 102, 104, 106, 108, 110, 112, 114, 116, 118, 120, 122, 124, 126};
-    /* Byte j of a lane of 32 bits is that of value 16 * j + lane. */
-    static const uint8_t columns[64] = {
-        0,  16, 32, 48, 1,  17, 33, 49, 2,  18, 34, 50, 3,  19, 35, 51, 4,  20, 36, 52, 5,  21,
-        37, 53, 6,  22, 38, 54, 7,  23, 39, 55, 8,  24, 40, 56, 9,  25, 41, 57, 10, 26, 42, 58,
-        11, 27, 43, 59, 12, 28, 44, 60, 13, 29, 45, 61, 14, 30, 46, 62, 15, 31, 47, 63};
-    const __m512i even = _mm512_loadu_si512(evens), column = _mm512_loadu_si512(columns);
+    const __m512i even = _mm512_loadu_si512(evens), column = _mm512_load_si512(columns);
     const v16 by = v_spread(&g->unit);
     const uint16_t *const row = p->row + lane * SEQUENCE;
     const uint64_t begin = p->mirrored >> lane & 1 ? 7 : 0, flip = begin ? ~UINT64_C(0) : 0;
@@ -444,12 +445,11 @@ static uint64_t inside_of(size_t n) {
 
 /* Returns the codes from a byte on and the two bytes before, as far as a job has these. */
 ALWAYS __m512i codes_from(const struct pithi_group_job *job, size_t at, size_t bytes) {
-    const uint8_t *const from = job->codes + at;
-    if (__builtin_expect(at >= 2 && bytes - at >= 62, 1)) return _mm512_loadu_si512(from - 2);
-    uint8_t copy[64] = {0};
-    if (at >= 2) memcpy(copy, from - 2, 2);
-    memcpy(copy + 2, from, bytes - at < 62 ? bytes - at : 62);
-    return _mm512_loadu_si512(copy);
+    const uint8_t *const from = job->codes + at - 2;
+    if (__builtin_expect(at >= 2 && bytes - at >= 62, 1)) return _mm512_loadu_si512(from);
+    const uint64_t begun = at >= 2 ? ~UINT64_C(0) : ~UINT64_C(3);
+    const uint64_t left = bytes - at >= 62 ? ~UINT64_C(0) : (UINT64_C(4) << (bytes - at)) - 1;
+    return _mm512_maskz_loadu_epi8(begun & left, from); /* no other byte is touched */
 }
 
 /* Levels of one scale, by number: as f32, or as 32 words of a narrower dtype. */
@@ -522,7 +522,7 @@ ALWAYS size_t decode_halved(struct pithi_group_job *job, unsigned bits, uint32_t
             continue;
         }
         for (size_t k = 0; k < PART; k += UNIT) {
-            const uint64_t inside = k % sequence == 0 ? begin : ~UINT64_C(0);
+            const uint64_t inside = (k & (sequence - 1)) == 0 ? begin : ~UINT64_C(0);
             put_narrow(&copy, job, i + k, bytes, inside, &scale[0][k >> shift], bits, ot);
             put_narrow(&copy, job, half + i + k, bytes, inside, &scale[1][k >> shift], bits, ot);
         }
@@ -543,6 +543,31 @@ static __attribute__((noinline)) size_t decode_first(struct pithi_group_job *job
                                       : decode_halved_to(job, PITH_BF16);
 }
 
+/* Returns values 16 * j to 16 * j + 15 of 64 whose numbers are in columns. */
+ALWAYS v16 level_at(const struct scaled *l, v16 numbers, unsigned j, unsigned bits) {
+    const v16 at = j ? v_shr(numbers, 8 * j) : numbers; /* the low bits count */
+    return bits < 4 ? _mm512_permutexvar_epi32(at, l->value[0])
+                    : _mm512_permutex2var_epi32(l->value[0], at, l->value[1]);
+}
+
+/* Decodes 64 values; `inside`: see inside_of. Their groups' scales are from `scale` on. */
+ALWAYS void decode_unit(v16 x[4], const struct decoder *d, const struct pithi_group_job *job,
+                        size_t i, size_t bytes, uint64_t inside, const float *scale,
+                        unsigned bits) {
+    const size_t group = job->set.group, shift = (size_t)__builtin_ctz(job->set.group);
+    const __m512i number = numbers_of(d, codes_from(job, i * bits / 8, bytes), inside, bits);
+    const v16 numbers = _mm512_permutexvar_epi8(_mm512_load_si512(columns), number);
+    if (group >= UNIT) {
+        const struct scaled l = scale_levels(d, scale, bits, PITH_F32, false);
+        PITHI_UNROLL for (unsigned j = 0; j < 4; j++) x[j] = level_at(&l, numbers, j, bits);
+        return;
+    }
+    PITHI_UNROLL for (unsigned j = 0; j < 4; j++) {
+        const struct scaled l = scale_levels(d, &scale[(16 * j) >> shift], bits, PITH_F32, false);
+        x[j] = level_at(&l, numbers, j, bits);
+    }
+}
+
 ALWAYS void decode_part(const struct decoder *d, struct pithi_group_job *job, size_t i, size_t n,
                         const float *scale, unsigned bits, uint32_t bt, uint32_t ot,
                         struct streamer *stream) {
@@ -552,36 +577,27 @@ ALWAYS void decode_part(const struct decoder *d, struct pithi_group_job *job, si
     const size_t sequence = group < SEQUENCE ? group : SEQUENCE;
     const uint64_t begin = inside_of(sequence);
     const bool narrow = bt == PITH_NONE && ot != PITH_F32;
-    static const uint32_t lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    const v16 lane = v_load((const uint8_t *)lanes);
-    for (size_t k = 0; k < n; k += UNIT) {
-        const uint64_t inside = k % sequence == 0 ? begin : ~UINT64_C(0);
-        if (narrow && group >= UNIT && n - k >= UNIT) {
+    size_t k = 0;
+    for (; k + UNIT <= n; k += UNIT) {
+        const uint64_t inside = (k & (sequence - 1)) == 0 ? begin : ~UINT64_C(0);
+        const float *const own = &scale[k >> shift];
+        v16 x[4];
+        if (narrow && group >= UNIT) {
             uint8_t *const out = (uint8_t *)job->out + 2 * (i + k);
-            v16 x[2];
-            narrow_unit(x, &copy, job, i + k, bytes, inside, &scale[k >> shift], bits, ot);
+            narrow_unit(x, &copy, job, i + k, bytes, inside, own, bits, ot);
             v_store(out, x[0]);
             v_store(out + 64, x[1]);
             continue;
         }
-        const __m512i codes = codes_from(job, (i + k) * bits / 8, bytes);
-        const __m512i number = numbers_of(&copy, codes, inside, bits);
-        struct scaled l = scale_levels(&copy, &scale[k >> shift], bits, ot, false);
-        v16 x[4];
-        PITHI_UNROLL for (size_t j = 0; j < 4; j++) {
-            if (j > 0 && group < UNIT)
-                l = scale_levels(&copy, &scale[(k + 16 * j) >> shift], bits, ot, false);
-            const v16 at = _mm512_permutexvar_epi8(v_add(lane, v_set((uint32_t)(16 * j))), number);
-            x[j] = bits < 4 ? _mm512_permutexvar_epi32(at, l.value[0])
-                            : _mm512_permutex2var_epi32(l.value[0], at, l.value[1]);
-        }
-        if (n - k >= UNIT) {
-            put_unit(job, i + k, x, bt, ot, stream);
-        } else {
-            if (stream) v_stream_end(stream, (uint8_t *)job->out + (i + k) * width(ot));
-            put_end(job, i + k, n - k, x);
-        }
+        decode_unit(x, &copy, job, i + k, bytes, inside, own, bits);
+        put_unit(job, i + k, x, bt, ot, stream);
     }
+    if (k == n) return;
+    v16 x[4];
+    const uint64_t inside = (k & (sequence - 1)) == 0 ? begin : ~UINT64_C(0);
+    decode_unit(x, &copy, job, i + k, bytes, inside, &scale[k >> shift], bits);
+    if (stream) v_stream_end(stream, (uint8_t *)job->out + (i + k) * width(ot));
+    put_end(job, i + k, n - k, x);
 }
 
 void pithi_trellis_bind_avx512(struct pithi_kernels *k);

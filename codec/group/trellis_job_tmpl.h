@@ -253,16 +253,20 @@ static void trellis_encode(struct pithi_group_job *job) {
  * where values could overflow, go to the scalar reference with the groups beside them. */
 enum { PART = 2048, BEFORE = 16, READABLE = 64 };
 
-/* Puts 64 values over their base, by the scalar arithmetic: one of them, or of the base, is not
- * finite. */
+/* For the dtype of a base: values are added to sums (pithi_group_job). */
+enum { SUMS = 255 };
+
+/* Puts values over their base by the scalar arithmetic: they are not 64, or one of them or of the
+ * base is not finite. */
 static __attribute__((noinline)) void update_scalar(struct pithi_group_job *job, size_t i,
                                                     const v16 x[4], size_t n) {
     float value[UNIT];
     for (size_t k = 0; k < 4; k++) v_store((uint8_t *)(value + 16 * k), x[k]);
     for (size_t k = 0; k < n; k++) {
         const uint32_t b = pithi_load(job->base, job->base_dtype, i + k);
-        const uint32_t u =
-            pithi_group_update(b, pithi_bits(value[k]), job->base_dtype, &job->saturated);
+        const uint32_t u = job->sums ? pithi_bits(pithi_float(b) + value[k])
+                                     : pithi_group_update(b, pithi_bits(value[k]), job->base_dtype,
+                                                          &job->saturated);
         if (job->update) pithi_store(job->base, job->base_dtype, i + k, u);
         if (job->out) pithi_store(job->out, job->out_dtype, i + k, u);
     }
@@ -275,9 +279,21 @@ ALWAYS void put16(uint8_t *to, uint32_t dtype, size_t i, v16 x, struct streamer 
         store(dtype, to, i, round_loosely(dtype, x));
 }
 
+/* Adds a unit to its sums; fetches codes of the frame's part that is added next. */
+ALWAYS void add_unit(struct pithi_group_job *job, size_t i, const v16 x[4]) {
+    uint8_t *const sum = (uint8_t *)job->base + 4 * i;
+    __builtin_prefetch(job->codes + (i + PITHI_TRELLIS_SUMMED) * job->set.bits / 8);
+    PITHI_UNROLL for (size_t k = 0; k < 4; k++)
+        v_store(sum + 64 * k, f_add(v_load(sum + 64 * k), x[k]));
+}
+
 /* Decodes a unit of 64 values to `out` or, with a base of this dtype, to that and to any out. */
 ALWAYS void put_unit(struct pithi_group_job *job, size_t i, const v16 x[4], uint32_t bt,
                      uint32_t ot, struct streamer *stream) {
+    if (bt == SUMS) {
+        add_unit(job, i, x);
+        return;
+    }
     uint8_t *const base = bt != PITH_NONE ? (uint8_t *)job->base + i * width(bt) : NULL;
     uint8_t *const out = job->out ? (uint8_t *)job->out + i * width(ot) : NULL;
     v16 y[4] = {x[0], x[1], x[2], x[3]};
@@ -382,6 +398,9 @@ static __attribute__((noinline)) void decode_bf16(struct pithi_group_job *job) {
 static __attribute__((noinline)) void decode_f16(struct pithi_group_job *job) {
     decode_bits(job, decode_first(job), PITH_NONE, PITH_F16, false);
 }
+static __attribute__((noinline)) void decode_sums(struct pithi_group_job *job) {
+    decode_bits(job, 0, SUMS, PITH_F32, false);
+}
 static __attribute__((noinline)) void decode_base(struct pithi_group_job *job) {
     if (job->base_dtype == PITH_F32)
         decode_bits(job, 0, PITH_F32, job->out_dtype, false);
@@ -392,7 +411,9 @@ static __attribute__((noinline)) void decode_base(struct pithi_group_job *job) {
 }
 
 static void trellis_decode(struct pithi_group_job *job) {
-    if (job->base_dtype != PITH_NONE)
+    if (job->sums)
+        decode_sums(job);
+    else if (job->base_dtype != PITH_NONE)
         decode_base(job);
     else if (!job->out)
         pithi_trellis_decode_c(job);

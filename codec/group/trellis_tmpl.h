@@ -350,7 +350,7 @@ ALWAYS void decode_part(const struct decoder *d, struct pithi_group_job *job, si
     for (size_t k = 0; k < n; k += UNIT, from += UNIT * bits / 8) {
         v16 x[4];
         PITHI_UNROLL for (size_t j = 0; j < 4; j++) x[j] =
-            decode16(&copy, from + 2 * bits * j, (k + 16 * j) % sequence == 0, bits,
+            decode16(&copy, from + 2 * bits * j, ((k + 16 * j) & (sequence - 1)) == 0, bits,
                      &scale[(k + 16 * j) >> shift]);
         if (n - k >= UNIT) {
             put_unit(job, i + k, x, bt, ot, stream);

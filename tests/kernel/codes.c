@@ -24,7 +24,7 @@ struct shape {
     size_t count;
     enum fill fill;
     enum kind kind;
-    bool update, nontemporal, hostile;
+    bool update, sums, nontemporal, hostile;
     size_t place[AREAS];
 };
 
@@ -58,10 +58,11 @@ static size_t scale_bytes(const struct shape *s) {
 static void begin(const struct level *level, const char *what, const struct shape *s) {
     check_begin(
         "%s %s %s: dtype %u, base %u -> %u, %zu elements, group %u, %u bits, scale %u, values "
-        "%s %s, update %d, idempotent %d, nontemporal %d, hostile %d, places %zu %zu %zu %zu",
+        "%s %s, update %d, sums %d, idempotent %d, nontemporal %d, hostile %d, places %zu %zu %zu "
+        "%zu",
         codebook_names[s->set.codebook], level->isa, what, s->dtype, s->base, s->out, s->count,
         s->set.group, s->set.bits, s->set.scale_dtype, kind_names[s->kind], fill_names[s->fill],
-        s->update, s->set.idempotent, s->nontemporal, s->hostile, s->place[0], s->place[1],
+        s->update, s->sums, s->set.idempotent, s->nontemporal, s->hostile, s->place[0], s->place[1],
         s->place[2], s->place[3]);
 }
 
@@ -141,8 +142,19 @@ static void give_base(struct pithi_group_job *job, const struct shape *s, bool g
     job->base = s->base ? own : NULL;
 }
 
+/* Which of two NaNs a sum of both is, nobody promises. */
+static void make_nans_alike(uint8_t *x, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (pithi_magnitude(pithi_load(x, PITH_F32, i)) > PITHI_F32_INF)
+            pithi_store(x, PITH_F32, i, PITHI_F32_NAN);
+}
+
 static void expect_base(const struct shape *s) {
     const size_t bytes = s->count * width(s->base);
+    if (s->sums) {
+        make_nans_alike(area[3].p, s->count);
+        make_nans_alike(expected->base, s->count);
+    }
     check_that(same(area[3].p, expected->base, bytes), "bases differ");
 }
 
@@ -186,11 +198,13 @@ static void check_decode(const struct level *level, const struct shape *s) {
     const size_t bytes = s->count * width(s->out);
     begin(level, "decode", s);
     if (s->hostile) make_hostile(s);
+    job.sums = s->sums;
     give_base(&job, s, false);
     decode_expected(&job, s->out ? expected->out : NULL);
     expected->saturated = job.saturated;
     expected->poisoned = job.poisoned;
     job = job_of(s);
+    job.sums = s->sums;
     job.out = s->out ? guarded_place(&area[0], s->place[0], value, bytes) : NULL;
     job.codes = guarded_place(&area[1], s->place[1], expected->codes, code_bytes(s));
     job.scales = guarded_place(&area[2], s->place[2], expected->scales, scale_bytes(s));
@@ -261,6 +275,18 @@ static void check_halves(const struct level *level) {
     }
 }
 
+/* Values added to sums, which may be infinite or NaN. */
+static void check_sums(const struct level *level) {
+    for (size_t c = 0; c < 1500; c++) {
+        struct shape s = random_shape(PITHI_CODEBOOK_TRELLIS, 2 + c % 3, PITH_F32);
+        s.base = PITH_F32;
+        s.out = PITH_NONE;
+        s.update = s.sums = true;
+        s.count = check_below(c % 40 ? 5000 : MOST);
+        check_both(level, &s);
+    }
+}
+
 static bool memory_new(const struct level *level, const char *name) {
     expected = calloc(1, sizeof *expected);
     value = calloc(1, CAPACITY);
@@ -292,6 +318,7 @@ void check_trellis(const struct level *level) {
     if (memory_new(level, "trellis")) {
         check_cases(level, PITHI_CODEBOOK_TRELLIS);
         check_halves(level);
+        check_sums(level);
     }
     memory_free();
 }
