@@ -95,9 +95,10 @@ too little, since ranks that share a core count more seconds in them than at 100
 
 ## 1.3 billion values
 
-Seconds of a sum and nothing else (`--compute 0`), latencies 3 and 20 us. Codecs of GPUs: bytes of
-f32 a second as below (the kernels of SDP4Bit reach 688 GB/s on an A100; pith's have not been
-measured on a device). Of CPUs: two threads of the machine of [RESULTS.md](RESULTS.md). A step
+Seconds of a sum and nothing else (`--compute 0`), latencies 3 and 20 us. Codecs of GPUs: 600 GB of
+f32 a second, on PCIe 300, to encode and to decode (the kernels of SDP4Bit reach 688 on an A100;
+pith's on an H200 are in [CUDA.md](CUDA.md#speeds)). Of CPUs: 10 and 15, two threads of the machine
+of [RESULTS.md](RESULTS.md). A step
 wins what its computing does not hide: where it hides the seconds of f32 (`--overlap 1`), nothing.
 
 | system | ranks | f32 | bf16 | `grad` 8/4 bits | its reduce-scatter | `grad` 2 bits | advice |

@@ -338,9 +338,9 @@ NEAR = 15  # percent
 TEXT = """\
 # PyTorch over slow links
 
-Made by `./dev train --torch --results` on {date}, on {cores} cores of an {cpu}. Four nodes are
-network namespaces with one link each to a switch, shaped in both directions (`tools/network.py`).
-A GPT of {parameters:.1f} million parameters, batches of 1 x 64 bytes for each rank, gloo, AdamW
+Made by `./dev train --torch --results` on {date}, on {cores} cores of an
+{cpu}. Four nodes are network namespaces with one link each to a switch, shaped in
+both directions (`tools/network.py`). A GPT of {parameters:.1f} million parameters, batches of 1 x 64 bytes for each rank, gloo, AdamW
 (fused).
 "none": ranks do not exchange anything. "bytes-alone": a hook that moves as many bytes as `pith-4/4`
 by the same transport, in a sum without codec of fewer elements. fp16, bf16, PowerSGD
@@ -402,11 +402,12 @@ then falls to {floor:g} % of that along half a cosine: the rate with which no ho
 With a lower one whatever shortens steps would seem to be a loss, and noise in gradients does: it
 is in the means of squares that AdamW divides by. `pith-8/4`: here two nodes of two ranks each.
 `pith-zero-mse`: `pith-zero` with gradients as `pith-4/4-mse`; `pith-zero-2/2`: with `grad:bits=2`
-and `wdiff:bits=2`; `pith-2/2-normalized`: each element divided by the root of the running mean of its squares while it travels
-(`normalize=0.95`); `pith-2/2-trellis-normalized`: the same with codes along a trellis
-(`grad:bits=2,codebook=trellis`); `pith-2/2-trellis-32`: along a trellis, not rotated, in groups of
-32, at 2.5 bits (`grad:bits=2,codebook=trellis,group=32,scale_dtype=bf16,rotate=0`). "Apart": means
-of the seeds, and their standard errors.
+and `wdiff:bits=2`; `pith-2/2-normalized`: each element divided by the root of the running mean of
+its squares while it travels (`normalize=0.95`); `pith-2/2-trellis-normalized`: the same with codes
+along a trellis (`grad:bits=2,codebook=trellis`); `pith-2/2-trellis-32`: along a trellis, not
+rotated, in groups of 32, at 2.5 bits
+(`grad:bits=2,codebook=trellis,group=32,scale_dtype=bf16,rotate=0`). "Apart": means of the seeds,
+and their standard errors.
 
 {losses}
 
