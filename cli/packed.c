@@ -16,7 +16,7 @@ int say_status(const char *path, const char *name, pith_status status, const pit
     case PITH_ERR_BASE:
         return say_error(path, "%s: the base differs from the one it was compressed against",
                          tensor);
-    case PITH_ERR_NEWER: return say_error(path, "%s: needs a newer pith: %s", tensor, error->text);
+    case PITH_ERR_NEWER: return say_error(path, "%s: %s", tensor, error->text);
     case PITH_ERR_TRUNCATED:
     case PITH_ERR_CORRUPT:
     case PITH_ERR_CHECKSUM:
@@ -150,7 +150,9 @@ static int check_header(const struct packed *p) {
     const char middle[] = PACKED_MIDDLE;
     char digits[PACKED_DIGITS];
     if (!begins(&p->in, PACKED_LEAD))
-        return say_error(p->in.path, "damaged, or from a newer pith: unknown container format");
+        return say_error(p->in.path,
+                         "damaged, or of a container format that this pith does not "
+                         "know: update pith");
     if (header < lead + PACKED_DIGITS + sizeof middle ||
         memcmp(p->in.bytes + lead + PACKED_DIGITS, middle, sizeof middle - 1) != 0)
         return say_error(p->in.path, "damaged: the container's header is not as pith writes it");

@@ -22,7 +22,7 @@ pith_status pithi_take(void *dst, size_t size, const void *src, const char *name
     for (size_t i = size; i < given; i++)
         if (((const uint8_t *)src)[i])
             return pithi_fail_with(error, PITH_ERR_UNSUPPORTED, i,
-                                   "a field of $ is one of a newer pith", &words);
+                                   "a field of $ is one of a newer pith: update this one", &words);
     memcpy(dst, src, given < size ? given : size);
     return PITH_OK;
 }

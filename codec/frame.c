@@ -350,6 +350,12 @@ static bool all_zero(const uint8_t *p, size_t n) {
     return any == 0;
 }
 
+/* Fails with a text in which '#' stands for the number of what this library does not know. */
+static pith_status fail_unknown(pith_error *error, const char *text, uint64_t number, uint64_t at) {
+    const struct pithi_words words = {.number = {number}};
+    return pithi_fail_with(error, PITH_ERR_NEWER, at, text, &words);
+}
+
 static pith_status read_section(const uint8_t *s, uint32_t type, size_t length, uint64_t at,
                                 struct pithi_frame *f, pith_error *error) {
     if (type == SECTION_STREAM) return read_stream(s, length, at, f, error);
@@ -364,7 +370,7 @@ static pith_status read_section(const uint8_t *s, uint32_t type, size_t length, 
         return PITH_OK;
     }
     if (type >= SECTION_OPTIONAL) return PITH_OK;
-    return pithi_fail_at(error, PITH_ERR_NEWER, "a section of a newer format", at);
+    return fail_unknown(error, "section #, which this pith does not know: update pith", type, at);
 }
 
 static pith_status read_sections(const uint8_t *b, size_t from, struct pithi_frame *f,
@@ -389,9 +395,15 @@ static pith_status read_sections(const uint8_t *b, size_t from, struct pithi_fra
 
 static pith_status read_codec(const uint8_t *b, struct pithi_frame *f, pith_error *error) {
     const struct pithi_codec *codec = pithi_codec_by_id(b[PITHI_AT_CODEC]);
-    if (!codec) return pithi_fail_at(error, PITH_ERR_NEWER, "unknown codec", PITHI_AT_CODEC);
+    if (!codec)
+        return fail_unknown(error, "codec #, which this pith does not know: update pith",
+                            b[PITHI_AT_CODEC], PITHI_AT_CODEC);
     if (b[PITHI_AT_REVISION] > codec->revision)
-        return pithi_fail_at(error, PITH_ERR_NEWER, "newer codec revision", PITHI_AT_REVISION);
+        return pithi_fail_with(
+            error, PITH_ERR_NEWER, PITHI_AT_REVISION,
+            "revision # of codec $, and this pith reads up to #: update pith",
+            &(struct pithi_words){.number = {b[PITHI_AT_REVISION], codec->revision},
+                                  .name = {codec->name}});
     if (b[PITHI_AT_REVISION] == 0)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "no such revision", PITHI_AT_REVISION);
     if (!pithi_params_unpack(codec, b + PITHI_AT_PARAMS, b[PITHI_AT_BLOCK], &f->params))
@@ -493,7 +505,10 @@ static pith_status check_start(const uint8_t *b, size_t length, struct pithi_fra
     if (seen && memcmp(b, magic, seen) != 0)
         return pithi_fail(error, PITH_ERR_MAGIC, "not a pith frame");
     if (length > PITHI_AT_VERSION && b[PITHI_AT_VERSION] > PITHI_FORMAT_VERSION)
-        return pithi_fail_at(error, PITH_ERR_NEWER, "newer format version", PITHI_AT_VERSION);
+        return pithi_fail_with(
+            error, PITH_ERR_NEWER, PITHI_AT_VERSION,
+            "format version #, and this pith reads up to #: update pith",
+            &(struct pithi_words){.number = {b[PITHI_AT_VERSION], PITHI_FORMAT_VERSION}});
     if (length > PITHI_AT_VERSION && b[PITHI_AT_VERSION] == 0)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "no such format version", PITHI_AT_VERSION);
     if (length < PITHI_HEADER_BYTES)
@@ -517,7 +532,8 @@ pith_status pithi_frame_read(const uint8_t *b, size_t length, struct pithi_frame
         header_hash(b, fixed, (size_t)f->header_bytes - fixed, fixed_hash(b, fixed)))
         return pithi_fail_at(error, PITH_ERR_CHECKSUM, "the header checksum differs", fixed - 8);
     if (b[PITHI_AT_FLAGS] & ~(PITHI_FLAG_WIDE | PITHI_FLAG_KEY | PITHI_FLAG_CHECKSUMS))
-        return pithi_fail_at(error, PITH_ERR_NEWER, "unknown flags", PITHI_AT_FLAGS);
+        return fail_unknown(error, "flags #, some of which this pith does not know: update pith",
+                            b[PITHI_AT_FLAGS], PITHI_AT_FLAGS);
     PITHI_TRY(read_codec(b, f, error));
     PITHI_TRY(read_shape(b, wide, f, error));
     PITHI_TRY(read_tiles(f, error));

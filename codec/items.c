@@ -82,8 +82,10 @@ static pith_status take_sizes(const void *first, size_t count, size_t known, siz
                                         i, size);
         for (size_t k = known; status == PITH_OK && k < size; k++)
             if (at[k])
-                status =
-                    pithi_fail(error, PITH_ERR_UNSUPPORTED, "a struct has fields of a newer pith");
+                status = pithi_fail_numbers(error, PITH_ERR_UNSUPPORTED,
+                                            "item # of a list has size #, and a field of a newer "
+                                            "pith: update this one",
+                                            i, size);
         if (status != PITH_OK) {
             error->item = i;
             return status;

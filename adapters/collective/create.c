@@ -20,7 +20,8 @@ pith_status pithi_collective_copy_options(pith_collective_options *to,
     const unsigned char *bytes = (const void *)from;
     for (size_t i = sizeof *to; i < from->size; i++)
         if (bytes[i])
-            return fail(error, PITH_ERR_UNSUPPORTED, "options of a newer pith_collective");
+            return fail(error, PITH_ERR_UNSUPPORTED,
+                        "a field of the options is one of a newer pith: update this one");
     memcpy(to, from, from->size < sizeof *to ? from->size : sizeof *to);
     return PITH_OK;
 }
@@ -30,8 +31,11 @@ static bool is_sum(const pith_collective_options *o) {
 }
 
 static pith_status check_sum(const pith_collective_options *o, pith_error *error) {
-    if (o->dtype != PITH_F32 && o->dtype != PITH_BF16 && o->dtype != PITH_F16)
-        return fail(error, PITH_ERR_DTYPE, "sums are of f32, bf16 or f16");
+    if (o->dtype != PITH_F32 && o->dtype != PITH_BF16 && o->dtype != PITH_F16) {
+        pithi_collective_say(error, "sums are of f32, bf16 or f16, found dtype %s",
+                             pith_dtype_name(o->dtype));
+        return PITH_ERR_DTYPE;
+    }
     if (o->gather && o->kind != PITH_COLLECTIVE_ALLREDUCE)
         return fail(error, PITH_ERR_ARG, "gather is a spec of all-reduce");
     return PITH_OK;

@@ -3,13 +3,15 @@
 
 SPDX-License-Identifier: Apache-2.0
 
-    python python/bench/calls.py
+    python python/bench/calls.py [ROUNDS]
 
 C: pith_encode or pith_decode through the module with everything prepared, less what a call that
 does nothing costs there. Python: the method of a stream on a tensor. Times are the least of many
-rounds, in which calls of both take turns, so that load on the machine falls on both.
+rounds, 500 unless told otherwise and an eighth of lists, in which calls of both take turns, so that
+load on the machine falls on both.
 """
 
+import sys
 import time
 import timeit
 
@@ -21,6 +23,7 @@ from pith._core import ffi, lib
 
 ELEMENTS = 256
 TENSORS, BYTES = 300, 25 << 20
+ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 500
 
 
 class OnlyDlpack:
@@ -38,9 +41,9 @@ class OnlyDlpack:
         return self.x.__dlpack_device__()
 
 
-def least(call, number=300, rounds=500):
+def least(call, number=300):
     """Return the nanoseconds of a call."""
-    return min(timeit.repeat(call, number=number, repeat=rounds)) / number * 1e9
+    return min(timeit.repeat(call, number=number, repeat=ROUNDS)) / number * 1e9
 
 
 def tensors():
@@ -112,9 +115,9 @@ def lists():
             item.frame, item.capacity = base + at, end - at
         each[-1].frame, each[-1].capacity = base + bucket.offsets[-1], plan.sizes.slot_bytes
         decoded = ffi.new("pith_item[]", TENSORS)
-        for i, (frame, out) in enumerate(zip(frames, outs, strict=True)):
+        for i, (frame, to) in enumerate(zip(frames, outs, strict=True)):
             decoded[i].size, decoded[i].stream = each[i].size, each[i].stream
-            keep += [frame, views.fill(ffi.addressof(decoded[i], "view"), out, True)]
+            keep += [frame, views.fill(ffi.addressof(decoded[i], "view"), to, True)]
             decoded[i].frame, decoded[i].length = ffi.from_buffer(frame), len(frame)
         calls = (
             (lambda w=work, i=items: lib.pith_encode(w, i, TENSORS, 0)),
@@ -125,7 +128,7 @@ def lists():
         )
         seconds = [[] for _ in calls]
         assert not calls[0]() and not calls[3]()
-        for _ in range(60):
+        for _ in range(max(ROUNDS // 8, 1)):
             for call, found in zip(calls, seconds, strict=True):
                 begin = time.perf_counter()
                 call()

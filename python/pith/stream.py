@@ -14,6 +14,7 @@ from . import dtypes, views
 from ._core import ffi, lib
 from .errors import (
     ArgumentError,
+    BaseMismatchError,
     DtypeError,
     Error,
     MismatchError,
@@ -1100,6 +1101,8 @@ class Bucket:
     same, and the exception has ``item``, the number of the first that failed, and ``results``: what
     was made, None where it failed.
 
+    It can be copied and pickled where its streams can: with them, that is, and what they remember.
+
     Args:
         ends: a stream for each tensor, or ``(stream, slot)``; no slot twice
         threads: threads of a call, across tensors and within large ones
@@ -1404,6 +1407,50 @@ class Bucket:
             one.frames, one.lengths, one.count, one.scale = data, lengths, len(parts), scale
         return sums, keep
 
+    # ---- Keeping it ----
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what :meth:`load_state_dict` takes: the states of its streams, in order.
+
+        Those of which it has several slots are there once, where the first of them is.
+        """
+        return {"streams": of_each(Stream.state_dict, self._streams)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up what :meth:`state_dict` returned; on failure nothing.
+
+        Raises:
+            ArgumentError: a key is missing
+            MismatchError: the state is of more or fewer streams, or of another spec or layout
+            FrameError: the bytes of one are not a saved stream
+
+        """
+        if "streams" not in state:
+            raise ArgumentError("state: found no streams")
+        states, streams = list(state["streams"]), self._streams
+        if len(states) != len(streams):
+            raise MismatchError(f"state: found {len(states)} streams, expected {len(streams)}")
+        before = of_each(_saved, streams)
+        try:
+            of_each(
+                lambda pair: pair[0].load_state_dict(pair[1]), zip(streams, states, strict=True)
+            )
+        except BaseException:
+            for stream, saved in zip(streams, before, strict=True):
+                if saved is not None:
+                    stream.load(saved)
+            raise
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._work is not None:
+            raise StateError(
+                "a bucket with a work of its own is not pickled: save its state_dict()"
+            )
+        return {"ends": self._ends, "threads": self._threads}
+
+    def __setstate__(self, made: dict[str, Any]) -> None:
+        Bucket.__init__(self, **made)
+
     def _fill(self, items: Any, tensors: list[Tensor], write: bool) -> Any:
         """Fill the items' views; return what must be kept for the call."""
         if not tensors:
@@ -1430,6 +1477,14 @@ class Bucket:
 
     def __repr__(self) -> str:
         return f"<pith.Bucket of {len(self._ends)}>"
+
+
+def _saved(stream: Stream) -> bytes | None:
+    """Return what a stream saves; None where its base is not valid."""
+    try:
+        return stream.save()
+    except (StateError, BaseMismatchError):
+        return None
 
 
 def _list_error(status: int, work: Any, statuses: list[int], results: list[Any]) -> Error:

@@ -126,9 +126,11 @@ def _from_buffer(x: Any) -> Source:
     try:
         array = np.asarray(memoryview(x))
     except (TypeError, ValueError) as error:
+        listed = isinstance(x, (list, tuple))
+        why = "pith.Bucket takes lists of tensors, numpy.asarray those of numbers"
         raise DtypeError(
             "expected a NumPy array, a PyTorch tensor, or an object with __dlpack__ or the buffer"
-            f" protocol, found {type(x).__name__}: {error}"
+            f" protocol, found {type(x).__name__}: {why if listed else error}"
         ) from None
     return _from_numpy(array)
 
@@ -320,6 +322,8 @@ def _check_bytes(x: Any, what: str) -> None:
         memoryview(x).release()
     except TypeError:
         more = ": read the file first" if isinstance(x, (str, os.PathLike)) else ""
+        if isinstance(x, (list, tuple)):
+            more = ": pith.Bucket takes lists"
         raise DtypeError(
             f"{what}: expected bytes, a bytearray, a memoryview or a dense tensor, found a"
             f" {type(x).__name__}{more}"

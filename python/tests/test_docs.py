@@ -1,10 +1,12 @@
-"""The programs of doc/PYTHON.md and of README.md run.
+"""The programs of doc/PYTHON.md and of README.md run, and the one that measures calls.
 
 SPDX-License-Identifier: Apache-2.0
 """
 
 import importlib.metadata
 import re
+import subprocess
+import sys
 
 from conftest import GOLDEN
 
@@ -33,6 +35,15 @@ def test_readme(capsys):
     assert re.fullmatch(r"1\d{5} bytes of 524288 off by 0\.00\d+", first)
     assert [float(error) for error in errors] == sorted(map(float, errors), reverse=True)
     assert float(errors[-1]) < 0.01
+
+
+def test_what_measures_calls_runs():
+    program = [sys.executable, GOLDEN.parent / "python" / "bench" / "calls.py", "1"]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in done.stdout.splitlines() if line.startswith("| `")]
+    assert len(rows) == 2 * 3 + 5
+    assert all(re.search(r"\| -?[\d.]+ \|$", row) for row in rows), rows
 
 
 def test_page_names_what_there_is():

@@ -360,6 +360,52 @@ def test_streams_are_kept(spec, base_dtype):
     assert e.save() == before
 
 
+def kept_bucket(seed):
+    plan = pith.Plan("grad:ef=full", shape=200, dtype="f32", slots=2)
+    wide = pith.Stream(plan, seed=seed)
+    other = pith.Stream(pith.Plan("wdiff", shape=50, dtype="f32", base_dtype="bf16"))
+    return pith.Bucket([(wide, 1), other, (wide, 0)], threads=2)
+
+
+def test_buckets_are_kept():
+    a, tensors = kept_bucket(9), [noise(100), noise(50), noise(100, seed=1)]
+    a.encode(tensors)
+    b, c, d = kept_bucket(0), pickle.loads(pickle.dumps(a)), copy.deepcopy(a)
+    b.load_state_dict(a.state_dict())
+    state = a.state_dict()
+    assert [set(one) for one in state["streams"]] == [{"spec", "state"}] * 2
+    for wrong, error, text in (
+        ({}, pith.ArgumentError, "state: found no streams"),
+        ({"streams": state["streams"][:1]}, pith.MismatchError, "found 1 streams, expected 2"),
+        ({"streams": state["streams"][::-1]}, pith.MismatchError, "found spec"),
+        ({"streams": [kept_bucket(1).state_dict()["streams"][0], {}]}, pith.ArgumentError, "found"),
+    ):
+        with pytest.raises(error, match=text):
+            b.load_state_dict(wrong)
+    assert b.state_dict() == state
+    for _ in range(2):
+        frames = [bucket.encode(tensors) for bucket in (a, b, c, d)]
+        assert all(each == frames[0] for each in frames)
+    base = np.zeros(9, np.float32)
+    bound = pith.Stream(pith.Plan("wdiff", like=base, base_dtype="f32", external_base=True))
+    bound.bind_base(base)
+    with pytest.raises(pith.StateError, match="memory of others is not pickled"):
+        pickle.dumps(pith.Bucket([bound]))
+    with pytest.raises(pith.StateError, match=r"work of its own is not pickled: save its state_d"):
+        pickle.dumps(pith.Bucket([bound], work=pith.Work(bound.plan)))
+
+
+def test_lists_are_for_buckets():
+    stream, x = pith.Stream(pith.Plan("grad", shape=9, dtype="f32")), noise(9)
+    frame = stream.encode(x)
+    for listed in ([x, x], (x, x)):
+        for call in (stream.encode, lambda y: stream.decode(frame, y), stream.set_base):
+            with pytest.raises(pith.DtypeError, match=r"found (list|tuple): pith\.Bucket takes"):
+                call(listed)
+    with pytest.raises(pith.DtypeError, match=r"^frame: .* found a list: pith\.Bucket takes lists"):
+        stream.decode([frame, frame])
+
+
 def test_what_is_made_is_not_made_again():
     plan = pith.Plan("grad", shape=100, dtype="f32")
     stream = pith.Stream(plan)
@@ -372,6 +418,7 @@ def test_what_is_made_is_not_made_again():
         lambda: stream.__setstate__(state),
         lambda: stream.__init__(pith.Plan("grad", shape=9, dtype="f32")),
         lambda: bucket.__init__([]),
+        lambda: bucket.__setstate__({"ends": [], "threads": 1}),
         lambda: plan.__init__("grad", shape=9, dtype="f32"),
         lambda: work.__init__([]),
     ):

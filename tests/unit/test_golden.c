@@ -139,6 +139,17 @@ static pith_status without_base(pith_status wanted) {
     return wanted == PITH_ERR_BASE || wanted == PITH_ERR_STATE ? PITH_OK : wanted;
 }
 
+/* Whether the text says which version, codec, revision, flags or section the frame has, all of them
+ * small numbers in one byte but for sections, and what to do. */
+static bool tells_newer(const pith_error *error, const uint8_t *frame) {
+    char found[16];
+    uint32_t number = frame[error->offset];
+    if (error->offset >= 64)
+        for (int i = 1; i < 4; i++) number |= (uint32_t)frame[error->offset + (size_t)i] << 8 * i;
+    snprintf(found, sizeof found, " %u", (unsigned)number);
+    return strstr(error->text, found) && strstr(error->text, ": update pith");
+}
+
 static void check_bad(const char *name, const char *status, const char *from) {
     struct golden_file f;
     pith_view base;
@@ -162,6 +173,7 @@ static void check_bad(const char *name, const char *status, const char *from) {
         CHECK(got == PITH_OK ? error.text[0] == 0 && error.offset == 0
                              : error.text[0] && error.offset <= length + 2097152);
         CHECK(!wrong_base || all_bytes(out, f.raw_bytes, 0x5A));
+        CHECK(got != PITH_ERR_NEWER || tells_newer(&error, bytes));
         if (got == PITH_OK && k == 0) memcpy(first, out, f.raw_bytes);
         CHECK(got != PITH_OK || memcmp(first, out, f.raw_bytes) == 0);
         CHECK_STATUS(without_base(got), pith_verify(exact, length, &env, &error));

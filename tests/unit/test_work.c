@@ -91,6 +91,7 @@ static void test_works_refused(void **state) {
     CHECK(error.text[0] == 0);
     newer.more = 1;
     CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_work_init(memory, bytes, &newer.env, &work, &error));
+    CHECK(strstr(error.text, "newer pith: update this one"));
     free(memory);
     stream_close(&s);
 }

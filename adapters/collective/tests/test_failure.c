@@ -397,6 +397,10 @@ static void bad_options(void) {
     o = options(PITH_COLLECTIVE_ALLREDUCE);
     if (failing) o.count--;
     CHECK_STATUS(sim_create(&ch, &o, &error), PITH_ERR_ARG);
+    o = options(PITH_COLLECTIVE_ALLREDUCE);
+    o.dtype = PITH_F64;
+    CHECK_STATUS(sim_create(&ch, &o, &error), PITH_ERR_DTYPE);
+    CHECK(strstr(error.text, "found dtype f64"));
     o = options(failing ? 77 : PITH_COLLECTIVE_ALLREDUCE);
     CHECK_STATUS(sim_create(&ch, &o, &error), PITH_ERR_ARG);
     CHECK_STATUS(sim_create(&ch, failing ? NULL : &o, &error), PITH_ERR_ARG);
@@ -407,6 +411,7 @@ static void bad_options(void) {
         uint64_t more;
     } newer = {o, 1};
     CHECK_STATUS(sim_create(&ch, &newer.o, &error), PITH_ERR_UNSUPPORTED);
+    CHECK(strstr(error.text, "update this one"));
     newer.more = 0;
     CHECK_STATUS(sim_create(&ch, &newer.o, &error), PITH_OK);
     pith_collective_destroy(ch);

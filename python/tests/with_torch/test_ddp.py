@@ -6,6 +6,7 @@ SPDX-License-Identifier: Apache-2.0
 import copy
 import os
 import pickle
+import threading
 import time
 
 import pytest
@@ -46,6 +47,40 @@ def test_replicas_are_equal_and_the_loss_falls_as_without(dtype):
     for (end, start), (plain_end, _) in zip(packed, plain, strict=True):
         assert end < 0.8 * start
         assert abs(end - plain_end) < 0.1 * plain_end
+
+
+def overlapped(rank, ranks):
+    model = DistributedDataParallel(net(), bucket_cap_mb=CAP)
+    state = ddp.register(model, timeout=TIMEOUT)
+    loss(model, rank, 0).backward()  # buckets are rebuilt behind it
+    seen, sent, run_bucket = [], threading.Event(), state._run
+    state._run = lambda *bucket: (run_bucket(*bucket), sent.set())[0]
+    # The gradient that comes last waits until a bucket of others has been exchanged.
+    model.module[0].weight.register_hook(lambda _: seen.append(sent.wait(TIMEOUT / 4)))
+    loss(model, rank, 1).backward()
+    assert seen == [True]
+
+
+def test_buckets_travel_while_backward_goes_on():
+    run(2, overlapped)
+
+
+def empty(rank, ranks, options):
+    module = Sums()
+    module.a, module.b = (torch.nn.Parameter(torch.zeros(s)) for s in ((0, 4), (0,)))
+    model = DistributedDataParallel(module, bucket_cap_mb=CAP)
+    state = ddp.register(model, timeout=TIMEOUT, **options)
+    for _ in range(3):
+        model.zero_grad()
+        model([torch.full(p.shape, 1.0 + rank) for p in module.parameters()]).backward()
+        for p in module.parameters():
+            torch.testing.assert_close(p.grad, torch.full(p.shape, 1.5), atol=0.1, rtol=0)
+        state.load_state_dict(state.state_dict())
+
+
+@pytest.mark.parametrize("options", [{}, {"spec": "grad:ef=full,bits=8"}, {"normalize": 0.95}])
+def test_parameters_of_no_elements(options):
+    run(2, empty, options)
 
 
 def feedback(rank, ranks, op, per_node):

@@ -79,6 +79,25 @@ def test_replicas_are_equal_and_the_loss_falls_as_without(dtype):
         assert abs(total - wanted) < 0.15 * wanted
 
 
+def summed(rank, ranks, op):
+    shapes = (0, 4), (33, 5), (0,)
+    parameters = [torch.nn.Parameter(torch.zeros(shape)) for shape in shapes]
+    groups_ = [{"params": parameters[:1]}, {"params": parameters[1:]}]
+    optimizer = optim.Sharded(groups_, torch.optim.SGD, lr=1.0, op=op, timeout=TIMEOUT, **EXACT)
+    for step in range(1, 4):
+        for p in parameters:
+            p.grad = torch.full(p.shape, rank + 1.0)
+        optimizer.step()
+        total = step * (6.0 if op == "sum" else 2.0)
+        assert all(torch.equal(p, torch.full(p.shape, -total)) for p in parameters)
+        optimizer.load_state_dict(optimizer.state_dict())
+
+
+@pytest.mark.parametrize("op", ["avg", "sum"])
+def test_sums_and_means_with_parameters_of_no_elements(op):
+    run(3, summed, op)
+
+
 def resumed(rank, ranks):
     def steps(model, optimizer, which):
         for step in which:
