@@ -130,7 +130,14 @@ def reduce_scatter(
         return handle if async_op else None
 
     def submit(output: torch.Tensor, input: torch.Tensor, op: Any, group: Any) -> _Handle:
-        scale = _scale(output, input, op, group)
+        try:
+            scale = _scale(output, input, op, group)
+        except Exception:
+            with contextlib.suppress(Exception):
+                if group not in ranks:
+                    connect(group)
+                worker.submit(refuse, group).result()
+            raise
         if group not in ranks:
             connect(group)
 
@@ -150,6 +157,12 @@ def reduce_scatter(
             channels[key].run(input, output, scale=scale, step=steps[key])
 
         return _Handle(worker.submit(call))
+
+    def refuse(group: Any) -> None:
+        # Where the group has no channel, the others make one now, and it fails there. Later nothing
+        # says which of its channels they use: they wait for this rank until the timeout.
+        if not any(key[0] == group for key in channels):
+            _group.refuse(ranks[group])
 
     def connect(group: Any) -> None:
         # By the group's own collective, which must not meet those of the caller on a thread.

@@ -3,11 +3,13 @@
 SPDX-License-Identifier: Apache-2.0
 """
 
+import contextlib
 import os
+import time
 import types
 
 import pytest
-from ranks import TIMEOUT, run, torch
+from ranks import TIMEOUT, equal_everywhere, run, torch, wait_for_all
 from torch import distributed as dist
 from torch.distributed import _coalescing_manager
 
@@ -124,6 +126,45 @@ def test_a_pytorch_without_the_record():
 
 
 # ---- Failures -----------------------------------------------------------------------------------
+
+
+def refused_on_one(rank, ranks, async_op, manager):
+    func = megatron.reduce_scatter("grad:bits=8", None, timeout=TIMEOUT)
+    x = torch.zeros(1000 * ranks)
+    start = time.monotonic()
+    for _ in range(2):
+        context = _coalescing_manager(async_ops=async_op) if manager else contextlib.nullcontext()
+        with pytest.raises(pith.ShapeError if rank == 1 else pith.Error) as raised, context:
+            handle = func(x[: 999 if rank == 1 else 1000], x, async_op=async_op)
+            if handle is not None:
+                handle.wait()
+        assert rank == 1 or "rank 1" in str(raised.value)
+    assert time.monotonic() - start < TIMEOUT / 2
+    wait_for_all()
+    equal_everywhere("after the exception the manager records no collectives")
+    x += 1
+    func(x[:1000], x)
+    assert x[0] == ranks
+
+
+@pytest.mark.parametrize("async_op", [False, True])
+@pytest.mark.parametrize("manager", [False, True])
+def test_what_one_rank_is_refused_at_first_ends_the_others(async_op, manager):
+    run(3, refused_on_one, async_op, manager)
+
+
+def refused_later(rank, ranks):
+    """Which of its channels the others use is not known: they wait as long as for a dead rank."""
+    func = megatron.reduce_scatter("grad:bits=8", None, timeout=3)
+    x = torch.zeros(8 * ranks)
+    func(x[:8], x)
+    with pytest.raises(pith.ShapeError if rank == 1 else pith.collective.TimedOutError):
+        func(x[: 7 if rank == 1 else 8], x)
+    wait_for_all()
+
+
+def test_what_one_rank_is_refused_later_is_a_timeout_of_the_others():
+    run(2, refused_later)
 
 
 def killed(rank, ranks, async_op, first):
