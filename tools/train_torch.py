@@ -340,8 +340,8 @@ TEXT = """\
 
 Made by `./dev train --torch --results` on {date}, on {cores} cores of an
 {cpu}. Four nodes are network namespaces with one link each to a switch, shaped in
-both directions (`tools/network.py`). A GPT of {parameters:.1f} million parameters, batches of 1 x 64 bytes for each rank, gloo, AdamW
-(fused).
+both directions (`tools/network.py`). A GPT of {parameters:.1f} million parameters, batches of
+1 x 64 bytes for each rank, gloo, AdamW (fused).
 "none": ranks do not exchange anything. "bytes-alone": a hook that moves as many bytes as `pith-4/4`
 by the same transport, in a sum without codec of fewer elements. fp16, bf16, PowerSGD
 (rank {approximation}, one bucket): the hooks of PyTorch. `pith-4/4`: `pith.torch.ddp` with

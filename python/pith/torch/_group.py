@@ -88,6 +88,23 @@ def communicator(
     )
 
 
+def refuse(ranks: collective.Communicator, channel: collective.Channel | None = None) -> None:
+    """Take part in a call that this rank refuses, so that it fails on the others without a wait.
+
+    Args:
+        ranks: of the call
+        channel: of the call; None: it is made by the call, which fails when it is made
+
+    Raises:
+        Error: always
+
+    """
+    if channel is None:
+        ranks.channel("refused on this rank", "", dtype=torch.float32)
+    else:
+        channel.run((), (), scale=0.0)
+
+
 def check(x: torch.Tensor, what: str) -> None:
     """Raise unless a tensor is one that the channels take.
 

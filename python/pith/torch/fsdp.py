@@ -14,6 +14,7 @@ own shard: this saves traffic, and of FSDP's memory only that of gradients and o
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -154,6 +155,13 @@ class _Comm:
             )
         self._key = key
 
+    def _refuse(self, group: Any) -> None:
+        """Let a call that this rank refuses fail on the others, too, before they wait for it."""
+        if self._key is not None and self._key[0] != group:
+            return  # in which of the two groups others make a call is not known
+        with contextlib.suppress(Exception):
+            _group.refuse(self._comms.ranks(group), self._channel)
+
 
 class AllGather(_Comm):
     """For ``module.set_custom_all_gather``, one for each module.
@@ -198,7 +206,13 @@ class AllGather(_Comm):
 
         """
         self._comms.check()
-        self._check(output_tensor, input_tensor, group)
+        try:
+            self._check(output_tensor, input_tensor, group)
+        except Exception:
+            if self._changed:  # else the others have their copy, and wait for nobody
+                self._exact = True
+                self._refuse(group)
+            raise
         if self._channel is None:
             self._channel = self._comms.ranks(group).channel(
                 "allgather",
@@ -319,8 +333,12 @@ class ReduceScatter(_Comm):
     def _reduce(
         self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: Any, op: Any
     ) -> None:
-        self._check(input_tensor, output_tensor, group)
-        scale = _group.factor(op, dist.get_world_size(group))
+        try:
+            self._check(input_tensor, output_tensor, group)
+            scale = _group.factor(op, dist.get_world_size(group))
+        except Exception:
+            self._refuse(group)
+            raise
         if self._channel is None:
             self._channel = self._comms.ranks(group).channel(
                 "reduce_scatter",
@@ -332,7 +350,11 @@ class ReduceScatter(_Comm):
                 seed=self._seed,
             )
         if self._saved is not None:
-            self._load(self._saved)
+            try:
+                self._load(self._saved)
+            except Exception:
+                self._refuse(group)
+                raise
         step, self._step = self._step, self._step + 1
         self.report = self._channel.run(input_tensor, output_tensor, scale=scale, step=step)
 

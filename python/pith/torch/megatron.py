@@ -6,17 +6,20 @@ SPDX-License-Identifier: Apache-2.0
     param_and_grad_buffer.dist_reduce_scatter_func = pith.torch.megatron.reduce_scatter()
 
 The function is called as ``func(output, input, op=, group=, async_op=)``, where Megatron calls
-``torch.distributed.reduce_scatter_tensor``. Tensors are in the memory of the CPU.
+``torch.distributed.reduce_scatter_tensor``: inside of torch.distributed's coalescing manager, which
+records the collectives of a group in place of making them. Tensors are in the memory of the CPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 
 from ..collective import Channel, Communicator
 from ..errors import ArgumentError, ShapeError
@@ -46,6 +49,22 @@ class _Handle(_group.Work):
         return self._future.done() and self._future.exception() is None
 
 
+@contextlib.contextmanager
+def _not_coalesced(group: Any) -> Iterator[bool]:
+    """Let a group's collectives be made although a coalescing manager records them.
+
+    Yields whether there is such a manager around the caller. After an exception it finds no record
+    to go on with: the exception leaves the manager, which would not end the recording then, and all
+    later collectives of the group would be recorded and never made.
+    """
+    world = getattr(distributed_c10d, "_world", None)
+    records = getattr(world, "pg_coalesce_state", {})  # of each group inside of a manager: a list
+    record = records.pop(group, None)
+    yield record is not None
+    if record is not None:
+        records[group] = record
+
+
 def reduce_scatter(
     spec: str = "grad:preset=intra",
     inter: str | None = _group.INTER,
@@ -60,7 +79,8 @@ def reduce_scatter(
     Buckets of one size share a channel, so specs have no error feedback: nothing says which bucket
     a call is of. Calls are carried out in their order, on a thread of their own; with
     ``async_op=True`` they overlap with backward, and the returned handle's ``wait`` ends them.
-    Megatron's coalescing of several buckets takes no such handles: one bucket in a group.
+    Inside of a coalescing manager, which takes no such handles and is all that Megatron waits for,
+    each call has ended when it returns.
 
     Args:
         spec: of the frames inside nodes
@@ -101,20 +121,25 @@ def reduce_scatter(
             Error: what went wrong on any rank
 
         """
-        count = dist.get_world_size(group)
-        scale = _group.factor(op, count)
-        _group.check(input, "input")
-        _group.check(output, "output")
-        if input.numel() != count * output.numel():
-            raise ShapeError(
-                f"input: found {input.numel()} elements, expected {count} times the"
-                f" {output.numel()} of output"
-            )
+        group = dist.group.WORLD if group is None else group
+        with _not_coalesced(group) as coalesced:
+            handle = submit(output, input, op, group)
+            if async_op and not coalesced:
+                return handle
+            handle.wait()
+        return handle if async_op else None
+
+    def submit(output: torch.Tensor, input: torch.Tensor, op: Any, group: Any) -> _Handle:
+        try:
+            scale = _scale(output, input, op, group)
+        except Exception:
+            with contextlib.suppress(Exception):
+                if group not in ranks:
+                    connect(group)
+                worker.submit(refuse, group).result()
+            raise
         if group not in ranks:
-            # The group's own collective, which must not meet those of the caller on a thread.
-            ranks[group] = _group.communicator(
-                group, ranks_per_node=ranks_per_node, timeout=timeout
-            )
+            connect(group)
 
         def call() -> None:
             key = (group, input.numel(), input.dtype)
@@ -131,10 +156,30 @@ def reduce_scatter(
             steps[key] = steps.get(key, -1) + 1
             channels[key].run(input, output, scale=scale, step=steps[key])
 
-        handle = _Handle(worker.submit(call))
-        if async_op:
-            return handle
-        handle.wait()
-        return None
+        return _Handle(worker.submit(call))
+
+    def refuse(group: Any) -> None:
+        # Where the group has no channel, the others make one now, and it fails there. Later nothing
+        # says which of its channels they use: they wait for this rank until the timeout.
+        if not any(key[0] == group for key in channels):
+            _group.refuse(ranks[group])
+
+    def connect(group: Any) -> None:
+        # By the group's own collective, which must not meet those of the caller on a thread.
+        ranks[group] = _group.communicator(group, ranks_per_node=ranks_per_node, timeout=timeout)
 
     return func
+
+
+def _scale(output: torch.Tensor, input: torch.Tensor, op: Any, group: Any) -> float:
+    """Return what sums are multiplied by; raise where a call's arguments are refused."""
+    count = dist.get_world_size(group)
+    scale = _group.factor(op, count)
+    _group.check(input, "input")
+    _group.check(output, "output")
+    if input.numel() != count * output.numel():
+        raise ShapeError(
+            f"input: found {input.numel()} elements, expected {count} times the"
+            f" {output.numel()} of output"
+        )
+    return scale

@@ -89,6 +89,13 @@ def equal_everywhere(value):
     assert all(one == values[0] for one in values)
 
 
+def wait_for_all():
+    """Return when all ranks are here. Through the store, so that it is no collective of a group."""
+    store = dist.distributed_c10d._get_default_store()
+    store.set(f"rank {dist.get_rank()} is here", "")
+    store.wait([f"rank {rank} is here" for rank in range(dist.get_world_size())])
+
+
 def bits(tensors):
     """Return the bytes of tensors. Of copies: memory that NumPy has seen cannot be resized."""
     return b"".join(

@@ -4,9 +4,10 @@ SPDX-License-Identifier: Apache-2.0
 """
 
 import os
+import time
 
 import pytest
-from ranks import TIMEOUT, bits, equal_everywhere, loss, net, run, torch
+from ranks import TIMEOUT, bits, equal_everywhere, loss, net, run, torch, wait_for_all
 from torch import distributed as dist
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
@@ -253,6 +254,68 @@ def refused(rank, ranks):
 
 def test_what_is_refused():
     run(2, refused)
+
+
+def refused_on_one(rank, ranks):
+    """What one rank alone is refused ends the others' call at once, the first and later ones."""
+    group, comms = dist.group.WORLD, fsdp.Comms(timeout=TIMEOUT)
+    start = time.monotonic()
+    x, whole, one = torch.ones(5), torch.ones(5 * ranks), rank == 1
+
+    def differ(cls, call):
+        with pytest.raises(cls if one else pith.Error) as raised:
+            call()
+        assert one or "rank 1" in str(raised.value)
+
+    def reduced(scatter):
+        op = dist.ReduceOp.MAX if one else dist.ReduceOp.SUM
+        differ(pith.UnsupportedError, lambda: scatter(x, whole, group, op))
+        differ(pith.ShapeError, lambda: scatter(x[one:], whole, group, dist.ReduceOp.SUM))
+
+    scatter, gather = fsdp.ReduceScatter(fsdp.Comms(timeout=TIMEOUT)), fsdp.AllGather(comms)
+    reduced(scatter)
+    scatter(x, whole, group, dist.ReduceOp.SUM)
+    assert x[0] == ranks
+    reduced(scatter)
+    shard = x[one:]
+    for _ in range(2):
+        differ(pith.ShapeError, lambda: gather(whole, shard, group))
+        x += rank
+        gather(whole, x, group)  # exactly, as the first one
+        assert torch.equal(whole[5 * rank : 5 * rank + 5], x)
+        equal_everywhere(bits([whole]))
+        if one:  # the others take their copies, and make no call
+            with pytest.raises(pith.ShapeError):
+                gather(whole, x[1:], group)
+        else:
+            gather(whole, x, group)
+        gather.step()
+    saved = {"step": 1, "rank": [0, ranks], "channel": b""} if one else scatter._state()
+    other = fsdp.ReduceScatter(fsdp.Comms(timeout=TIMEOUT))
+    other._load(saved)
+    differ(pith.ArgumentError, lambda: other(x, whole, group, dist.ReduceOp.SUM))
+    assert time.monotonic() - start < TIMEOUT / 2
+    wait_for_all()
+
+
+def test_what_one_rank_is_refused_ends_the_others():
+    run(3, refused_on_one)
+
+
+def of_another_dtype(rank, ranks):
+    model = sharded()
+    if rank == 1:
+        model = model.double()
+    fsdp.apply(model, timeout=TIMEOUT)
+    start = time.monotonic()
+    with pytest.raises(pith.DtypeError if rank == 1 else pith.Error):
+        loss(model, rank, 0)
+    assert time.monotonic() - start < TIMEOUT / 2
+    wait_for_all()
+
+
+def test_a_model_of_another_dtype_on_one_rank():
+    run(2, of_another_dtype)
 
 
 def killed(rank, ranks):

@@ -1,4 +1,4 @@
-"""The sharded optimizer, and the function for Megatron.
+"""The sharded optimizer.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -9,7 +9,6 @@ import os
 
 import pytest
 from ranks import TIMEOUT, bits, equal_everywhere, loss, net, run, torch
-from torch import distributed as dist
 from torch.distributed.checkpoint.state_dict import (
     get_optimizer_state_dict,
     set_optimizer_state_dict,
@@ -18,7 +17,7 @@ from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 
 import pith
 import pith.collective
-from pith.torch import megatron, optim
+from pith.torch import optim
 
 EXACT = {"gradients": "raw", "inter": None, "weights": "lossless", "exempt": None}
 
@@ -553,52 +552,3 @@ def killed(rank, ranks):
 
 def test_a_rank_that_dies_is_an_exception_of_the_others():
     run(3, killed, dies=(2,))
-
-
-# ---- Megatron -----------------------------------------------------------------------------------
-
-
-def buckets(rank, ranks):
-    func = megatron.reduce_scatter("grad:bits=8", None, timeout=TIMEOUT)
-    made = {r: torch.Generator().manual_seed(r) for r in range(ranks)}
-    for step in range(3):
-        sent = [[torch.randn(ranks * n, generator=made[r]) for n in (64, 1000, 64)] for r in made]
-        wanted = [sum(parts) / (ranks if step else 1) for parts in zip(*sent, strict=True)]
-        pieces, handles = [], []
-        for whole in sent[rank]:
-            n = whole.numel() // ranks
-            piece = whole[rank * n : (rank + 1) * n]  # Megatron's output lies in its input
-            op = dist.ReduceOp.AVG if step else dist.ReduceOp.SUM
-            pieces.append(piece)
-            handles.append(func(piece, whole, op=op, group=dist.group.WORLD, async_op=step != 1))
-        for handle, piece, total in zip(handles, pieces, wanted, strict=True):
-            assert handle is None if step == 1 else handle.wait() and handle.is_completed()
-            n = piece.numel()
-            torch.testing.assert_close(piece, total[rank * n : (rank + 1) * n], atol=0.1, rtol=0)
-
-
-def test_megatron_buckets():
-    run(3, buckets)
-
-
-def megatron_refuses(rank, ranks):
-    with pytest.raises(pith.ArgumentError, match="error feedback"):
-        megatron.reduce_scatter("grad:ef=full")
-    with pytest.raises(pith.SpecError):
-        megatron.reduce_scatter("grad:nothing=1")
-    func = megatron.reduce_scatter(timeout=TIMEOUT)
-    with pytest.raises(pith.UnsupportedError, match=r"SUM or ReduceOp\.AVG"):
-        func(torch.zeros(4), torch.zeros(8), op=dist.ReduceOp.PRODUCT)
-    with pytest.raises(pith.ShapeError, match="expected 2 times"):
-        func(torch.zeros(4), torch.zeros(9))
-    with pytest.raises(pith.DtypeError):
-        func(torch.zeros(4).int(), torch.zeros(8).int())
-    wrong = megatron.reduce_scatter("grad:bits=4" if rank else "grad:bits=8", None, timeout=TIMEOUT)
-    handle = wrong(torch.zeros(4), torch.zeros(8), async_op=True)
-    with pytest.raises(pith.MismatchError, match="rank 1"):
-        handle.wait()
-    assert handle.is_completed() and not handle.is_success()
-
-
-def test_what_megatron_is_refused():
-    run(2, megatron_refuses)
