@@ -212,13 +212,17 @@ class Trainer:
         return sum(by_rank), summed, pith.sparse.imbalance(by_rank)
 
 
-def replicas_equal(model):
+def digest_of(model):
     digest = hashlib.sha256()
     for p in model.parameters():
         digest.update(p.detach().numpy().tobytes())
-    texts = [None] * dist.get_world_size()
-    dist.all_gather_object(texts, digest.hexdigest())
-    return len(set(texts)) == 1
+    return digest.hexdigest()
+
+
+def same_everywhere(digests):
+    everywhere = [None] * dist.get_world_size()
+    dist.all_gather_object(everywhere, digests)
+    return all(each == digests for each in everywhere)
 
 
 def train(s):
@@ -231,7 +235,7 @@ def train(s):
         print("begin", flush=True)
         sys.stdin.readline()  # the counters of the links are read
     dist.barrier()
-    seconds, codecs, cpu, chosen, curve = [], [], [], [], []
+    seconds, codecs, cpu, chosen, curve, digests = [], [], [], [], [], []
 
     def measure(step):  # replicas are equal, so that one rank's is every rank's
         if dist.get_rank() == 0:
@@ -247,6 +251,8 @@ def train(s):
         for times, spent in zip((codecs, cpu), trainer.codec_seconds(), strict=True):
             times.append(spent)
         chosen.append(trainer.chosen())
+        if s["every"]:  # else ranks are timed, and would wait for one another's digests
+            digests.append(digest_of(trainer.model))
     if s["every"]:
         measure(s["before"] + s["steps"])
     if dist.get_rank() == 0 and s["signal"]:
@@ -254,7 +260,7 @@ def train(s):
         sys.stdin.readline()
     return {"seconds": seconds, "codecs": codecs, "cpu": cpu, "curve": curve,
             "chosen": [each for each in chosen if each],
-            "equal": replicas_equal(trainer.model),
+            "equal": same_everywhere([*digests, digest_of(trainer.model)]),
             "parameters": sum(p.numel() for p in trainer.model.parameters())}
 
 
