@@ -4,18 +4,13 @@
  *
  * The including file has defined v4, four lanes of 32 bits, and
  *
- *   v4_load, v4_store, v4_add, v4_sub, v4_or, v4_and, v4_set (all lanes alike), v4_ramp(first): in
- *                 lane i, first + i;
+ *   v4_load, v4_store, v4_add, v4_or, v4_and, v4_set (all lanes alike), v4_ramp(first): in lane i,
+ *                 first + i;
  *   v4_shl(x, n), v4_shr(x, n)  all lanes by one number below 32;
- *   v4_after(last, x)           the last lane of `last`, then the first three of x;
  *   v4_sums(x), v4_last(x)      in each lane the sum of the lanes up to it; the last lane in all.
  *
  * What works on several vectors at once, below under Units, is either here, for which are defined
  *
- *   v4_pick(bytes, pick)        16 bytes in another order: byte i is bytes[byte i of pick];
- *   v4_shr_each(x, n)           each lane by its own number below 32;
- *   v4_above(x, y)              ~0 in lanes in which x > y, as signed numbers, else 0;
- *   v4_ascends(x, y)            whether x < y in all lanes, as signed numbers;
  *   wide                        a vector of 4 or 8 numbers, with w_load, w_store, w_set, w_sub,
  *                               w_and, w_shr as v4 has them;
  *   w_after(last, x)            `last`, then all lanes of x but the last;
@@ -25,10 +20,16 @@
  *   b_add, b_sub, b_max, b_set  of a wide vector's bytes; b_least(x, y): ~0 where x >= y, else 0;
  *   b_look(table, x)            bytes of table[16] by x - LOOK_0, 0 where that is 16 to 24;
  *   b_sum(x), b_largest(x)      of all bytes;
- *   OWN_PUT                     or not: the including file has put_units and ones_of_8;
  *
- * or, with OWN_UNITS, the including file has it too. Then there is no packed_take: vectors of more
- * lanes take packed differences no faster. */
+ * and either, with OWN_ELIAS_FANO, what the first part of them does for that form, or
+ *
+ *   v4_sub, v4_after(last, x)   the last lane of `last`, then the first three of x;
+ *   v4_pick(bytes, pick)        16 bytes in another order: byte i is bytes[byte i of pick];
+ *   v4_shr_each(x, n)           each lane by its own number below 32;
+ *   v4_ascends(x, y)            whether x < y in all lanes, as signed numbers;
+ *
+ * or, with OWN_UNITS, the including file has all of it too. Then there is no packed_take: vectors
+ * of more lanes take packed differences no faster. */
 #ifndef PITHI_SPARSE_INDEX_TMPL_H
 #define PITHI_SPARSE_INDEX_TMPL_H
 
@@ -52,7 +53,7 @@ static inline size_t in_units(size_t count) { return (count + NUMBERS - 1) / NUM
 /* ---- Units -----------------------------------------------------------------------------------*/
 
 #ifndef OWN_UNITS
-#ifndef OWN_PUT
+#ifndef OWN_ELIAS_FANO
 /* Writes the low `bits` bits, 1..16, of whole units of numbers, one behind the other, and up to
  * REACH bytes behind the last one. */
 static inline void put_units(const uint32_t *numbers, size_t count, unsigned bits, uint8_t *to) {
@@ -71,14 +72,13 @@ static inline void put_units(const uint32_t *numbers, size_t count, unsigned bit
 }
 
 /* Returns a bit for each of eight numbers: for number i bit (list[i] >> low_bits) + i, counted from
- * that of number 0. All of them are below 64. */
+ * that of number 0. All of them are below 57. */
 static inline uint64_t ones_of_8(const uint32_t *list, unsigned low_bits) {
     const uint32_t first = list[0] >> low_bits;
     uint64_t ones = 1;
     for (unsigned i = 1; i < 8; i++) ones |= UINT64_C(1) << ((list[i] >> low_bits) - first + i);
     return ones;
 }
-#endif
 
 /* Reads whole units of numbers of 0..24 bits, and up to REACH bytes behind the last one. */
 static inline void take_units(const uint8_t *bytes, size_t count, unsigned bits, uint32_t *to) {
@@ -125,6 +125,7 @@ static inline bool merge(const uint32_t *low, uint32_t *list, size_t count, uint
         good &= (int32_t)(i ? list[i - 1] : last) < (int32_t)list[i];
     return good;
 }
+#endif
 
 enum { WIDE = sizeof(wide) / sizeof(uint32_t), FOUR = 4 * WIDE };
 
@@ -231,43 +232,36 @@ static inline bool take_string(const uint8_t *bytes, size_t length, size_t count
 
 /* ---- ELIAS_FANO ------------------------------------------------------------------------------*/
 
-/* The words of the high bits, of which the last ones, that are not whole, stand apart. Ones come in
- * ascending order: word `at` has had `held` so far, the one behind it `next`. */
-struct high_bits {
-    uint8_t *to;
-    size_t whole, at;
-    uint64_t held, next;
-    uint64_t apart[2];
-};
-
-static inline void put_word(struct high_bits *h, size_t at, uint64_t word) {
-    pithi_put64(at < h->whole ? h->to + 8 * at : (uint8_t *)(h->apart + (at - h->whole)), word);
-}
-
-/* Adds ones, of which bit 0 is the first and belongs at `bit`. */
-static inline void put_ones(struct high_bits *h, uint64_t ones, size_t bit) {
-    const size_t at = bit / 64, shift = bit % 64;
-    const uint64_t before = at == h->at ? h->held : at == h->at + 1 ? h->next : 0;
-    const uint64_t behind = at == h->at ? h->next : 0;
-    h->at = at;
-    h->held = before | ones << shift;
-    h->next = behind | ones >> 1 >> (63 - shift);
-    put_word(h, at, h->held);
-    put_word(h, at + 1, h->next);
-}
-
 static inline size_t high_bit(const uint32_t *list, size_t i, unsigned low_bits) {
     return (list[i] >> low_bits) + i;
 }
 
+/* Ones come in ascending order: what has been written from byte `at` on is `held`, and behind the
+ * last one there are only zeros. */
+struct high_bits {
+    uint8_t *to;
+    size_t at;
+    uint64_t held;
+};
+
+/* Adds ones, of which bit 0 is the first and belongs at `bit`; none is beyond bit 56. Writes 8
+ * bytes: those of the ones, and of those before them that lie in the same byte. */
+ALWAYS void put_ones(struct high_bits *h, uint64_t ones, size_t bit) {
+    const size_t at = bit / 8, on = at - h->at;
+    h->held = (on < 8 ? h->held >> 8 * on : 0) | ones << bit % 8;
+    h->at = at;
+    pithi_put64(h->to + at, h->held);
+}
+
 static void put_high(const uint32_t *list, size_t count, unsigned low_bits, uint8_t *to,
                      size_t bytes) {
-    struct high_bits h = {to, bytes / 8, 0, 0, 0, {0, 0}};
+    struct high_bits h = {to, 0, 0};
     size_t i = 0;
     memset(to, 0, bytes);
     while (i < count) {
         const size_t first = high_bit(list, i, low_bits);
-        if (i + 8 <= count && high_bit(list, i + 7, low_bits) - first < 64) {
+        if (first / 8 + 8 > bytes) break;
+        if (i + 8 <= count && high_bit(list, i + 7, low_bits) - first <= 56) {
             put_ones(&h, ones_of_8(list + i, low_bits), first);
             i += 8;
         } else {
@@ -275,7 +269,10 @@ static void put_high(const uint32_t *list, size_t count, unsigned low_bits, uint
             i++;
         }
     }
-    memcpy(to + 8 * h.whole, h.apart, bytes % 8);
+    for (; i < count; i++) {
+        const size_t bit = high_bit(list, i, low_bits);
+        to[bit / 8] = (uint8_t)(to[bit / 8] | 1u << bit % 8);
+    }
 }
 
 static void elias_fano_put(const uint32_t *list, size_t count, size_t n, unsigned low_bits,

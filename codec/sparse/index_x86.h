@@ -4,7 +4,6 @@
 #define PITHI_SPARSE_INDEX_X86_H
 
 #include <immintrin.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 typedef __m128i v4;
@@ -13,7 +12,6 @@ static inline v4 v4_load(const uint32_t *p) { return _mm_loadu_si128((const v4 *
 static inline void v4_store(uint32_t *p, v4 x) { _mm_storeu_si128((v4 *)(void *)p, x); }
 static inline v4 v4_set(uint32_t x) { return _mm_set1_epi32((int)x); }
 static inline v4 v4_add(v4 x, v4 y) { return _mm_add_epi32(x, y); }
-static inline v4 v4_sub(v4 x, v4 y) { return _mm_sub_epi32(x, y); }
 static inline v4 v4_or(v4 x, v4 y) { return _mm_or_si128(x, y); }
 static inline v4 v4_and(v4 x, v4 y) { return _mm_and_si128(x, y); }
 static inline v4 v4_ramp(uint32_t first) {
@@ -21,18 +19,11 @@ static inline v4 v4_ramp(uint32_t first) {
 }
 static inline v4 v4_shl(v4 x, unsigned n) { return _mm_sll_epi32(x, _mm_cvtsi32_si128((int)n)); }
 static inline v4 v4_shr(v4 x, unsigned n) { return _mm_srl_epi32(x, _mm_cvtsi32_si128((int)n)); }
-static inline v4 v4_shr_each(v4 x, v4 n) { return _mm_srlv_epi32(x, n); }
-static inline v4 v4_after(v4 last, v4 x) { return _mm_alignr_epi8(x, last, 12); }
 static inline v4 v4_last(v4 x) { return _mm_shuffle_epi32(x, 0xFF); }
 static inline v4 v4_sums(v4 x) {
     x = v4_add(x, _mm_slli_si128(x, 4));
     return v4_add(x, _mm_slli_si128(x, 8));
 }
-static inline v4 v4_pick(const uint8_t *bytes, v4 pick) {
-    return _mm_shuffle_epi8(_mm_loadu_si128((const v4 *)(const void *)bytes), pick);
-}
-static inline v4 v4_above(v4 x, v4 y) { return _mm_cmpgt_epi32(x, y); }
-static inline bool v4_ascends(v4 x, v4 y) { return _mm_movemask_epi8(v4_above(y, x)) == 0xFFFF; }
 static inline unsigned largest_of_16(v4 bytes) {
     const v4 x = _mm_max_epu8(bytes, _mm_srli_epi16(bytes, 8)); /* in the low byte of every two */
     const v4 rest = _mm_andnot_si128(x, _mm_set1_epi16(0xFF));

@@ -118,7 +118,7 @@ static inline unsigned b_largest(wide x) {
     return largest_of_16(_mm_max_epu8(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
 }
 
-#define OWN_PUT
+#define OWN_ELIAS_FANO
 
 /* Lanes of two numbers become 64 bits of which the low 2 * bits are used, and two of these one. */
 static inline void put_units(const uint32_t *numbers, size_t count, unsigned bits, uint8_t *to) {
@@ -148,6 +148,66 @@ static inline uint64_t ones_of_8(const uint32_t *list, unsigned low_bits) {
     const __m128i two =
         _mm_or_si128(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
     return (uint64_t)_mm_cvtsi128_si64(_mm_or_si128(two, _mm_unpackhi_epi64(two, two)));
+}
+
+/* Reads whole units of numbers, eight at a time: four of the 16 bytes in which they begin, and four
+ * of those `bits / 2` bytes further on. */
+static inline void take_units(const uint8_t *bytes, size_t count, unsigned bits, uint32_t *to) {
+    const wide ramp = _mm256_setr_epi32(0, 1, 2, 3, 0, 1, 2, 3);
+    const int odd = (int)(4 * bits % 8);
+    const wide at = _mm256_add_epi32(_mm256_mullo_epi32(ramp, w_set(bits)),
+                                     _mm256_setr_epi32(0, 0, 0, 0, odd, odd, odd, odd));
+    /* The byte that each number begins in, and the three behind it. */
+    const wide begin = _mm256_mullo_epi32(w_shr(at, 3), w_set(0x01010101));
+    const wide pick = _mm256_add_epi32(begin, w_set(0x03020100));
+    const wide shift = w_and(at, w_set(7)), mask = w_set((UINT32_C(1) << bits) - 1);
+    for (size_t i = 0; i < count; i += 8, bytes += bits) {
+        const __m128i *const four = (const void *)bytes, *next = (const void *)(bytes + bits / 2);
+        const wide x = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(four)),
+                                               _mm_loadu_si128(next), 1);
+        w_store(to + i, w_and(_mm256_srlv_epi32(_mm256_shuffle_epi8(x, pick), shift), mask));
+    }
+}
+
+/* The places of the ones of a byte, each as a byte, beginning with the lowest. */
+#define BELOW_1(higher) higher, (higher) << 8
+#define BELOW_2(higher) BELOW_1(higher), BELOW_1((higher) << 8 | 1)
+#define BELOW_3(higher) BELOW_2(higher), BELOW_2((higher) << 8 | 2)
+#define BELOW_4(higher) BELOW_3(higher), BELOW_3((higher) << 8 | 3)
+#define BELOW_5(higher) BELOW_4(higher), BELOW_4((higher) << 8 | 4)
+#define BELOW_6(higher) BELOW_5(higher), BELOW_5((higher) << 8 | 5)
+#define BELOW_7(higher) BELOW_6(higher), BELOW_6((higher) << 8 | 6)
+static const uint64_t ones_of_byte[256] = {BELOW_7(UINT64_C(0)), BELOW_7(UINT64_C(7))};
+
+static inline void list_ones(uint64_t word, uint32_t base, uint32_t *to) {
+    for (unsigned k = 0; k < 64; k += 8) {
+        const uint32_t byte = (uint8_t)(word >> k);
+        const __m128i places = _mm_cvtsi64_si128((long long)ones_of_byte[byte]);
+        w_store(to, _mm256_add_epi32(w_set(base + k), _mm256_cvtepu8_epi32(places)));
+        to += _mm_popcnt_u32(byte);
+    }
+}
+
+/* Numbers behind the count are made, too, in whole vectors, and not looked at. */
+static inline bool merge(const uint32_t *low, uint32_t *list, size_t count, uint32_t first,
+                         unsigned low_bits, uint32_t last) {
+    const __m128i by = _mm_cvtsi32_si128((int)low_bits);
+    const wide ramp = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), all = _mm256_set1_epi32(-1);
+    wide at = _mm256_add_epi32(ramp, w_set(first)), before = w_set(last), good = all;
+    for (size_t i = 0; i < count; i += 8) {
+        const wide high = _mm256_sll_epi32(w_sub(w_load(list + i), at), by);
+        const wide x = _mm256_or_si256(high, w_load(low + i));
+        const wide carry = _mm256_permute2x128_si256(before, x, 0x21);
+        wide ascends = _mm256_cmpgt_epi32(x, _mm256_alignr_epi8(x, carry, 12));
+        w_store(list + i, x);
+        if (i + 8 > count)
+            ascends = _mm256_or_si256(ascends,
+                                      _mm256_cmpgt_epi32(ramp, w_set((uint32_t)(count - i - 1))));
+        good = w_and(good, ascends);
+        before = x;
+        at = _mm256_add_epi32(at, w_set(8));
+    }
+    return _mm256_testc_si256(good, all);
 }
 
 #include "sparse/index_tmpl.h"
