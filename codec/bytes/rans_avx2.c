@@ -1,5 +1,5 @@
 /* rans_avx2.c - rANS strings, and their symbols counted, for AVX2: tables in registers where
- * symbols are few, else gathers.
+ * symbols are few, else in memory.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <immintrin.h>
 #include <string.h>
@@ -11,6 +11,37 @@
 #include "kernels.h"
 
 enum { MOST = PITHI_RANS_STATES_MOST / 8 };
+
+/* ---- Tables in memory ------------------------------------------------------------------------
+ * Read element by element: on processors whose widest vectors are these, a gather takes longer. */
+
+static inline __m256i join(__m128i low, __m128i high) {
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+}
+static inline __m128i two_words(const uint32_t *table, uint64_t at) {
+    return _mm_insert_epi32(_mm_cvtsi32_si128((int)table[(uint32_t)at]), (int)table[at >> 32], 1);
+}
+static inline __m128i four_words(const uint32_t *table, __m128i at) {
+    return _mm_unpacklo_epi64(two_words(table, (uint64_t)_mm_cvtsi128_si64(at)),
+                              two_words(table, (uint64_t)_mm_extract_epi64(at, 1)));
+}
+/* The words at eight places. */
+static inline __m256i words_at(const uint32_t *table, __m256i at) {
+    return join(four_words(table, _mm256_castsi256_si128(at)),
+                four_words(table, _mm256_extracti128_si256(at, 1)));
+}
+static inline __m128i four_halves(const uint16_t *table, __m128i at) {
+    const uint64_t a = (uint64_t)_mm_cvtsi128_si64(at), b = (uint64_t)_mm_extract_epi64(at, 1);
+    __m128i x = _mm_cvtsi32_si128(table[(uint32_t)a]);
+    x = _mm_insert_epi16(x, table[a >> 32], 2);
+    x = _mm_insert_epi16(x, table[(uint32_t)b], 4);
+    return _mm_insert_epi16(x, table[b >> 32], 6);
+}
+/* The numbers of 16 bits at eight places, in lanes of 32. */
+static inline __m256i halves_at(const uint16_t *table, __m256i at) {
+    return join(four_halves(table, _mm256_castsi256_si128(at)),
+                four_halves(table, _mm256_extracti128_si256(at, 1)));
+}
 
 /* ---- Tables of bytes -------------------------------------------------------------------------*/
 
@@ -130,8 +161,7 @@ static inline size_t decode_rows(const struct buckets *b, unsigned vectors, __m2
 
 static inline __m256i decode_8(const uint32_t *slot, __m256i x, uint8_t *dst) {
     const __m256i entry =
-        _mm256_i32gather_epi32((const int *)(const void *)slot,
-                               _mm256_and_si256(x, _mm256_set1_epi32(PITHI_RANS_SLOTS - 1)), 4);
+        words_at(slot, _mm256_and_si256(x, _mm256_set1_epi32(PITHI_RANS_SLOTS - 1)));
     const __m256i symbols =
         _mm256_shuffle_epi8(entry, _mm256_set1_epi64x((long long)UINT64_C(0x808080800C080400)));
     const uint64_t low = (uint64_t)_mm_cvtsi128_si64(_mm256_castsi256_si128(symbols));
@@ -143,7 +173,7 @@ static inline __m256i decode_8(const uint32_t *slot, __m256i x, uint8_t *dst) {
                             _mm256_srli_epi32(entry, 20));
 }
 
-static inline size_t gather_rows(const uint32_t *slot, unsigned vectors, __m256i *x,
+static inline size_t word_rows(const uint32_t *slot, unsigned vectors, __m256i *x,
                                  const uint8_t **words, const uint8_t *end, uint8_t *dst,
                                  size_t n) {
     const __m256i all = _mm256_set1_epi32(-1);
@@ -156,13 +186,13 @@ static inline size_t gather_rows(const uint32_t *slot, unsigned vectors, __m256i
     return i;
 }
 
-static size_t decode_by_gathers(const struct pithi_rans_decoder *t, unsigned vectors, __m256i *x,
+static size_t decode_by_words(const struct pithi_rans_decoder *t, unsigned vectors, __m256i *x,
                                 const uint8_t **words, const uint8_t *end, uint8_t *dst, size_t n) {
     uint32_t slot[PITHI_RANS_SLOTS];
     slots_of(slot, t);
-    if (vectors == 8) return gather_rows(slot, 8, x, words, end, dst, n);
-    if (vectors == 1) return gather_rows(slot, 1, x, words, end, dst, n);
-    return gather_rows(slot, vectors, x, words, end, dst, n);
+    if (vectors == 8) return word_rows(slot, 8, x, words, end, dst, n);
+    if (vectors == 1) return word_rows(slot, 1, x, words, end, dst, n);
+    return word_rows(slot, vectors, x, words, end, dst, n);
 }
 
 static size_t decode_by_shuffles(const struct pithi_rans_decoder *t, unsigned vectors, __m256i *x,
@@ -184,7 +214,7 @@ static const uint8_t *decode(const struct pithi_rans_decoder *t, uint32_t *state
         for (unsigned v = 0; v < vectors; v++)
             x[v] = _mm256_loadu_si256((const __m256i *)(const void *)(state + 8 * v));
         done =
-            (vectors >= 4 && t->log2_width == LOG2_WIDTH ? decode_by_shuffles : decode_by_gathers)(
+            (vectors >= 4 && t->log2_width == LOG2_WIDTH ? decode_by_shuffles : decode_by_words)(
                 t, vectors, x, &words, end, dst, n);
         for (unsigned v = 0; v < vectors; v++)
             _mm256_storeu_si256((__m256i *)(void *)(state + 8 * v), x[v]);
@@ -201,12 +231,12 @@ struct symbols {
     unsigned parts; /* 0: too many symbols, or too few states */
     __m256i first;
     uint32_t pair[256];
-    const int *slot;
+    const uint16_t *slot;
 };
 
 static void symbols_of(struct symbols *t, const struct pithi_rans_encoder *from, unsigned vectors) {
     struct symbol_bytes table;
-    t->slot = (const int *)(const void *)from->slot;
+    t->slot = from->slot;
     t->parts = 0;
     if (vectors < 4 || !symbol_bytes_of(&table, from)) {
         symbol_pairs_of(t->pair, from);
@@ -238,37 +268,30 @@ static inline void look_up_32(const struct symbols *t, unsigned parts, const uin
 
 static inline void look_up_8(const struct symbols *t, const uint8_t *src, __m256i *f,
                              __m256i *start) {
+    const uint32_t *const p = t->pair;
     const __m256i pair =
-        _mm256_i32gather_epi32((const int *)(const void *)t->pair, lanes(pithi_get64(src)), 4);
+        join(_mm_setr_epi32((int)p[src[0]], (int)p[src[1]], (int)p[src[2]], (int)p[src[3]]),
+             _mm_setr_epi32((int)p[src[4]], (int)p[src[5]], (int)p[src[6]], (int)p[src[7]]));
     *f = _mm256_and_si256(pair, _mm256_set1_epi32(0xFFFF));
     *start = _mm256_srli_epi32(pair, 16);
 }
 
-/* Encodes a row, one symbol of each state, in passes whose operations do not wait for each other.
- * */
+/* Encodes a row, one symbol of each state. */
 static inline uint8_t *encode_row(const struct symbols *t, unsigned parts, unsigned vectors,
                                   __m256i *x, const uint8_t *src, uint8_t *end) {
     __m256i f[MOST], start[MOST];
-    if (parts)
-        for (unsigned v = 0; v < vectors; v += 4)
-            look_up_32(t, parts, src + 8 * v, f + v, start + v);
-    else
-        for (unsigned v = 0; v < vectors; v++) look_up_8(t, src + 8 * v, f + v, start + v);
+    for (unsigned v = 0; parts && v < vectors; v += 4)
+        look_up_32(t, parts, src + 8 * v, f + v, start + v);
     for (unsigned v = vectors; v--;) {
+        __m256i rest;
+        if (!parts) look_up_8(t, src + 8 * v, &f[v], &start[v]);
         const __m256i fits =
             _mm256_cmpgt_epi32(f[v], _mm256_srli_epi32(x[v], 32 - PITHI_RANS_LOG2_SLOTS));
         const unsigned mask = ~(unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(fits)) & 0xFFu;
         end = store_words(x[v], mask, end);
         x[v] = _mm256_blendv_epi8(_mm256_srli_epi32(x[v], 16), x[v], fits);
-    }
-    for (unsigned v = 0; v < vectors; v++) {
-        __m256i rest;
-        x[v] = _mm256_slli_epi32(divide(x[v], f[v], &rest), PITHI_RANS_LOG2_SLOTS);
-        start[v] = _mm256_add_epi32(rest, start[v]);
-    }
-    for (unsigned v = 0; v < vectors; v++) {
-        const __m256i slot = _mm256_i32gather_epi32(t->slot, start[v], 2);
-        x[v] = _mm256_or_si256(x[v], _mm256_and_si256(slot, _mm256_set1_epi32(0xFFFF)));
+        const __m256i high = _mm256_slli_epi32(divide(x[v], f[v], &rest), PITHI_RANS_LOG2_SLOTS);
+        x[v] = _mm256_or_si256(high, halves_at(t->slot, _mm256_add_epi32(rest, start[v])));
     }
     return end;
 }
