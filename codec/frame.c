@@ -338,7 +338,8 @@ static pith_status read_exempt(const uint8_t *body, size_t length, uint64_t at,
     if (!takes || !length || length % EXEMPT_BYTES || f->exempt_ranges > PITH_EXEMPT_MAX)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "bad exempt section", at);
     const struct pithi_exempt_source source = pithi_frame_exempt(f);
-    if (!pithi_exempt_build(NULL, &source, f->params.dtype, f->count, &f->exempt_bytes))
+    if (pithi_exempt_build(NULL, &source, f->params.dtype, f->count, &f->exempt_bytes) <
+        source.count)
         return pithi_fail_at(error, PITH_ERR_CORRUPT, "bad exempt range", at);
     for (size_t i = 0; i < source.count; i++) f->exempt_count += source.at(source.from, i).count;
     return PITH_OK;

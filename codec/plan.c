@@ -27,7 +27,9 @@ static pith_status take_shape(pith_plan *p, const pith_layout *l, pith_error *er
     /* Frames demand that every partial product fits, also where a later extent is 0. */
     for (uint32_t d = 0; d < l->ndim; d++)
         if (!pithi_checked_multiply(p->count, l->shape[d], &p->count) || p->count > INT64_MAX / 8)
-            return pithi_fail(error, PITH_ERR_SHAPE, "the tensor is too large");
+            return pithi_fail_numbers(error, PITH_ERR_SHAPE,
+                                      "at most # elements, the first # extents make more",
+                                      INT64_MAX / 8, d + 1);
     return PITH_OK;
 }
 
@@ -56,6 +58,29 @@ static struct pithi_exempt_source layout_exempt(const pith_layout *l) {
     return (struct pithi_exempt_source){l->exempt, l->exempt_count, exempt_at};
 }
 
+/* Fails with what is wrong with range i, the first that is not good. */
+static pith_status refuse_exempt(const pith_plan *p, const struct pithi_exempt_source *source,
+                                 size_t i, pith_error *error) {
+    const pith_exempt r = source->at(source->from, i);
+    const pith_exempt before = i ? source->at(source->from, i - 1) : (pith_exempt){0};
+    const uint64_t end = before.first + before.count;
+    const char *text = "exempt[#] has how #, expected 1 (16) or 2 (exact)";
+    struct pithi_words words = {.number = {i, r.how}};
+    if (r.first < end) {
+        text = "exempt[#] begins at element #, the range before it ends at #";
+        words.number[1] = r.first, words.number[2] = end;
+    } else if (r.first > p->count) {
+        text = "exempt[#] begins at element #, the tensor has #";
+        words.number[1] = r.first, words.number[2] = p->count;
+    } else if (!r.count) {
+        text = "exempt[#] has no elements";
+    } else if (r.count > p->count - r.first) {
+        text = "exempt[#] has # elements, the tensor # from there on";
+        words.number[1] = r.count, words.number[2] = p->count - r.first;
+    }
+    return pithi_fail_with(error, PITH_ERR_ARG, 0, text, &words);
+}
+
 static pith_status check_exempt(const pith_plan *p, const struct pithi_exempt_source *source,
                                 pith_error *error) {
     uint64_t bytes;
@@ -64,11 +89,20 @@ static pith_status check_exempt(const pith_plan *p, const struct pithi_exempt_so
         return pithi_fail_with(error, PITH_ERR_UNSUPPORTED, 0,
                                "codec $ takes no exempt ranges: exempt has to be none",
                                &(struct pithi_words){.name = {p->params.codec->name}});
-    if (!source->from || source->count > PITH_EXEMPT_MAX ||
-        !pithi_exempt_build(NULL, source, p->params.dtype, p->count, &bytes))
-        return pithi_fail(error, PITH_ERR_ARG, "bad exempt ranges");
-    if (pithi_sections_bytes(false, NULL, source->count, p->source_bytes) > PITHI_SECTIONS_MAX)
-        return pithi_fail(error, PITH_ERR_ARG, "exempt ranges and source are too long together");
+    if (!source->from)
+        return pithi_fail_with(error, PITH_ERR_ARG, 0, "exempt is NULL, exempt_count is #",
+                               &(struct pithi_words){.number = {source->count}});
+    if (source->count > PITH_EXEMPT_MAX)
+        return pithi_fail_numbers(error, PITH_ERR_ARG, "at most # exempt ranges, not #",
+                                  PITH_EXEMPT_MAX, source->count);
+    const size_t good = pithi_exempt_build(NULL, source, p->params.dtype, p->count, &bytes);
+    if (good < source->count) return refuse_exempt(p, source, good, error);
+    const uint64_t sections = pithi_sections_bytes(false, NULL, source->count, p->source_bytes);
+    if (sections > PITHI_SECTIONS_MAX)
+        return pithi_fail_numbers(
+            error, PITH_ERR_ARG,
+            "a header has space for # bytes of exempt ranges and source, not #", PITHI_SECTIONS_MAX,
+            sections);
     return PITH_OK;
 }
 
@@ -77,8 +111,9 @@ static pith_status take_block(pith_plan *p, pith_error *error) {
     uint32_t block = 1u << PITHI_BLOCK_LOG2_MIN;
     if (p->params.block) return PITH_OK;
     if (p->slot_count > 1u << PITHI_BLOCK_LOG2_MAX)
-        return pithi_fail(error, PITH_ERR_UNSUPPORTED,
-                          "block=whole takes at most 16777216 elements");
+        return pithi_fail_numbers(error, PITH_ERR_UNSUPPORTED,
+                                  "block=whole takes at most # elements, not #",
+                                  1u << PITHI_BLOCK_LOG2_MAX, p->slot_count);
     while (block < p->slot_count) block *= 2;
     pithi_params_set_block(&p->params, block);
     return PITH_OK;
@@ -119,19 +154,29 @@ static pith_status take_blocks(pith_plan *p, const pith_layout *l, pith_error *e
 }
 
 static pith_status take_layout(pith_plan *p, const pith_layout *l, pith_error *error) {
-    if (l->flags & ~(uint32_t)(PITH_LAYOUT_CHECKSUMS | PITH_LAYOUT_EXTERNAL_BASE |
-                               PITH_LAYOUT_CHECK_BASE | PITH_LAYOUT_TRUST_BASE))
-        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "unknown layout flags");
+    const uint32_t known = PITH_LAYOUT_CHECKSUMS | PITH_LAYOUT_EXTERNAL_BASE |
+                           PITH_LAYOUT_CHECK_BASE | PITH_LAYOUT_TRUST_BASE;
+    if (l->flags & ~known)
+        return pithi_fail_numbers(error, PITH_ERR_UNSUPPORTED,
+                                  "layout flags #, of which this pith does not know #", l->flags,
+                                  l->flags & ~known);
     if (l->flags & PITH_LAYOUT_CHECK_BASE && l->flags & PITH_LAYOUT_TRUST_BASE)
         return pithi_fail(error, PITH_ERR_ARG, "a base is checked or trusted, not both");
     if (l->flags & PITH_LAYOUT_TRUST_BASE && !(l->flags & PITH_LAYOUT_EXTERNAL_BASE))
         return pithi_fail(error, PITH_ERR_UNSUPPORTED, "only an external base is to be trusted");
-    if (l->flags & PITH_LAYOUT_CHECK_BASE &&
-        (l->base_dtype == PITH_NONE || !p->params.stream.base_hash))
-        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "no base with a hash to check");
-    if (l->source_bytes > PITH_SOURCE_MAX || (l->source_bytes && !l->source))
-        return pithi_fail(error, PITH_ERR_ARG,
-                          "source is NULL, or longer than the 1 MiB that a frame carries");
+    if (l->flags & PITH_LAYOUT_CHECK_BASE && l->base_dtype == PITH_NONE)
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "base_dtype is none: no base to check");
+    /* Codecs that take none say so below. */
+    if (l->flags & PITH_LAYOUT_CHECK_BASE && p->params.codec->traits & PITH_TRAIT_BASE &&
+        !p->params.stream.base_hash)
+        return pithi_fail(error, PITH_ERR_UNSUPPORTED,
+                          "base_hash=off keeps no hash to check the base with");
+    if (l->source_bytes > PITH_SOURCE_MAX)
+        return pithi_fail_numbers(error, PITH_ERR_ARG, "at most # bytes of source, not #",
+                                  PITH_SOURCE_MAX, l->source_bytes);
+    if (l->source_bytes && !l->source)
+        return pithi_fail_with(error, PITH_ERR_ARG, 0, "source is NULL, source_bytes is #",
+                               &(struct pithi_words){.number = {l->source_bytes}});
     p->flags = l->flags;
     p->source = l->source;
     p->source_bytes = l->source_bytes;
@@ -289,7 +334,9 @@ static pith_status build(pith_plan *p, const pith_layout *layout,
     const uint64_t bytes =
         pithi_pad64(sizeof *p) + ranges_bytes(exempt) + pithi_slots_bytes(p, layout);
     if (bytes > SIZE_MAX / 2)
-        return pithi_fail(error, PITH_ERR_MEMORY, "the plan exceeds the address space");
+        return pithi_fail_numbers(error, PITH_ERR_MEMORY,
+                                  "the address space holds plans of # bytes, not of #",
+                                  SIZE_MAX / 2, bytes);
     pith_plan *const plan = pithi_env_alloc(&p->env, (size_t)bytes);
     if (!plan)
         return pithi_fail_with(error, PITH_ERR_MEMORY, 0, "no memory for the plan: # bytes",
@@ -319,7 +366,9 @@ static pith_status create(const pith_plan **out, struct pithi_params *params,
     const struct pithi_exempt_source source = exempt ? *exempt : layout_exempt(&l);
     PITHI_TRY(check_exempt(&p, &source, error));
     if (!pithi_stream_bytes(&p))
-        return pithi_fail(error, PITH_ERR_SHAPE, "the tensor is too large for a stream's memory");
+        return pithi_fail_with(error, PITH_ERR_SHAPE, 0,
+                               "a tensor of # elements is too large for a stream's memory",
+                               &(struct pithi_words){.number = {p.count}});
     PITHI_TRY(pithi_env_take(&p.env, env, error));
     pithi_kernels_bind(&p.kernels, pithi_cpu_select(p.env.cpu_mask));
     return build(&p, &l, &source, out, error);

@@ -8,8 +8,8 @@ uint32_t pithi_exempt_dtype(uint32_t how, uint32_t dtype) {
     return dtype == PITH_F16 ? PITH_F16 : PITH_BF16;
 }
 
-bool pithi_exempt_build(struct pithi_exempt_range *to, const struct pithi_exempt_source *source,
-                        uint32_t dtype, uint64_t count, uint64_t *bytes) {
+size_t pithi_exempt_build(struct pithi_exempt_range *to, const struct pithi_exempt_source *source,
+                          uint32_t dtype, uint64_t count, uint64_t *bytes) {
     uint64_t end = 0;
     *bytes = 0;
     for (size_t i = 0; i < source->count; i++) {
@@ -18,12 +18,12 @@ bool pithi_exempt_build(struct pithi_exempt_range *to, const struct pithi_exempt
         const uint32_t stored = pithi_exempt_dtype(how, dtype);
         if (r.first < end || r.first > count || !r.count || r.count > count - r.first ||
             stored == PITH_NONE)
-            return false;
+            return i;
         if (to) to[i] = (struct pithi_exempt_range){r.first, r.count, *bytes, how, stored};
         *bytes += r.count * pith_dtype_bytes(stored);
         end = r.first + r.count;
     }
-    return true;
+    return source->count;
 }
 
 /* Returns the first range that ends after element e. */

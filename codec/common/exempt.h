@@ -40,9 +40,10 @@ struct pithi_exempt_source {
     pith_exempt (*at)(const void *from, size_t i);
 };
 /* Checks ranges (ascending, apart from each other, inside count elements) and, unless `to` is NULL,
- * makes the map of them. *bytes becomes the bytes of all exempt values. */
-bool pithi_exempt_build(struct pithi_exempt_range *to, const struct pithi_exempt_source *source,
-                        uint32_t dtype, uint64_t count, uint64_t *bytes);
+ * makes the map of them. *bytes becomes the bytes of all exempt values. Returns the number of
+ * ranges before the first that is not good: of all where there is none. */
+size_t pithi_exempt_build(struct pithi_exempt_range *to, const struct pithi_exempt_source *source,
+                          uint32_t dtype, uint64_t count, uint64_t *bytes);
 /* Returns the bytes of the exempt values before element e. */
 uint64_t pithi_exempt_at(const struct pithi_exempt_map *map, uint64_t e);
 /* Finds the first run in elements [*first, end), and moves *first behind it. False when there is

@@ -33,6 +33,7 @@ Buffer: TypeAlias = Any
 Source: TypeAlias = tuple[int, int, int, Any]
 """What helpers.h takes for a tensor: kind, object, more; and what must be kept for the call."""
 
+_CUDA = 2  # DLPack's device type
 _NUMPY, _DLPACK, _EXCHANGE = lib.PITHPY_NUMPY, lib.PITHPY_DLPACK, lib.PITHPY_EXCHANGE
 _number_of = dtypes._number_of
 
@@ -150,10 +151,10 @@ def refused(refusal: int, x: Tensor) -> Error:
         return ShapeError(f"found {found} dimensions, expected at most {lib.PITH_MAX_NDIM}")
     if why == lib.PITHPY_DEVICE:
         place = getattr(x, "device", f"device type {found} of DLPack")
-        return UnsupportedError(
-            f"expected a tensor in the memory of the CPU, found one on {place}"
-            + ("; pith.cuda has streams for it" if found == 2 else "")
-        )
+        text = f"expected a tensor in the memory of the CPU, found one on {place}: give its cpu()"
+        if found == _CUDA:
+            text += ", or make its frames there with pith.cuda.DeviceStream"
+        return UnsupportedError(text)
     if why == lib.PITHPY_DTYPE:
         code, bits, lanes = found & 255, found >> 8 & 255, found >> 16
         dtype = getattr(x, "dtype", f"DLPack's code {code} with {bits} bits and {lanes} lanes")

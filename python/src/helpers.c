@@ -2,6 +2,11 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <Python.h>
 #include <stdbool.h>
+#include <string.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
 
 #include "helpers.h"
 #include "marks.h"
@@ -284,13 +289,25 @@ static uint64_t exact_bytes(const pith_stream *stream, uint64_t slot, uint32_t f
     return pith_plan_frame_bytes(plan, slot, key);
 }
 
+void pithpy_ask_for_huge_pages(char *memory, size_t bytes) {
+#ifdef MADV_HUGEPAGE
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), lead = -(size_t)memory % page;
+    if (bytes >= 4 << 20) (void)madvise(memory + lead, (bytes - lead) / page * page, MADV_HUGEPAGE);
+#else
+    (void)memory, (void)bytes;
+#endif
+}
+
 /* Puts a new object of type bytes into a list, with a copy of what is at `data`, which may be the
  * object that is there; of unspecified contents where `data` is NULL. Returns its memory, or NULL
  * where there is none. The caller holds the interpreter's lock. */
 static char *new_bytes(PyObject *list, size_t at, const char *data, uint64_t length) {
     PyObject *const bytes =
-        length <= PY_SSIZE_T_MAX ? PyBytes_FromStringAndSize(data, (Py_ssize_t)length) : NULL;
-    if (bytes && PyList_SetItem(list, (Py_ssize_t)at, bytes) == 0) return PyBytes_AsString(bytes);
+        length <= PY_SSIZE_T_MAX ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)length) : NULL;
+    char *const memory = bytes ? PyBytes_AsString(bytes) : NULL;
+    if (memory) pithpy_ask_for_huge_pages(memory, (size_t)length);
+    if (memory && data) memcpy(memory, data, (size_t)length);
+    if (memory && PyList_SetItem(list, (Py_ssize_t)at, bytes) == 0) return memory;
     PyErr_Clear();
     return NULL;
 }

@@ -64,6 +64,12 @@ int pithpy_kv_save(pith_work *work, const pith_kv *cache, intptr_t *mark, void *
  * PITHPY_REFUSED, PITHPY_REFUSED less a refusal of the tensor. */
 enum { PITHPY_REFUSED = -1000 };
 
+/* Ask for huge pages for new memory, as NumPy does for arrays of as many bytes: to take fresh pages
+ * of 4 KiB one by one takes several times as long as raw takes to fill them. Nothing below 4 MiB:
+ * malloc has written into too many of the pages by then. Where the kernel has none all is as
+ * before. */
+void pithpy_ask_for_huge_pages(char *memory, size_t bytes);
+
 /* pith_encode of one tensor: the frame's length. list: 0, and the frame goes to `capacity` bytes at
  * `frame`; or a list of one element, which becomes the frame as an object of type bytes. Where its
  * length is known beforehand it is encoded there, else to `frame`, and copied. */

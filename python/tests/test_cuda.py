@@ -110,6 +110,18 @@ def test_frames_are_those_of_the_cpu(cuda, put, zeros, spec, base_dtype, slots):
             cuda.check(sender.verify())
 
 
+def test_calls_of_the_cpu_say_where_tensors_of_a_device_go(cuda, put):
+    if cuda.DEVICE == "cpu":
+        pytest.skip("memory of the CPU stands for that of a device")
+    x = put(noise(64))
+    stream = pith.Stream(pith.Plan("raw", like=noise(64)))
+    for call in (pith.compress, stream.encode, pith.decompress, lambda y: stream.decode(b"", y)):
+        with pytest.raises(
+            pith.UnsupportedError, match=r"cuda.*give its cpu\(\), or .*DeviceStream"
+        ):
+            call(x)
+
+
 def test_pieces_and_listed_slots(cuda, put, zeros):
     host, sender, receiver = ends(cuda, "wdiff", base_dtype="f32", slots=4)
     x = put(noise(6, 50))

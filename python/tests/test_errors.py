@@ -14,7 +14,7 @@ import types
 
 import numpy as np
 import pytest
-from conftest import GOLDEN, elsewhere, interruptions, noise, same
+from conftest import GOLDEN, OnlyDlpack, elsewhere, interruptions, noise, same
 
 import pith
 import pith.kv
@@ -167,6 +167,13 @@ def test_errors_of_lists_name_the_entry():
     with pytest.raises(TypeError, match=r"caches\[1\]: .* found Stream"):
         pith.kv.append([caches[0], streams[0]], [x.reshape(10, 1)] * 2)
     assert all(len(cache) == 0 for cache in caches)
+
+
+def test_a_tensor_of_a_device_is_told_where_it_goes():
+    for device, more in ((2, ", or make its frames there with pith.cuda.DeviceStream"), (10, "")):
+        refusal = pith.views.lib.PITHPY_DEVICE | device << 8  # CUDA, ROCm
+        text = str(pith.views.refused(refusal, OnlyDlpack(noise(1))))
+        assert f"one on device type {device} of DLPack: give its cpu(){more} (PITH" in text
 
 
 def test_numbers_that_c_has_not_are_refused_by_name():

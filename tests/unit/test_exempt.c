@@ -1,6 +1,7 @@
 /* test_exempt.c - elements that go around codec grad: exact or at 16 bits, at every border.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
+#include <stdio.h>
 
 #include "gen.h"
 #include "grad_model.h"
@@ -423,44 +424,59 @@ static void test_sum_with_and_without_checksums(void **state) {
 
 /* ---- Refusals --------------------------------------------------------------------------------*/
 
-static void refused(const char *spec, const pith_exempt *ranges, size_t count, pith_status wanted) {
+static void refused(const char *spec, const pith_exempt *ranges, size_t count, pith_status wanted,
+                    const char *text) {
     pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
     const pith_plan *plan = NULL;
     const pith_view v = pith_view_flat(NULL, PITH_F32, COUNT); /* its data is not used */
+    pith_error error = {.size = sizeof error};
     uint64_t bytes;
     layout.exempt = ranges;
     layout.exempt_count = count;
-    CHECK_STATUS(wanted, pith_plan_create(&plan, spec, &layout, NULL, NULL));
+    CHECK_STATUS(wanted, pith_plan_create(&plan, spec, &layout, NULL, &error));
     CHECK(!plan);
-    CHECK_STATUS(wanted, pith_compress_bound(spec, &v, NULL, &layout, &bytes, NULL));
+    CHECK(strcmp(error.text, text) == 0);
+    CHECK_STATUS(wanted, pith_compress_bound(spec, &v, NULL, &layout, &bytes, &error));
+    CHECK(strcmp(error.text, text) == 0);
 }
 
 static void test_bad_maps(void **state) {
     (void)state;
-    static const pith_exempt bad[][2] = {
-        {{0, 5, X}, {4, 1, X}},                          /* overlap */
-        {{10, 5, X}, {3, 1, X}},                         /* descending */
-        {{0, 5, X}, {5, 0, X}},                          /* empty */
-        {{0, 5, X}, {COUNT, 1, X}},                      /* outside */
-        {{0, 5, X}, {COUNT - 1, 2, X}},                  /* across the end */
-        {{0, 5, X}, {COUNT - 1, UINT64_MAX, X}},         /* around */
-        {{0, 5, X}, {UINT64_MAX, 2, X}},                 /* around */
-        {{0, 5, X}, {10, 1, 0}},                         /* no kind */
-        {{0, 5, X}, {10, 1, 3}},                         /* no such kind */
-        {{0, 5, X}, {10, 1, UINT64_C(0x100000000) | X}}, /* a kind beyond 32 bits */
+    static const struct {
+        pith_exempt range[2];
+        const char *text;
+    } bad[] = {
+        {{{0, 5, X}, {4, 1, X}}, "exempt[1] begins at element 4, the range before it ends at 5"},
+        {{{10, 5, X}, {3, 1, X}}, "exempt[1] begins at element 3, the range before it ends at 15"},
+        {{{0, 5, X}, {5, 0, X}}, "exempt[1] has no elements"},
+        {{{0, 5, X}, {COUNT, 1, X}}, "exempt[1] has 1 elements, the tensor 0 from there on"},
+        {{{COUNT - 1, 2, X}, {0, 5, X}}, "exempt[0] has 2 elements, the tensor 1 from there on"},
+        {{{0, 5, X}, {COUNT - 1, UINT64_MAX, X}},
+         "exempt[1] has 18446744073709551615 elements, the tensor 1 from there on"},
+        {{{0, 5, X}, {UINT64_MAX, 2, X}},
+         "exempt[1] begins at element 18446744073709551615, the tensor has 1000"},
+        {{{0, 5, X}, {10, 1, 0}}, "exempt[1] has how 0, expected 1 (16) or 2 (exact)"},
+        {{{0, 5, 3}, {10, 1, X}}, "exempt[0] has how 3, expected 1 (16) or 2 (exact)"},
+        {{{0, 5, X}, {10, 1, UINT64_C(0x100000000) | X}}, /* beyond 32 bits */
+         "exempt[1] has how 4294967298, expected 1 (16) or 2 (exact)"},
     };
     static const pith_exempt good = {0, 5, X};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         context("bad map %zu", i);
-        refused("grad", bad[i], 2, PITH_ERR_ARG);
+        refused("grad", bad[i].range, 2, PITH_ERR_ARG, bad[i].text);
     }
     context("no map");
-    refused("grad", NULL, 1, PITH_ERR_ARG);
-    refused("grad", &good, PITH_EXEMPT_MAX + 1, PITH_ERR_ARG);
+    refused("grad", NULL, 1, PITH_ERR_ARG, "exempt is NULL, exempt_count is 1");
+    refused("grad", &good, PITH_EXEMPT_MAX + 1, PITH_ERR_ARG,
+            "at most 65536 exempt ranges, not 65537");
     context("codec without exempt elements");
-    refused("wdiff", &good, 1, PITH_ERR_UNSUPPORTED);
-    refused("raw", &good, 1, PITH_ERR_UNSUPPORTED);
-    refused("lossless", &good, 1, PITH_ERR_UNSUPPORTED);
+    static const char *const none[] = {"wdiff", "raw", "lossless"};
+    for (size_t i = 0; i < 3; i++) {
+        char text[80];
+        snprintf(text, sizeof text, "codec %s takes no exempt ranges: exempt has to be none",
+                 none[i]);
+        refused(none[i], &good, 1, PITH_ERR_UNSUPPORTED, text);
+    }
 }
 
 /* Frames of another map are another plan's. */

@@ -368,9 +368,74 @@ static void test_statuses(void **state) {
     }
 }
 
+/* What is wrong with a layout is said with what was found and expected. */
+static void test_texts_of_layouts(void **state) {
+    (void)state;
+    static pith_exempt ranges[PITH_EXEMPT_MAX];
+    for (size_t i = 0; i < PITH_EXEMPT_MAX; i++)
+        ranges[i] = (pith_exempt){2 * i, 1, PITH_EXEMPT_EXACT};
+    const char source = 0; /* nothing of it is read */
+    const struct {
+        const char *spec;
+        pith_layout layout;
+        pith_status status;
+        const char *text;
+    } rows[] = {
+        {"raw",
+         {.ndim = 1, .flags = 0x90000001},
+         PITH_ERR_UNSUPPORTED,
+         "layout flags 2415919105, of which this pith does not know 2415919104"},
+        {"wdiff",
+         {.ndim = 1, .flags = PITH_LAYOUT_CHECK_BASE},
+         PITH_ERR_UNSUPPORTED,
+         "base_dtype is none: no base to check"},
+        {"grad",
+         {.ndim = 1, .base_dtype = PITH_F32, .flags = PITH_LAYOUT_CHECK_BASE},
+         PITH_ERR_DTYPE,
+         "grad takes no base"},
+        {"wdiff:base_hash=off",
+         {.ndim = 1, .base_dtype = PITH_F32, .flags = PITH_LAYOUT_CHECK_BASE},
+         PITH_ERR_UNSUPPORTED,
+         "base_hash=off keeps no hash to check the base with"},
+        {"raw", {.ndim = 1, .source_bytes = 3}, PITH_ERR_ARG, "source is NULL, source_bytes is 3"},
+        {"raw",
+         {.ndim = 1, .source = &source, .source_bytes = PITH_SOURCE_MAX + 1},
+         PITH_ERR_ARG,
+         "at most 1048576 bytes of source, not 1048577"},
+        {"raw",
+         {.ndim = 3, .shape = {7, UINT64_C(1) << 62, 1}},
+         PITH_ERR_SHAPE,
+         "at most 1152921504606846975 elements, the first 2 extents make more"},
+        {"eb:block=whole,abs=1",
+         {.ndim = 1, .shape = {(1 << 24) + 1}},
+         PITH_ERR_UNSUPPORTED,
+         "block=whole takes at most 16777216 elements, not 16777217"},
+        {"grad",
+         {.ndim = 1,
+          .shape = {2 * PITH_EXEMPT_MAX},
+          .source = &source,
+          .source_bytes = PITH_SOURCE_MAX,
+          .exempt = ranges,
+          .exempt_count = PITH_EXEMPT_MAX},
+         PITH_ERR_ARG,
+         "a header has space for 2097152 bytes of exempt ranges and source, not 2097184"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        pith_layout layout = rows[i].layout;
+        const pith_plan *plan;
+        pith_error error = {.size = sizeof error};
+        layout.size = sizeof layout;
+        layout.dtype = PITH_F32;
+        context("%s", rows[i].text);
+        CHECK_STATUS(rows[i].status, pith_plan_create(&plan, rows[i].spec, &layout, NULL, &error));
+        CHECK(!plan && strcmp(error.text, rows[i].text) == 0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_spec_of_a_plan),
+        cmocka_unit_test(test_texts_of_layouts),
         cmocka_unit_test(test_layout_of_a_plan),
         cmocka_unit_test(test_exempt_of_a_plan),
         cmocka_unit_test(test_bases),
