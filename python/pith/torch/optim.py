@@ -451,7 +451,7 @@ class Sharded(torch.optim.Optimizer):
         """Take up what this rank's :meth:`state_dict` returned, among as many ranks.
 
         The model's parameters become the replica that was saved. What was given stays as it is. On
-        failure nothing changed, unless a step had failed before.
+        failure nothing changed.
 
         Raises:
             ArgumentError: a key is missing, or the state is of another rank or number of ranks, of
@@ -490,14 +490,12 @@ class Sharded(torch.optim.Optimizer):
                 f"state: found weights {list(weights.shape)} of {weights.dtype}, expected"
                 f" {list(self._weights.shape)} of {self._weights.dtype}"
             )
-        before: dict[str, Any] | None = None
-        with contextlib.suppress(StateError):  # the base, after a step that failed
-            before = _group.parts_of(self._save())
+        before = copy.deepcopy(self.optimizer.state_dict()), self._sum.save()
         try:
             self._load(state)
         except Exception as error:
-            if before is not None:
-                self._load(before)
+            self.optimizer.load_state_dict(before[0])
+            self._sum.load(before[1])
             if isinstance(error, Error):
                 raise
             raise ArgumentError(f"state: {error}") from error
@@ -509,7 +507,7 @@ class Sharded(torch.optim.Optimizer):
         # Optimizers go on with the tensors that they are given.
         self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
         self._sum.load(state["gradients"])
-        self._gather.load(state["replica"])
+        self._gather.load(state["replica"])  # the last that may refuse: it is then as before
         self._weights.copy_(state["weights"])
         self._steps = steps
         whole = self._gather.get_base(dtype=self._parameters[0].dtype)

@@ -151,6 +151,30 @@ def test_a_checkpoint_goes_on_bit_for_bit():
     run(3, resumed)
 
 
+def half_loaded(rank, ranks):
+    """A state that is refused after a step failed leaves the inner optimizer and sums alone."""
+    model = net()
+    options = {"gradients": "grad:bits=4,ef=full", "timeout": TIMEOUT}
+    optimizer = optim.Sharded(model.parameters(), torch.optim.Adam, lr=0.01, **options)
+    state = optimizer.state_dict()
+    for step in range(2):
+        loss(model, rank, step).backward()
+        optimizer.step()
+    if rank == 1:
+        optimizer.optimizer.register_step_pre_hook(lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError if rank == 1 else pith.Error):
+        optimizer.step()
+    sums, inner = optimizer._sum.save(), copy.deepcopy(optimizer.optimizer.state_dict())
+    with pytest.raises(pith.FrameError):
+        optimizer.load_state_dict({**state, "replica": b"nothing at all" * 9})
+    assert optimizer._sum.save() == sums
+    torch.testing.assert_close(optimizer.optimizer.state_dict(), inner, atol=0, rtol=0)
+
+
+def test_a_state_that_is_refused_after_a_failed_step_changes_nothing():
+    run(2, half_loaded)
+
+
 def hooked(rank, ranks):
     """Hooks of state_dict and load_state_dict run as those of other optimizers."""
     optimizer = optim.Sharded(net().parameters(), torch.optim.SGD, lr=0.1, timeout=TIMEOUT)
