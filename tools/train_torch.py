@@ -357,8 +357,9 @@ bytes, codes along paths through a trellis (`grad:bits=4,codebook=trellis`); `pi
 4 across.
 `topk-1%`: the largest gradients of all ranks together, error feedback for the rest
 (`topk:density=0.01,ef=full`, `kind="union"`, `partitions="moving"`); `topk-0.1%` likewise. `zero`:
-PyTorch's sharded optimizer over plain gradients; `pith-zero`: `pith.torch.optim.Sharded`,
-gradients as `pith-4/4`, weights by `wdiff:bits=4`. Seconds are medians of {steps} steps; bytes are
+PyTorch's sharded optimizer over plain gradients; `pith-zero`: `pith.torch.optim.Sharded` with
+parameters as views of what is gathered (`parameters_as_bucket_view`), gradients as `pith-4/4`,
+weights by `wdiff:bits=4`. Seconds are medians of {steps} steps; bytes are
 the kernel's counters of all four links, headers of TCP and all. "Codecs": what rank 0 spent in
 them by the clock, and the CPU time that its thread had meanwhile: all ranks share {cores} cores, so
 that one also waits in a codec while another has the core. After the last step the ranks compared

@@ -155,7 +155,8 @@ class Trainer:
             self.whole = self.model
             self.optimizer = pith.torch.optim.Sharded(
                 self.model.parameters(), torch.optim.AdamW, gradients=s["spec"], inter=s["inter"],
-                weights=s["weights"], ranks_per_node=per_node, **adam)
+                weights=s["weights"], parameters_as_bucket_view=True, ranks_per_node=per_node,
+                **adam)
             return
         bucket = {"bucket_cap_mb": ONE_BUCKET_MB} if way == "powersgd" else {}
         self.whole = (self.model if way == "none" else

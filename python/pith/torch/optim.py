@@ -33,6 +33,7 @@ from ..errors import (
     StateError,
     UnsupportedError,
 )
+from ..frames import check_spec
 from . import _group
 
 __all__ = ["Sharded"]
@@ -42,6 +43,10 @@ _OWN = (
     "states are those of flat shards and not of parameters, which torch.distributed.checkpoint"
     " cannot gather: save the state_dict() of a Sharded on each rank, and load it there"
 )
+
+
+_WRITTEN = "the parameters are not what the last step gathered"
+_LOAD = "load weights before the optimizer is made, or its state_dict"
 
 
 class _State(_group.OwnState):
@@ -116,6 +121,10 @@ class Sharded(torch.optim.Optimizer):
         exempt: how gradients of parameters with one dimension or none travel: ``"16"`` bits,
             ``"exact"``, or None: as the others
         verify_every: steps after which :meth:`verify` is called; 0: never
+        parameters_as_bucket_view: the parameters become views of one flat tensor, into which steps
+            gather. Without, what was gathered is kept beside them: as many bytes as they have, and
+            the time to write them twice. It takes parameters that share no memory with each other;
+            what else shares memory with one (``.data``, views) does so no longer
         ranks_per_node: None: nodes are machines, by their names
         seed: of random bits
         timeout: seconds of a call, after which a rank that does not answer is an error
@@ -140,6 +149,7 @@ class Sharded(torch.optim.Optimizer):
         op: str = "avg",
         exempt: str | None = "16",
         verify_every: int = 0,
+        parameters_as_bucket_view: bool = False,
         ranks_per_node: int | None = None,
         seed: int = 0,
         timeout: float | None = None,
@@ -160,6 +170,8 @@ class Sharded(torch.optim.Optimizer):
         self._parameters = [p for one in groups for p in one["params"]]
         self._group, self._verify_every, self._steps = group, verify_every, 0
         dtype = self._check()
+        if parameters_as_bucket_view:
+            _check_apart(self._parameters)
         count = sum(p.numel() for p in self._parameters)
         self._scale = 1.0 / ranks.ranks if op == "avg" else 1.0
         shared: dict[str, Any] = {"count": count, "seed": seed, "threads": threads}
@@ -173,8 +185,20 @@ class Sharded(torch.optim.Optimizer):
             ),
             **shared,
         )
-        self._gather = ranks.channel("allgather", weights, dtype="f32", base_dtype=dtype, **shared)
+        self._gather = ranks.channel(
+            "allgather",
+            weights,
+            dtype="f32",
+            base_dtype=dtype,
+            external_base=bool(parameters_as_bucket_view),
+            **shared,
+        )
         ranks.close()
+        if parameters_as_bucket_view and "base_hash=off" in check_spec(weights):
+            raise UnsupportedError(
+                "weights: parameters_as_bucket_view knows by the hash of what was gathered whether"
+                " others wrote to it: leave base_hash=off out"
+            )
         self._first, self._count = self._sum.shard(ranks.rank)
         self._place = {
             "rank": ranks.rank,
@@ -189,8 +213,19 @@ class Sharded(torch.optim.Optimizer):
         dist.broadcast(flat, dist.get_global_rank(group, 0) if group else 0, group=group)
         self._weights = flat[self._first : self._first + self._count].clone()
         self._gradient = torch.zeros_like(self._weights)
+        self._bucket: torch.Tensor | None = None
+        self._bucket_views: list[torch.Tensor] = []
+        if parameters_as_bucket_view:
+            self._bucket = flat.to(dtype)
+            parts = torch.split(self._bucket, [p.numel() for p in self._parameters])
+            self._bucket_views = [
+                part.view(p.shape) for part, p in zip(parts, self._parameters, strict=True)
+            ]
+            self._gather.bind_base(self._bucket)
         del flat
         self._move(key_frame=True)
+        if self._bucket is not None:
+            self._attach()
         self.optimizer = optimizer(self._shards(groups), **options)
         """The optimizer of this rank's shard, whose groups and states are this one's."""
         if not isinstance(getattr(self.optimizer, "param_groups", None), list):
@@ -223,6 +258,11 @@ class Sharded(torch.optim.Optimizer):
         for i, p in enumerate(self._parameters):
             if not p.requires_grad or not p.is_leaf:
                 raise ArgumentError(f"parameters[{i}]: expected a leaf with requires_grad")
+            if p.device.type == "cpu" and not p.is_contiguous():
+                raise UnsupportedError(
+                    f"parameters[{i}]: expected a contiguous tensor, found strides {p.stride()}:"
+                    " set p.data = p.data.contiguous() before the optimizer is made"
+                )
             _group.check(p, f"parameters[{i}]")
         dtype: torch.dtype = self._parameters[0].dtype
         for i, p in enumerate(self._parameters):
@@ -318,11 +358,13 @@ class Sharded(torch.optim.Optimizer):
 
         Raises:
             StateError: parameters are not what was gathered, but loaded for instance, and the step
-                would undo that; the other ranks meet an error, too. What bypasses autograd's
-                counters (``.data``) is seen where verify_every asks for a look
+                would undo that, or lie elsewhere than parameters_as_bucket_view put them; the other
+                ranks meet an error, too. What bypasses autograd's counters (``.data``) is seen
+                where verify_every asks for a look
             Error: what went wrong on any rank, on every rank; weights are as before where gradients
                 failed, else not usable: load a checkpoint
-            BaseMismatchError: verify_every, and replicas differ
+            BaseMismatchError: verify_every, and replicas differ; or parameters_as_bucket_view, and
+                a step met what bypassed the counters: the weights are not usable
             MismatchError: called by a GradScaler whose ranks do not share what they find
 
         """
@@ -332,14 +374,13 @@ class Sharded(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 result = closure()
-        if self._changed():
+        changed = self._changed()
+        if changed:
             # The others are in the sum: it fails on every rank.
             with contextlib.suppress(Error):
                 self._sum.run(None, None, step=self._steps)
-            raise StateError(
-                "the parameters are not what the last step gathered, and this one would undo what"
-                " was written to them: load weights before the optimizer is made, or its state_dict"
-            )
+            undo = ", and this one would undo what was written to them"
+            raise StateError(f"{changed}{undo if self._bucket is None else ''}: {_LOAD}")
         grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
         sums = self._sum.run(grads, self._gradient, scale=self._scale, step=self._steps)
         for part, gradient in self._parts:
@@ -364,7 +405,8 @@ class Sharded(torch.optim.Optimizer):
         """Gather the shards into every rank's parameters. Its steps are one ahead of the sums'."""
         step = 0 if key_frame else self._steps + 1
         with torch.no_grad():
-            outputs = [p.detach() for p in self._parameters]
+            views = self._bucket is not None
+            outputs = None if views else [p.detach() for p in self._parameters]
             report = self._gather.run(self._weights, outputs, step=step, key_frame=key_frame)
         self._versions = self._seen()
         return report
@@ -373,26 +415,55 @@ class Sharded(torch.optim.Optimizer):
         """Return what changes where others write to parameters, or replace their memory."""
         return [(p._version, p.data_ptr()) for p in self._parameters]
 
-    def _changed(self) -> bool:
-        """Whether this rank's parameters are not its replica, as far as their counters say."""
+    def _attach(self) -> None:
+        """Make the parameters views of the bucket."""
+        for p, view in zip(self._parameters, self._bucket_views, strict=True):
+            p.data = view
+        self._versions = self._seen()
+
+    def _changed(self) -> str:
+        """Return the difference where counters have moved or verify_every looks, else ""."""
         look = self._verify_every and (self._steps + 1) % self._verify_every == 0
         seen = self._seen()
         if seen == self._versions and not look:
-            return False
+            return ""
         try:
-            same = self._is_replica()
+            wrong = self._difference()
         except StateError:  # after a step that failed, which the gather says
-            return False
+            return ""
         except Exception:  # of several dtypes or devices now
-            return True
-        if same:
+            return _WRITTEN
+        if not wrong:
             self._versions = seen
-        return not same
+        return wrong
 
-    def _is_replica(self) -> bool:
-        whole = self._gather.get_base(dtype=self._parameters[0].dtype)
-        own = torch.cat([p.detach().flatten() for p in self._parameters])
-        return torch.equal(own.view(torch.uint8), whole.view(torch.uint8))
+    def _difference(self) -> str:
+        """Return how this rank's parameters differ from what it gathered; "" where they do not.
+
+        Raises:
+            StateError: a step that failed left nothing that is whole
+
+        """
+        if self._bucket is None:
+            whole = self._gather.get_base(dtype=self._parameters[0].dtype)
+            own = torch.cat([p.detach().flatten() for p in self._parameters])
+            same = torch.equal(own.view(torch.uint8), whole.view(torch.uint8))
+            return "" if same else _WRITTEN
+        away = [
+            i
+            for i, (p, view) in enumerate(zip(self._parameters, self._bucket_views, strict=True))
+            if _place_of(p) != _place_of(view)
+        ]
+        if away:
+            return (
+                f"parameters {away} lie no longer where parameters_as_bucket_view put them (.data"
+                " was replaced)"
+            )
+        try:
+            self._gather.verify_base()
+        except BaseMismatchError:
+            return _WRITTEN
+        return ""
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of the model's parameters."""
@@ -410,13 +481,13 @@ class Sharded(torch.optim.Optimizer):
             BaseMismatchError: they differ; the text names the ranks
 
         """
-        good = self._is_replica()
+        wrong = self._difference()
         hashes: list[Any] = [None] * dist.get_world_size(self._group)
-        dist.all_gather_object(hashes, (good, self._gather.base_hash()), group=self._group)
-        changed = [r for r, (same, _) in enumerate(hashes) if not same]
+        dist.all_gather_object(hashes, (wrong, self._gather.base_hash()), group=self._group)
+        changed = [r for r, (text, _) in enumerate(hashes) if text]
         other = [r for r, (_, number) in enumerate(hashes) if number != hashes[0][1]]
         if changed:
-            raise BaseMismatchError(f"parameters of ranks {changed} are not what they gathered")
+            raise BaseMismatchError(f"ranks {changed}: {hashes[changed[0]][0]}")
         if other:
             raise BaseMismatchError(f"ranks {other} have other weights than rank 0")
 
@@ -425,6 +496,11 @@ class Sharded(torch.optim.Optimizer):
 
         It is ``{"rank 3": (parts,)}``, so that torch.distributed.checkpoint saves that of every
         rank. All of it is copied: later steps do not change it.
+
+        Raises:
+            StateError: a step failed before; or parameters_as_bucket_view, and others wrote to the
+                parameters, which are what is saved
+
         """
         for before in self._optimizer_state_dict_pre_hooks.values():
             before(self)
@@ -436,9 +512,13 @@ class Sharded(torch.optim.Optimizer):
         return state
 
     def _save(self) -> dict[str, Any]:
+        wrong = "" if self._bucket is None else self._difference()
+        if wrong:
+            raise StateError(f"{wrong}: {_LOAD}")
         return _State(
             {
                 **self._place,
+                "parameters_as_bucket_view": self._bucket is not None,
                 "steps": self._steps,
                 "optimizer": copy.deepcopy(self.optimizer.state_dict()),
                 "weights": self._weights.clone(),
@@ -450,12 +530,13 @@ class Sharded(torch.optim.Optimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up what this rank's :meth:`state_dict` returned, among as many ranks.
 
-        The model's parameters become the replica that was saved. What was given stays as it is. On
-        failure nothing changed, unless a step had failed before.
+        The model's parameters become the replica that was saved, wherever their memory lies now;
+        with parameters_as_bucket_view, views of the flat tensor again. What was given stays as it
+        is. On failure nothing changed.
 
         Raises:
             ArgumentError: a key is missing, or the state is of another rank or number of ranks, of
-                other parameters or another optimizer
+                other parameters or another optimizer, or with another parameters_as_bucket_view
             FrameError: the bytes are not of such channels
 
         """
@@ -482,6 +563,12 @@ class Sharded(torch.optim.Optimizer):
                     f"state: found {name} {state[name]}, expected {expected}: each rank loads what"
                     " it saved itself, among as many ranks and of as many elements"
                 )
+        views = state.get("parameters_as_bucket_view", False)  # which is not in older ones
+        if views != (self._bucket is not None):
+            raise ArgumentError(
+                f"state: found parameters_as_bucket_view={views}, expected {not views}: make the"
+                " optimizer as the one that was saved"
+            )
         weights = state["weights"]
         if not isinstance(weights, torch.Tensor):
             raise ArgumentError(f"state: expected weights, found a {type(weights).__name__}")
@@ -490,14 +577,12 @@ class Sharded(torch.optim.Optimizer):
                 f"state: found weights {list(weights.shape)} of {weights.dtype}, expected"
                 f" {list(self._weights.shape)} of {self._weights.dtype}"
             )
-        before: dict[str, Any] | None = None
-        with contextlib.suppress(StateError):  # the base, after a step that failed
-            before = _group.parts_of(self._save())
+        before = copy.deepcopy(self.optimizer.state_dict()), self._sum.save()
         try:
             self._load(state)
         except Exception as error:
-            if before is not None:
-                self._load(before)
+            self.optimizer.load_state_dict(before[0])
+            self._sum.load(before[1])
             if isinstance(error, Error):
                 raise
             raise ArgumentError(f"state: {error}") from error
@@ -509,9 +594,14 @@ class Sharded(torch.optim.Optimizer):
         # Optimizers go on with the tensors that they are given.
         self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
         self._sum.load(state["gradients"])
-        self._gather.load(state["replica"])
+        self._gather.load(state["replica"])  # the last that may refuse: it is then as before
         self._weights.copy_(state["weights"])
         self._steps = steps
+        if self._bucket is not None:
+            for p in self._parameters:  # as a copy would: graphs made before know other values
+                torch.autograd.graph.increment_version(p)
+            self._attach()
+            return
         whole = self._gather.get_base(dtype=self._parameters[0].dtype)
         parts = torch.split(whole, [p.numel() for p in self._parameters])
         with torch.no_grad():
@@ -522,6 +612,30 @@ class Sharded(torch.optim.Optimizer):
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy of the attributes would speak on the same channels.
         raise TypeError("optimizers with channels are not copied or pickled: state_dict() is")
+
+
+def _place_of(x: torch.Tensor) -> tuple[Any, ...]:
+    """Return what two tensors have in common where they are one."""
+    return x.data_ptr(), x.dtype, x.shape, x.stride()
+
+
+def _check_apart(parameters: list[torch.Tensor]) -> None:
+    """Raise where contiguous tensors share memory.
+
+    Raises:
+        UnsupportedError: two of them do
+
+    """
+    lies = sorted((p.data_ptr(), p.nbytes, i) for i, p in enumerate(parameters) if p.numel())
+    end, before = 0, 0
+    for first, length, i in lies:
+        if first < end:
+            raise UnsupportedError(
+                f"parameters[{max(i, before)}]: shares memory with parameters[{min(i, before)}]:"
+                " parameters_as_bucket_view gives each its own, so tie modules by one Parameter"
+                " that both have, or leave the option out"
+            )
+        end, before = first + length, i
 
 
 def _listed(parameters: Any, what: str, single: bool = False) -> list[Any]:
