@@ -14,7 +14,7 @@ import torch
 from .._core import ffi, lib
 
 _CHUNK = 1 << 16  # elements that are widened at a time
-_LEAST = 1 / 32  # a divisor has at least this part of the largest one
+_LEAST = 1e-3  # a divisor has at least this part of the largest one
 
 
 class Squares:
@@ -23,10 +23,6 @@ class Squares:
     Optimizers such as Adam divide each element of a gradient by the root of such a mean. A group of
     a codec has one scale, so what rounding does to its small elements is large beside them, and
     their steps vanish in it. Divided before they are encoded, all elements are about as large.
-
-    An element that is rarely seen has a mean near 0. When it comes it is larger than the others of
-    its group by as much as its divisor is smaller, and their error by about as much: so divisors
-    are not far apart.
 
     Ranks that have seen the same sums have the same means bit for bit, whatever CPU they run on.
 

@@ -121,12 +121,11 @@ class State:
         threshold: buckets of fewer elements travel uncompressed
         normalize: None, or how much of itself the running mean of a gradient element's squares
             keeps at every step, 0.95 for instance: elements are divided by the roots of these means
-            while they travel, by a 32nd of the largest root at least, so that each is rounded about
-            as coarsely as it is large, and optimizers that divide by such roots themselves, as Adam
-            does, see no noise that is larger than an element: for two bits, and for such optimizers
-            alone, after a warm-up; where rows of a table are rarely seen, what is beside them errs
-            more when they come. 4 bytes for each gradient element. Takes no error feedback, which
-            would be of other units at every step, and no kind
+            while they travel, so that each is rounded about as coarsely as it is large, and
+            optimizers that divide by such roots themselves, as Adam does, see no noise that is
+            larger than an element: for two bits, and for such optimizers alone, after a warm-up,
+            without tables of rows that are rarely seen. 4 bytes for each gradient element. Takes no
+            error feedback, which would be of other units at every step, and no kind
         ranks_per_node: None: nodes are machines, by their names
         seed: of random bits
         timeout: seconds of a bucket's call, after which a rank that does not answer is an error

@@ -151,7 +151,7 @@ def small_beside_large(rank, ranks, options):
         for p in model.parameters():
             signs = torch.randn(p.shape, generator=g).sign()
             small = torch.arange(p.numel()).view(p.shape) % 2 == 1
-            given.append(torch.where(small, signs / 16, signs))
+            given.append(torch.where(small, signs / 512, signs))
         model.zero_grad()
         model(given).backward()
     worst = 0.0
@@ -159,37 +159,14 @@ def small_beside_large(rank, ranks, options):
         if name in names:
             small = x.abs() < 1
             errors = (p.grad - ranks * x)[small].square().mean().sqrt()
-            worst = max(worst, errors.item() * 16 / ranks)
+            worst = max(worst, errors.item() * 512 / ranks)
     return worst
 
 
 def test_small_elements_err_less_when_normalized():
     plain, normalized = {**NORMALIZED, "normalize": None}, {**NORMALIZED, "normalize": 0.5}
-    assert min(run(2, small_beside_large, plain)) > 2  # 3.4 was measured
-    assert max(run(2, small_beside_large, normalized)) < 0.8  # 0.44
-
-
-def rare_beside_dense(rank, ranks):
-    """How much dense elements err, as a part of them, where a row comes that was 0 before."""
-    model, row = DistributedDataParallel(Sums()), 7
-    ddp.register(model, timeout=TIMEOUT, op="sum", **{**NORMALIZED, "normalize": 0.5})
-    dense = torch.arange(len(model.module.a)) != row
-    g = torch.Generator().manual_seed(1)
-    errors = []
-    for step in range(40):  # until what rounding leaves in the row has all but left its means
-        given = [torch.randn(p.shape, generator=g).sign() for p in model.parameters()]
-        given[0][row] *= step == 39
-        model.zero_grad()
-        model(given).backward()
-        error = (model.module.a.grad / ranks - given[0])[dense]
-        errors.append(error.square().mean().sqrt().item())
-    return errors[-2:]
-
-
-def test_a_rarely_seen_row_does_not_drown_dense_ones_when_normalized():
-    for before, error in run(2, rare_beside_dense):
-        assert before < 0.6  # 0.4 was measured
-        assert error < 2  # 0.65; divided by a thousandth of the largest root: 15
+    assert min(run(2, small_beside_large, plain)) > 10
+    assert max(run(2, small_beside_large, normalized)) < 1
 
 
 def means_kept(rank, ranks):
