@@ -174,8 +174,7 @@ static inline __m256i decode_8(const uint32_t *slot, __m256i x, uint8_t *dst) {
 }
 
 static inline size_t word_rows(const uint32_t *slot, unsigned vectors, __m256i *x,
-                                 const uint8_t **words, const uint8_t *end, uint8_t *dst,
-                                 size_t n) {
+                               const uint8_t **words, const uint8_t *end, uint8_t *dst, size_t n) {
     const __m256i all = _mm256_set1_epi32(-1);
     const size_t row = 8 * vectors;
     size_t i = 0;
@@ -187,7 +186,7 @@ static inline size_t word_rows(const uint32_t *slot, unsigned vectors, __m256i *
 }
 
 static size_t decode_by_words(const struct pithi_rans_decoder *t, unsigned vectors, __m256i *x,
-                                const uint8_t **words, const uint8_t *end, uint8_t *dst, size_t n) {
+                              const uint8_t **words, const uint8_t *end, uint8_t *dst, size_t n) {
     uint32_t slot[PITHI_RANS_SLOTS];
     slots_of(slot, t);
     if (vectors == 8) return word_rows(slot, 8, x, words, end, dst, n);
@@ -213,9 +212,8 @@ static const uint8_t *decode(const struct pithi_rans_decoder *t, uint32_t *state
         const unsigned vectors = 1u << (log2_states - 3);
         for (unsigned v = 0; v < vectors; v++)
             x[v] = _mm256_loadu_si256((const __m256i *)(const void *)(state + 8 * v));
-        done =
-            (vectors >= 4 && t->log2_width == LOG2_WIDTH ? decode_by_shuffles : decode_by_words)(
-                t, vectors, x, &words, end, dst, n);
+        done = (vectors >= 4 && t->log2_width == LOG2_WIDTH ? decode_by_shuffles : decode_by_words)(
+            t, vectors, x, &words, end, dst, n);
         for (unsigned v = 0; v < vectors; v++)
             _mm256_storeu_si256((__m256i *)(void *)(state + 8 * v), x[v]);
     }
