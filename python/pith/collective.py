@@ -1166,7 +1166,9 @@ def _elsewhere(status: int, why: Any, where: str) -> Error:
     elif why is not None:
         return from_status(status, why)
     error = from_status(status)
-    return type(error)(f"{error.text}; {where}", status=status)
+    # Of an argument only the rank that gave it can say more.
+    text = "a rank refused the call" if status == lib.PITH_ERR_ARG else error.text
+    return type(error)(f"{text}; {where}", status=status)
 
 
 def _to(raised: list[BaseException]) -> int:

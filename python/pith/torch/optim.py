@@ -46,7 +46,7 @@ _OWN = (
 
 
 _WRITTEN = "the parameters are not what the last step gathered"
-_LOAD = "load weights before the optimizer is made, or its state_dict"
+_LOAD = "load weights before the optimizer is made, or its own state_dict"
 
 
 class _State(_group.OwnState):
@@ -124,7 +124,8 @@ class Sharded(torch.optim.Optimizer):
         parameters_as_bucket_view: the parameters become views of one flat tensor, into which steps
             gather. Without, what was gathered is kept beside them: as many bytes as they have, and
             the time to write them twice. It takes parameters that share no memory with each other;
-            what else shares memory with one (``.data``, views) does so no longer
+            what else shares memory with one (``.data``, views) does so no longer. torch.save of one
+            of them alone writes all of the flat tensor: save a clone, or the whole state_dict
         ranks_per_node: None: nodes are machines, by their names
         seed: of random bits
         timeout: seconds of a call, after which a rank that does not answer is an error
@@ -214,6 +215,7 @@ class Sharded(torch.optim.Optimizer):
         self._weights = flat[self._first : self._first + self._count].clone()
         self._gradient = torch.zeros_like(self._weights)
         self._bucket: torch.Tensor | None = None
+        self._bound = 0  # where the bucket lay when the channel was told
         self._bucket_views: list[torch.Tensor] = []
         if parameters_as_bucket_view:
             self._bucket = flat.to(dtype)
@@ -221,7 +223,7 @@ class Sharded(torch.optim.Optimizer):
             self._bucket_views = [
                 part.view(p.shape) for part, p in zip(parts, self._parameters, strict=True)
             ]
-            self._gather.bind_base(self._bucket)
+            self._bind(self._bucket)
         del flat
         self._move(key_frame=True)
         if self._bucket is not None:
@@ -364,7 +366,8 @@ class Sharded(torch.optim.Optimizer):
             Error: what went wrong on any rank, on every rank; weights are as before where gradients
                 failed, else not usable: load a checkpoint
             BaseMismatchError: verify_every, and replicas differ; or parameters_as_bucket_view, and
-                a step met what bypassed the counters: the weights are not usable
+                others wrote to parameters past the counters: this step met it or, where the shard
+                is another rank's, the next one. The weights are not usable
             MismatchError: called by a GradScaler whose ranks do not share what they find
 
         """
@@ -395,7 +398,16 @@ class Sharded(torch.optim.Optimizer):
         finally:
             for part, _ in self._parts:
                 part.grad = None  # what looks for gradients finds those of the model alone
-        self.reports = {"gradients": sums, "weights": self._move()}
+        try:
+            self.reports = {"gradients": sums, "weights": self._move()}
+        except BaseMismatchError as error:
+            if self._bucket is None:
+                raise
+            raise BaseMismatchError(
+                f"{error.text}: with parameters_as_bucket_view nobody else writes to parameters"
+                f" between steps (.data, views of them): {_LOAD}",
+                status=error.status,
+            ) from error
         self._steps += 1
         if self._verify_every and self._steps % self._verify_every == 0:
             self.verify()
@@ -408,18 +420,29 @@ class Sharded(torch.optim.Optimizer):
             views = self._bucket is not None
             outputs = None if views else [p.detach() for p in self._parameters]
             report = self._gather.run(self._weights, outputs, step=step, key_frame=key_frame)
-        self._versions = self._seen()
+        self._count_writes()
         return report
+
+    def _count_writes(self) -> None:
+        """Let autograd know that parameters have changed: graphs made before know other values."""
+        for p in self._parameters:
+            torch.autograd.graph.increment_version(p)
+        self._versions = self._seen()
 
     def _seen(self) -> list[tuple[int, int]]:
         """Return what changes where others write to parameters, or replace their memory."""
         return [(p._version, p.data_ptr()) for p in self._parameters]
 
+    def _bind(self, bucket: torch.Tensor) -> None:
+        """Let the channel gather into the bucket, where that lies now."""
+        self._gather.bind_base(bucket)
+        self._bound = bucket.data_ptr()
+
     def _attach(self) -> None:
         """Make the parameters views of the bucket."""
         for p, view in zip(self._parameters, self._bucket_views, strict=True):
             p.data = view
-        self._versions = self._seen()
+        self._count_writes()
 
     def _changed(self) -> str:
         """Return the difference where counters have moved or verify_every looks, else ""."""
@@ -449,6 +472,8 @@ class Sharded(torch.optim.Optimizer):
             own = torch.cat([p.detach().flatten() for p in self._parameters])
             same = torch.equal(own.view(torch.uint8), whole.view(torch.uint8))
             return "" if same else _WRITTEN
+        if self._bucket.data_ptr() != self._bound:
+            return "the parameters lie in other memory than was gathered into (share_memory)"
         away = [
             i
             for i, (p, view) in enumerate(zip(self._parameters, self._bucket_views, strict=True))
@@ -479,11 +504,19 @@ class Sharded(torch.optim.Optimizer):
 
         Raises:
             BaseMismatchError: they differ; the text names the ranks
+            StateError: a step that failed left nothing that is whole on this rank
 
         """
-        wrong = self._difference()
+        wrong, number, failed = "", 0, None
+        try:
+            wrong = self._difference()
+            number = 0 if wrong else self._gather.base_hash()
+        except Exception as error:  # which the other ranks have to hear of
+            wrong, failed = f"{error}", error
         hashes: list[Any] = [None] * dist.get_world_size(self._group)
-        dist.all_gather_object(hashes, (wrong, self._gather.base_hash()), group=self._group)
+        dist.all_gather_object(hashes, (wrong, number), group=self._group)
+        if failed is not None:
+            raise failed
         changed = [r for r, (text, _) in enumerate(hashes) if text]
         other = [r for r, (_, number) in enumerate(hashes) if number != hashes[0][1]]
         if changed:
@@ -594,12 +627,12 @@ class Sharded(torch.optim.Optimizer):
         # Optimizers go on with the tensors that they are given.
         self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
         self._sum.load(state["gradients"])
+        if self._bucket is not None and self._bucket.data_ptr() != self._bound:
+            self._bind(self._bucket)
         self._gather.load(state["replica"])  # the last that may refuse: it is then as before
         self._weights.copy_(state["weights"])
         self._steps = steps
         if self._bucket is not None:
-            for p in self._parameters:  # as a copy would: graphs made before know other values
-                torch.autograd.graph.increment_version(p)
             self._attach()
             return
         whole = self._gather.get_base(dtype=self._parameters[0].dtype)

@@ -656,7 +656,7 @@ def moved(rank, ranks):
         model[2].weight.data = model[2].weight.data.clone()
     with pytest.raises(
         pith.StateError if rank == 1 else pith.Error,
-        match=r"parameters \[2\] lie no longer" if rank == 1 else "rank 1",
+        match=r"parameters \[2\] lie no longer" if rank == 1 else "refused the call; rank 1",
     ):
         take_steps([(model, optimizer)], rank, [2])
     optimizer.load_state_dict(state)
@@ -682,7 +682,7 @@ def half_written(rank, ranks, where):
         whole[2 + (state["first"] if where == "own" else 0)] += 1
     if where == "other":  # whose frame after the next one is for another base
         take_steps(made[:1], rank, [3])
-    with pytest.raises(pith.BaseMismatchError):
+    with pytest.raises(pith.BaseMismatchError, match=r"between steps .*its own state_dict"):
         take_steps(made[:1], rank, [4])
     with pytest.raises(pith.StateError):
         take_steps(made[:1], rank, [5])
@@ -700,6 +700,46 @@ def half_written(rank, ranks, where):
 @pytest.mark.parametrize("where", ["own", "other"])
 def test_what_counters_do_not_see_ends_a_step_of_views(where):
     run(2, half_written, where)
+
+
+def shared(rank, ranks):
+    """Memory that is replaced under all parameters is found by every rank; a load mends it."""
+    model = net()
+    optimizer = optim.Sharded(model.parameters(), torch.optim.SGD, lr=0.1, timeout=TIMEOUT, **VIEWS)
+    take_steps([(model, optimizer)], rank, range(2))
+    state = optimizer.state_dict()
+    if rank == 1:
+        model.share_memory()
+    with pytest.raises(pith.BaseMismatchError, match=r"ranks \[1\].* in other memory"):
+        optimizer.verify()
+    with pytest.raises(
+        pith.StateError if rank == 1 else pith.Error,
+        match="in other memory .*its own state_dict" if rank == 1 else "refused the call; rank 1",
+    ):
+        take_steps([(model, optimizer)], rank, [2])
+    optimizer.load_state_dict(state)
+    take_steps([(model, optimizer)], rank, [2])
+    assert model[0].weight.is_shared() == (rank == 1)
+    optimizer.verify()
+    equal_everywhere(bits(model.parameters()))
+
+
+def test_parameters_in_shared_memory_are_found():
+    run(2, shared)
+
+
+def stale(rank, ranks, more):
+    model = net()
+    optimizer = optim.Sharded(model.parameters(), torch.optim.SGD, lr=0.1, timeout=TIMEOUT, **more)
+    graph = loss(model, rank, 0)
+    take_steps([(model, optimizer)], rank, [1])
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        graph.backward()
+
+
+@pytest.mark.parametrize("more", [{}, VIEWS])
+def test_a_graph_from_before_a_step_is_of_other_weights(more):
+    run(1, stale, more)
 
 
 def written(rank, ranks):
