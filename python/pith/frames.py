@@ -163,7 +163,7 @@ def compress(
         threads: threads to use; the bytes do not depend on it
         source: up to 1 MiB that the frame carries and that is not interpreted
         exempt: ``(first, count, how)`` of elements that go around the codec, see :class:`Plan`
-        out: where the frame goes: writable bytes
+        out: where the frame goes: writable bytes that do not overlap x
 
     Returns:
         The frame, or with ``out`` its length in bytes.
