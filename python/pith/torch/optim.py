@@ -223,7 +223,7 @@ class Sharded(torch.optim.Optimizer):
             self._bucket_views = [
                 part.view(p.shape) for part, p in zip(parts, self._parameters, strict=True)
             ]
-            self._bind(self._bucket)
+            self._bind(self._bucket, 0)
         del flat
         self._move(key_frame=True)
         if self._bucket is not None:
@@ -433,9 +433,9 @@ class Sharded(torch.optim.Optimizer):
         """Return what changes where others write to parameters, or replace their memory."""
         return [(p._version, p.data_ptr()) for p in self._parameters]
 
-    def _bind(self, bucket: torch.Tensor) -> None:
-        """Let the channel gather into the bucket, where that lies now."""
-        self._gather.bind_base(bucket)
+    def _bind(self, bucket: torch.Tensor, step: int) -> None:
+        """Let the channel gather into the bucket, where that lies now, from a step on."""
+        self._gather.bind_base(bucket, step)
         self._bound = bucket.data_ptr()
 
     def _attach(self) -> None:
@@ -628,7 +628,7 @@ class Sharded(torch.optim.Optimizer):
         self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
         self._sum.load(state["gradients"])
         if self._bucket is not None and self._bucket.data_ptr() != self._bound:
-            self._bind(self._bucket)
+            self._bind(self._bucket, self._steps + 1)
         self._gather.load(state["replica"])  # the last that may refuse: it is then as before
         self._weights.copy_(state["weights"])
         self._steps = steps

@@ -717,6 +717,10 @@ def shared(rank, ranks):
         match="in other memory .*its own state_dict" if rank == 1 else "refused the call; rank 1",
     ):
         take_steps([(model, optimizer)], rank, [2])
+    with pytest.raises(pith.FrameError):
+        optimizer.load_state_dict({**state, "replica": b"nothing" * 8})
+    take_steps([(model, optimizer)], rank, [2])  # the memory is known now, and what was in it
+    equal_everywhere(bits(model.parameters()))
     optimizer.load_state_dict(state)
     take_steps([(model, optimizer)], rank, [2])
     assert model[0].weight.is_shared() == (rank == 1)
