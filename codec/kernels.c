@@ -83,7 +83,6 @@ void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->elias_fano_take = pithi_elias_fano_take_c;
     k->packed_put = pithi_packed_put_c;
     k->packed_take = pithi_packed_take_c;
-    k->list_measure = pithi_list_measure_c;
     k->rans_encode = pithi_rans_encode_c;
     k->rans_decode = pithi_rans_decode_c;
     k->symbol_count = pithi_symbol_count_c;

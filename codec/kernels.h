@@ -82,7 +82,6 @@ struct pithi_kernels {
     pithi_elias_fano_take_fn *elias_fano_take;
     pithi_packed_put_fn *packed_put;
     pithi_packed_take_fn *packed_take;
-    pithi_list_measure_fn *list_measure;
     pithi_rans_encode_fn *rans_encode;
     pithi_rans_decode_fn *rans_decode;
     pithi_symbol_count_fn *symbol_count;

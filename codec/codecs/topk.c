@@ -235,13 +235,12 @@ struct work {
     uint32_t *list;
     float *values, *sent; /* a chunk each */
     float *row;           /* scope=row: the longest row that there may be */
-    uint8_t *widths;      /* of groups of the list */
 };
 
 /* Lays the parts of scratch memory one behind the other; with scratch NULL only counts their
  * bytes. */
 static struct work layout(const struct pithi_params *p, uint8_t *scratch, size_t *bytes) {
-    struct work w = {NULL, NULL, NULL, NULL, NULL, NULL};
+    struct work w = {NULL, NULL, NULL, NULL, NULL};
     const size_t map = (size_t)pithi_pad64(p->most / 8 + 8);
     const size_t listed = pithi_index_list_most(p->most);
     /* A list that is as long as it may be is added to by a piece, before it is given up. */
@@ -251,14 +250,13 @@ static struct work layout(const struct pithi_params *p, uint8_t *scratch, size_t
     const size_t list = (size_t)pithi_pad64(entries * sizeof(uint32_t));
     const size_t chunk = PITHI_CHUNK * sizeof(float);
     const size_t row = p->value[SCOPE] ? PITHI_SPARSE_ROW * sizeof(float) : 0;
-    *bytes = map + list + 2 * chunk + row + (size_t)pithi_pad64(pithi_packed_groups(listed));
+    *bytes = map + list + 2 * chunk + row;
     if (!scratch) return w;
     w.map = (uint64_t *)(void *)scratch;
     w.list = (uint32_t *)(void *)(scratch + map);
     w.values = (float *)(void *)(scratch + map + list);
     w.sent = w.values + PITHI_CHUNK;
     w.row = w.sent + PITHI_CHUNK;
-    w.widths = scratch + map + list + 2 * chunk + row;
     return w;
 }
 
@@ -672,20 +670,21 @@ static pith_status encode(struct pithi_block *b) {
     uint64_t *const held_map = b->own->sparse.held_map;
     /* With same_blocks the held map is compared with the new one before it becomes that. */
     uint64_t *const map = held_map && !same_blocks ? held_map : w.map;
-    struct pithi_index_set set = {map, w.list, b->count, 0, w.widths};
+    struct pithi_index_set set = {map, w.list, b->count, 0};
     bool listed;
     const bool read = find_set(b, &w, &set, &listed);
     decay_residual(b);
     keep_momentum(b);
     b->exact = set.count;
-    struct pithi_index_choice choice = {PITHI_INDEX_HELD, 0, 0};
+    struct pithi_index_choice choice = {.form = PITHI_INDEX_HELD};
     if (!same_set && !(same_blocks && is_held(b, &set)))
-        choice = pithi_index_choose(b->kernels, &set, index_setting(b->params));
+        choice =
+            pithi_index_choose(b->kernels, &set, index_setting(b->params), b->bytes + HEAD_BYTES);
     if (same_set && !set.count) choice.form = PITHI_INDEX_EMPTY;
     if (!same_set && !b->own->sparse.held_set && is_dense(b, &choice, set.count)) {
         fill(map, b->count);
         set.count = b->count;
-        choice = (struct pithi_index_choice){PITHI_INDEX_ALL, 0, 0};
+        choice = (struct pithi_index_choice){.form = PITHI_INDEX_ALL};
     }
     put_head(b, &choice, set.count);
     uint8_t *const at = b->bytes + (choice.form == PITHI_INDEX_EMPTY ? HEAD_EMPTY : HEAD_BYTES);
@@ -833,7 +832,7 @@ static const char *take_set(const struct pithi_block *b, struct pithi_index_set 
 /* Decodes a block to `out`, or adds it to what is there. */
 static const char *take_block(struct pithi_block *b, bool add) {
     const struct work w = work_of(b);
-    struct pithi_index_set set = {w.map, w.list, b->count, 0, NULL};
+    struct pithi_index_set set = {w.map, w.list, b->count, 0};
     bool listed;
     size_t at;
     const char *const fault = take_set(b, &set, &listed, &at);

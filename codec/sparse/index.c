@@ -89,26 +89,15 @@ static unsigned differ(const uint32_t *list, size_t first, size_t count, uint32_
     return pithi_bit_length(all);
 }
 
-struct pithi_list_measure pithi_list_measure_c(const uint32_t *list, size_t count, bool patched,
-                                               uint8_t *widths) {
-    struct pithi_list_measure m = {0, 0, 0};
-    uint32_t difference[GROUP];
-    for (size_t first = 0; first < count; first += GROUP) {
-        const size_t c = group_count(count, first);
-        const unsigned bits = differ(list, first, c, difference);
-        uint32_t wider = 0;
-        for (size_t i = 0; i < c; i++) {
-            const unsigned less = bits - pithi_bit_length(difference[i]);
-            if (less < PITHI_PATCHED_LESS) wider += UINT32_C(0x01010101) << 8 * less;
-        }
-        *widths = (uint8_t)(patched && c == GROUP ? pithi_patched_byte(bits, wider) : bits);
-        m.packed += 1 + pithi_packed_bytes(c, *widths);
-        m.exceptions += pithi_packed_exceptions(*widths++);
-        /* Numbers of 7 bits a byte: where elements are left out, their number and the run's. */
-        for (size_t i = 0; i < c; i++) m.runs += difference[i] > 128 ? 3 : difference[i] ? 2 : 0;
+/* Returns the byte of a group of so many differences, of which the largest has `bits` bits. */
+static unsigned byte_of(const uint32_t *difference, size_t count, unsigned bits, bool patched) {
+    uint32_t wider = 0;
+    if (!patched || count < GROUP) return bits;
+    for (size_t i = 0; i < count; i++) {
+        const unsigned less = bits - pithi_bit_length(difference[i]);
+        if (less < PITHI_PATCHED_LESS) wider += UINT32_C(0x01010101) << 8 * less;
     }
-    if (list[0] == 0) m.runs += 2; /* a run that no difference begins */
-    return m;
+    return pithi_patched_byte(bits, wider);
 }
 
 /* Bit `at` of a lane's string is in its word at / 32; word i of the lanes stand side by side. */
@@ -145,13 +134,12 @@ static void take_lanes(const uint8_t *bytes, unsigned width, uint32_t *differenc
 }
 
 /* An exception: its place in the group, and what it has above the group's width. */
-static uint8_t *put_exceptions(const uint32_t *difference, unsigned width, uint8_t *to) {
+static void put_exceptions(const uint32_t *difference, unsigned width, uint8_t *to) {
     for (unsigned i = 0; i < GROUP; i++)
         if (difference[i] >> width) {
             *to++ = (uint8_t)i;
             *to++ = (uint8_t)(difference[i] >> width);
         }
-    return to;
 }
 
 /* Returns false where places do not ascend within the group, or an exception is none. */
@@ -166,22 +154,34 @@ static bool take_exceptions(const uint8_t *bytes, unsigned byte, uint32_t *diffe
     return true;
 }
 
-void pithi_packed_put_c(const uint32_t *list, size_t count, const uint8_t *widths, uint8_t *to) {
-    const size_t groups = pithi_packed_groups(count);
-    uint32_t difference[GROUP];
-    memcpy(to, widths, groups);
-    to += groups;
-    for (size_t first = 0; first < count; first += GROUP, widths++) {
-        const size_t c = group_count(count, first);
-        const unsigned width = pithi_packed_width(*widths);
-        differ(list, first, c, difference);
-        if (c < GROUP) {
-            to = pithi_code_string_put_c(difference, c, width, to);
-            continue;
-        }
-        put_lanes(difference, width, to);
-        to = put_exceptions(difference, width, to + pithi_packed_string(GROUP, width));
+static void put_packed_group(const uint32_t *difference, size_t count, unsigned byte, uint8_t *to) {
+    const unsigned width = pithi_packed_width(byte);
+    if (count < GROUP) {
+        pithi_code_string_put_c(difference, count, width, to);
+        return;
     }
+    put_lanes(difference, width, to);
+    put_exceptions(difference, width, to + pithi_packed_string(GROUP, byte));
+}
+
+struct pithi_list_measure pithi_packed_put_c(const uint32_t *list, size_t count, bool patched,
+                                             uint8_t *to, size_t capacity) {
+    struct pithi_list_measure m = {.packed = pithi_packed_groups(count)};
+    uint32_t difference[GROUP];
+    for (size_t first = 0, at; first < count; first += GROUP) {
+        const size_t c = group_count(count, first);
+        const unsigned bits = differ(list, first, c, difference);
+        const unsigned byte = byte_of(difference, c, bits, patched);
+        at = m.packed;
+        m.packed += pithi_packed_bytes(c, byte);
+        m.exceptions += pithi_packed_exceptions(byte);
+        for (size_t i = 0; i < c; i++) m.runs += difference[i] != 0;
+        if (m.packed > capacity) continue;
+        to[first / GROUP] = (uint8_t)byte;
+        put_packed_group(difference, c, byte, to + at);
+    }
+    m.runs += list[0] == 0; /* one that no difference begins */
+    return m;
 }
 
 /* A group begins below n, which is at most 2^24, and adds at most 2^31, since differences have at
@@ -329,7 +329,7 @@ static const char *take_runs(const uint8_t *bytes, size_t length, struct pithi_i
 /* ---- Every form ------------------------------------------------------------------------------*/
 
 static struct pithi_index_choice of(enum pithi_index_form form, uint32_t low_bits, size_t bytes) {
-    return (struct pithi_index_choice){form, low_bits, bytes};
+    return (struct pithi_index_choice){form, low_bits, bytes, false};
 }
 
 static struct pithi_index_choice shorter(struct pithi_index_choice best,
@@ -351,38 +351,45 @@ static size_t runs_of_map(const struct pithi_index_set *set) {
 
 struct pithi_index_choice pithi_index_choose(const struct pithi_kernels *kernels,
                                              const struct pithi_index_set *set,
-                                             struct pithi_index_setting setting) {
+                                             struct pithi_index_setting setting, uint8_t *to) {
     const size_t n = set->n, count = set->count;
     if (!count) return of(PITHI_INDEX_EMPTY, 0, 0);
     if (count == n) return of(PITHI_INDEX_ALL, 0, 0);
     struct pithi_index_choice best = of(PITHI_INDEX_BITMAP, 0, (n + 7) / 8);
-    size_t least; /* bytes as RUNS */
+    size_t runs;
     if (has_list(set)) {
-        const struct pithi_list_measure m =
-            kernels->list_measure(set->list, count, setting.patched, set->widths);
-        least = m.runs;
+        /* Where lists are not Elias-Fano, they are nearly always what is written here. */
+        const struct pithi_list_measure m = kernels->packed_put(
+            set->list, count, setting.patched, to, setting.elias_fano ? 0 : best.bytes);
+        runs = m.runs;
         for (unsigned low = 0; setting.elias_fano && low < PITHI_INDEX_BITS_MAX; low++)
             best = shorter(best,
                            of(PITHI_INDEX_ELIAS_FANO, low, pithi_elias_fano_bytes(n, count, low)));
-        best =
-            shorter(best, of(m.exceptions ? PITHI_INDEX_PATCHED : PITHI_INDEX_PACKED, 0, m.packed));
+        struct pithi_index_choice packed =
+            of(m.exceptions ? PITHI_INDEX_PATCHED : PITHI_INDEX_PACKED, 0, m.packed);
+        packed.written = !setting.elias_fano;
+        best = shorter(best, packed);
     } else {
-        least = 2 * runs_of_map(set);
+        runs = runs_of_map(set);
     }
-    if (least < best.bytes)
+    if (2 * runs < best.bytes) /* of two bytes or more each */
         best = shorter(best, of(PITHI_INDEX_RUNS, 0, runs_bytes(set, best.bytes)));
     return best;
 }
 
 void pithi_index_put(const struct pithi_kernels *kernels, const struct pithi_index_choice *choice,
                      const struct pithi_index_set *set, uint8_t *to) {
+    if (choice->written) return;
     switch (choice->form) {
     case PITHI_INDEX_BITMAP: memcpy(to, set->map, choice->bytes); break;
     case PITHI_INDEX_ELIAS_FANO:
         kernels->elias_fano_put(set->list, set->count, set->n, choice->low_bits, to);
         break;
     case PITHI_INDEX_PACKED:
-    case PITHI_INDEX_PATCHED: kernels->packed_put(set->list, set->count, set->widths, to); break;
+    case PITHI_INDEX_PATCHED:
+        kernels->packed_put(set->list, set->count, choice->form == PITHI_INDEX_PATCHED, to,
+                            choice->bytes);
+        break;
     case PITHI_INDEX_RUNS: put_runs(set, to); break;
     default: break;
     }

@@ -31,8 +31,6 @@ struct pithi_index_set {
     uint64_t *map;
     uint32_t *list; /* capacity: pithi_index_list_most(n) + PITHI_INDEX_SLACK */
     size_t n, count;
-    /* Between choice and put: a byte for each group of the list, pithi_packed_groups of them. */
-    uint8_t *widths;
 };
 
 /* Forms that list elements hold no more than this many: with more, a map is not longer. */
@@ -46,6 +44,7 @@ struct pithi_index_choice {
     enum pithi_index_form form;
     uint32_t low_bits; /* ELIAS_FANO: bits of each number that are stored as they are; else 0 */
     size_t bytes;
+    bool written; /* by the choice */
 };
 
 struct pithi_kernels;
@@ -53,16 +52,17 @@ struct pithi_kernels;
 struct pithi_index_setting {
     bool elias_fano, patched;
 };
-/* Finds the shortest form, of several the first: EMPTY, ALL, BITMAP, ELIAS_FANO (of several
- * low_bits the least), PACKED or, where that is shorter, PATCHED, and RUNS. The set has a map and,
- * where count is at most pithi_index_list_most(n), a list and memory for widths. */
-struct pithi_index_choice pithi_index_choose(const struct pithi_kernels *kernels,
-                                             const struct pithi_index_set *set,
-                                             struct pithi_index_setting setting);
 /* Returns the most bytes that a choice for n elements can have. */
 static inline size_t pithi_index_most(size_t n) { return (n + 7) / 8; }
-/* Writes the chosen form of the set that it was chosen for, with the widths that the choice left
- * there: choice->bytes bytes, and none behind them. */
+/* Finds the shortest form, of several the first: EMPTY, ALL, BITMAP, ELIAS_FANO (of several
+ * low_bits the least), PACKED or, where that is shorter, PATCHED, and RUNS. The set has a map and,
+ * where count is at most pithi_index_list_most(n), a list. May write pithi_index_most(n) bytes at
+ * `to`: a form that is written while it is measured. */
+struct pithi_index_choice pithi_index_choose(const struct pithi_kernels *kernels,
+                                             const struct pithi_index_set *set,
+                                             struct pithi_index_setting setting, uint8_t *to);
+/* Writes the chosen form of the set that it was chosen for, to where the choice may have written:
+ * choice->bytes bytes, and none behind them. */
 void pithi_index_put(const struct pithi_kernels *kernels, const struct pithi_index_choice *choice,
                      const struct pithi_index_set *set, uint8_t *to);
 /* Reads a form other than HELD with n and count (0..n) given in the set: fills the list of forms
@@ -81,8 +81,9 @@ enum {
      * of which there are two bytes each. */
     PITHI_PATCHED_SHIFT = 5,
     PITHI_PATCHED_BITS_MAX =
-        16,                /* of a group that has exceptions: 8 bits more are no more than 24 */
-    PITHI_PATCHED_LESS = 4 /* by how many bits at most the choice narrows a group */
+        16,                 /* of a group that has exceptions: 8 bits more are no more than 24 */
+    PITHI_PATCHED_MOST = 7, /* exceptions of a group */
+    PITHI_PATCHED_LESS = 4  /* by how many bits at most the choice narrows a group */
 };
 
 static inline size_t pithi_elias_fano_low_bytes(size_t count, unsigned low_bits) {
@@ -135,30 +136,23 @@ PITHI_INLINE unsigned pithi_patched_byte(unsigned bits, uint32_t wider) {
     return width > PITHI_PATCHED_BITS_MAX ? bits : width | exceptions << PITHI_PATCHED_SHIFT;
 }
 
-/* Writes a list of 1 <= count numbers, which ascend and are below 2^24, as PACKED or PATCHED: as
- * many bytes as measured with these widths, and none behind them. */
-typedef void pithi_packed_put_fn(const uint32_t *list, size_t count, const uint8_t *widths,
-                                 uint8_t *to);
+struct pithi_list_measure {
+    size_t packed; /* bytes as PACKED or, where a group has exceptions, as PATCHED */
+    size_t runs, exceptions;
+};
+/* Writes a list of 1 <= count numbers, which ascend and are below 2^24, as PACKED or, where the
+ * form may be PATCHED, with exceptions in whole groups; measures it. Of a list that takes more
+ * bytes than the capacity, what is written within it means nothing. */
+typedef struct pithi_list_measure pithi_packed_put_fn(const uint32_t *list, size_t count,
+                                                      bool patched, uint8_t *to, size_t capacity);
 /* Reads the bytes of all groups, of which pithi_index_take has checked each by itself, and the
  * groups that follow them; writes up to PITHI_INDEX_SLACK numbers behind the count of the list.
  * Returns false for bytes that are no such list of numbers below n. */
 typedef bool pithi_packed_take_fn(const uint8_t *bytes, size_t count, size_t n, uint32_t *list);
 
-struct pithi_list_measure {
-    size_t packed; /* bytes as PACKED or, where a group has exceptions, as PATCHED */
-    /* Bytes as RUNS at the least: two for each run, one more where a difference is above 128. */
-    size_t runs;
-    size_t exceptions;
-};
-/* Measures a list of 1 <= count numbers, which ascend and are below 2^24, and writes a byte for
- * each group. Whole groups may have exceptions where the form may be PATCHED. */
-typedef struct pithi_list_measure pithi_list_measure_fn(const uint32_t *list, size_t count,
-                                                        bool patched, uint8_t *widths);
-
 pithi_elias_fano_put_fn pithi_elias_fano_put_c;
 pithi_elias_fano_take_fn pithi_elias_fano_take_c;
 pithi_packed_put_fn pithi_packed_put_c;
 pithi_packed_take_fn pithi_packed_take_c;
-pithi_list_measure_fn pithi_list_measure_c;
 
 #endif

@@ -15,11 +15,14 @@
  *                               w_and, w_shr as v4 has them;
  *   w_after(last, x)            `last`, then all lanes of x but the last;
  *   w_length(x)                 LENGTH_0 and the bits of each number below 2^24; of 0 perhaps less;
- *   w_above(x, y)               a bit for each number of x[0..3] that exceeds y's;
- *   w_narrow(x)                 the numbers of x[0..3] as bytes, 255 for larger ones, in any order;
+ *   w_narrow(x)                 the numbers of x[0..3] below 256 as bytes;
  *   b_add, b_sub, b_max, b_set  of a wide vector's bytes; b_least(x, y): ~0 where x >= y, else 0;
  *   b_look(table, x)            bytes of table[16] by x - LOOK_0, 0 where that is 16 to 24;
  *   b_sum(x), b_largest(x)      of all bytes;
+ *   b_sums(x, y)                the sums of the low and of the high halves of x's bytes in bytes 0
+ *                               and 1, of y's in bytes 2 and 3; all are below 256;
+ *   b_bits(x)                   a bit for each byte: its highest;
+ *   b_same(bytes, x)            a bit for each of 16 bytes: whether it is x;
  *
  * and either, with OWN_ELIAS_FANO, what the first part of them does for that form, or
  *
@@ -137,81 +140,43 @@ ALWAYS void differ_four(const uint32_t *list, size_t i, uint32_t last, wide d[4]
     }
 }
 
-/* Returns the byte of a group of numbers, the first of which follows `last`, and adds to *runs two
- * for each difference that is not 0, and one for each above 128. */
-ALWAYS unsigned measure(const uint32_t *list, uint32_t last, bool patched, size_t *runs) {
-    wide less = b_set(0), longest = b_set(0), length[GROUP / FOUR];
-    for (size_t i = 0; i < GROUP / FOUR; i++) {
-        wide d[4];
-        differ_four(list, FOUR * i, last, d);
-        const wide low = w_narrow(d), other = b_least(low, b_set(1));
-        less = b_add(b_add(less, b_least(low, b_set(129))), b_add(other, other));
-        for (size_t k = 0; k < 4; k++) d[k] = w_length(d[k]);
-        length[i] = b_max(w_narrow(d), b_set(LENGTH_0));
-        longest = b_max(longest, length[i]);
-    }
-    const unsigned most = b_largest(longest), bits = most - LENGTH_0;
-    *runs += b_sum(b_sub(b_set(0), less)); /* 24 at most in a byte */
-    if (!patched) return bits;
-    /* By how many bits a number is shorter: in each half of a byte a count of up to 8 of those that
-     * are not shorter than by 0 and 1, and by 2 and 3. */
-    static const uint8_t near_of[16] = {0x11, 0x10}, far_of[16] = {0x11, 0x11, 0x11, 0x10};
-    const wide half = b_set(15);
-    wide near = b_set(0), far = b_set(0);
-    for (size_t i = 0; i < GROUP / FOUR; i++) {
-        const wide shorter = b_sub(b_set(most + LOOK_0), length[i]);
-        near = b_add(near, b_look(near_of, shorter));
-        far = b_add(far, b_look(far_of, shorter));
-    }
-    return pithi_patched_byte(
-        bits, b_sum(w_and(near, half)) | b_sum(w_and(w_shr(near, 4), half)) << 8 |
-                  b_sum(w_and(far, half)) << 16 | b_sum(w_and(w_shr(far, 4), half)) << 24);
-}
-
 /* Copies fewer numbers than a group has, and makes them a group by differences of 0. */
 static inline void copy_last(const uint32_t *list, size_t count, uint32_t own[GROUP]) {
     const uint32_t first = list[count - 1] - (uint32_t)(count - 1);
     for (unsigned i = 0; i < GROUP; i += LANES) v4_store(own + i, v4_ramp(first + i));
     memcpy(own, list, count * sizeof *own);
 }
-
-/* Writes the differences of a group of numbers, the first of which follows `last`: the low bits
- * that the group of this byte has of them, and the exceptions. */
-ALWAYS void differ(const uint32_t *list, uint32_t last, unsigned byte, uint32_t *difference,
-                   uint8_t *to) {
-    const unsigned width = pithi_packed_width(byte);
-    const wide mask = w_set((UINT32_C(1) << width) - 1);
-    uint64_t wider[2] = {0, 0};
-    for (size_t i = 0; i < GROUP; i += FOUR) {
-        wide d[4];
-        differ_four(list, i, last, d);
-        for (size_t k = 0; k < 4; k++) w_store(difference + i + WIDE * k, w_and(d[k], mask));
-        wider[i / 64] |= (uint64_t)w_above(d, mask) << i % 64;
-    }
-    for (unsigned half = 0; half < 2; half++)
-        for (uint64_t left = wider[half]; left; left &= left - 1, to += 2) {
-            const unsigned i = 64 * half + (unsigned)__builtin_ctzll(left);
-            to[0] = (uint8_t)i;
-            to[1] = (uint8_t)((list[i] - (i ? list[i - 1] : last) - 1) >> width);
-        }
-}
 #endif
 
 /* ---- Code strings of at most a group ---------------------------------------------------------*/
+
+/* Does what put_units does, for 17 bits and more: eight numbers by twos. They fill whole bytes. */
+static inline void put_pairs(const uint32_t *numbers, size_t count, unsigned bits, uint8_t *to) {
+    const uint32_t mask = (UINT32_C(1) << bits) - 1;
+    for (size_t i = 0; i < count; i += 8, to += bits) {
+        uint64_t held = 0;
+        for (unsigned k = 0; k < 4; k++) {
+            const uint32_t *const x = numbers + i + 2 * k;
+            const unsigned bit = 2 * bits * k, next = 2 * bits * (k + 1);
+            held |= ((x[0] & mask) | (uint64_t)(x[1] & mask) << bits) << bit % 8;
+            pithi_put64(to + bit / 8, held);
+            held >>= 8 * (next / 8 - bit / 8);
+        }
+    }
+}
 
 /* Numbers 0 follow up to a whole unit. `capacity` bytes may be written. */
 static inline void put_string(const uint32_t *numbers, size_t count, unsigned bits, uint8_t *to,
                               size_t capacity) {
     uint8_t own[GROUP * PITHI_INDEX_BITS_MAX / 8 + REACH];
     const size_t bytes = (count * bits + 7) / 8;
-    if (bits > 16) { /* few numbers: they are 512 at most in a block of 2^24 elements */
-        pithi_code_string_put_c(numbers, count, bits, to);
-    } else if (bits && count % NUMBERS == 0 && bytes + REACH <= capacity) {
-        put_units(numbers, count, bits, to);
-    } else if (bits) {
-        put_units(numbers, in_units(count), bits, own);
-        memcpy(to, own, bytes);
-    }
+    const bool whole = count % NUMBERS == 0 && bytes + REACH <= capacity;
+    uint8_t *const at = whole ? to : own;
+    if (bits > 16)
+        put_pairs(numbers, in_units(count), bits, at);
+    else if (bits)
+        put_units(numbers, in_units(count), bits, at);
+    if (!whole) memcpy(to, own, bytes);
 }
 
 /* Writes as many numbers as whole units have. `length` bytes can be read. Returns whether all bits
@@ -346,6 +311,27 @@ ALWAYS void put_rows(const uint32_t *difference, unsigned width, uint8_t *to) {
 #undef PUT
 }
 
+#ifdef OWN_UNITS
+enum { BATCH = 64 };
+/* Groups on their way from a list to bytes. */
+struct batch {
+    const uint32_t *list;
+    uint32_t last; /* the number before the list */
+    uint8_t byte[BATCH];
+};
+
+/* Measures some groups of a list, each of which follows the one before; returns their runs. */
+ALWAYS size_t measure_batch(struct batch *b, const uint32_t *list, size_t groups, uint32_t last,
+                            bool patched) {
+    size_t runs = 0;
+    b->list = list, b->last = last;
+    for (size_t g = 0; g < groups; g++, list += GROUP) {
+        b->byte[g] = (uint8_t)measure(list, last, patched, &runs);
+        last = list[GROUP - 1];
+    }
+    return runs;
+}
+
 static void put_group(const uint32_t *difference, unsigned width, uint8_t *to) {
     switch (width) {
 #define PUT(w) \
@@ -356,47 +342,199 @@ static void put_group(const uint32_t *difference, unsigned width, uint8_t *to) {
     }
 }
 
-static void packed_put(const uint32_t *list, size_t count, const uint8_t *widths, uint8_t *to) {
-    uint32_t difference[GROUP], last = UINT32_MAX;
-    memcpy(to, widths, pithi_packed_groups(count));
-    to += pithi_packed_groups(count);
-    for (; count >= GROUP; list += GROUP, count -= GROUP) {
-        const unsigned byte = *widths++;
-        differ(list, last, byte, difference, to + pithi_packed_string(GROUP, byte));
+static void put_batch(struct batch *b, size_t groups, uint8_t *to) {
+    uint32_t difference[GROUP];
+    for (size_t g = 0; g < groups; g++) {
+        const uint32_t *const list = b->list + GROUP * g;
+        const unsigned byte = b->byte[g];
+        differ(list, g ? list[-1] : b->last, byte, difference,
+               to + pithi_packed_string(GROUP, byte));
         put_group(difference, pithi_packed_width(byte), to);
         to += pithi_packed_bytes(GROUP, byte);
-        last = list[GROUP - 1];
     }
-    if (!count) return;
-    uint32_t own[GROUP];
-    copy_last(list, count, own);
-    differ(own, last, *widths, difference, NULL); /* no exceptions */
-    put_string(difference, count, *widths, to, pithi_packed_bytes(count, *widths));
 }
 
-ALWAYS struct pithi_list_measure measure_list(const uint32_t *list, size_t count, bool patched,
-                                              uint8_t *widths) {
-    struct pithi_list_measure m = {0, list[0] ? 0 : 2, 0};
-    uint32_t last = UINT32_MAX;
-    for (; count >= GROUP; list += GROUP, count -= GROUP) {
-        const unsigned byte = measure(list, last, patched, &m.runs);
-        *widths++ = (uint8_t)byte;
-        m.packed += 1 + pithi_packed_bytes(GROUP, byte);
-        m.exceptions += pithi_packed_exceptions(byte);
+/* Writes a group of which only so many numbers are numbers of the list, without exceptions. */
+static void put_last(struct batch *b, size_t count, uint8_t *to, size_t capacity) {
+    uint32_t difference[GROUP];
+    differ(b->list, b->last, b->byte[0], difference, NULL);
+    put_string(difference, count, b->byte[0], to, capacity);
+}
+#else
+/* What is found of one group at a time waits for itself: it is found of many. */
+enum { BATCH = 16 };
+/* Groups on their way from a list to bytes. */
+struct batch {
+    uint32_t difference[BATCH][GROUP];
+    uint8_t byte[BATCH];
+    uint64_t wider[BATCH][2]; /* a bit for each difference: whether it is an exception */
+};
+
+/* Writes the differences of a group of numbers, the first of which follows `last`, and a byte for
+ * each, LENGTH_0 and its bits. Returns the bits of the largest, and adds to *runs how many are not
+ * 0. */
+ALWAYS unsigned measure_lengths(const uint32_t *list, uint32_t last, uint32_t *difference,
+                                uint8_t *length, size_t *runs) {
+    wide longest = b_set(LENGTH_0), some = b_set(0);
+    for (size_t i = 0; i < GROUP; i += FOUR) {
+        wide d[4];
+        differ_four(list, i, last, d);
+        for (size_t k = 0; k < 4; k++) w_store(difference + i + WIDE * k, d[k]);
+        for (size_t k = 0; k < 4; k++) d[k] = w_length(d[k]);
+        const wide x = b_max(w_narrow(d), b_set(LENGTH_0));
+        w_store((uint32_t *)(void *)(length + i), x);
+        longest = b_max(longest, x);
+        some = b_sub(some, b_least(x, b_set(LENGTH_0 + 1)));
+    }
+    *runs += b_sum(some);
+    return b_largest(longest) - LENGTH_0;
+}
+
+/* Returns the byte of a group of such lengths, of which the largest is that of `bits`. */
+ALWAYS unsigned patched_byte(const uint8_t *length, unsigned bits) {
+    /* By how many bits a number is shorter: in each half of a byte a count of up to 8 of those that
+     * are not shorter than by 0 and 1, and by 2 and 3. */
+    static const uint8_t near_of[16] = {0x11, 0x10}, far_of[16] = {0x11, 0x11, 0x11, 0x10};
+    wide near = b_set(0), far = b_set(0);
+    for (size_t i = 0; i < GROUP; i += FOUR) {
+        const wide x = w_load((const uint32_t *)(const void *)(length + i));
+        const wide shorter = b_sub(b_set(bits + LENGTH_0 + LOOK_0), x);
+        near = b_add(near, b_look(near_of, shorter));
+        far = b_add(far, b_look(far_of, shorter));
+    }
+    return pithi_patched_byte(bits, b_sums(near, far));
+}
+
+/* Returns a bit for each of 64 such lengths: whether it is that of more than so many bits. */
+ALWAYS uint64_t longer_than(const uint8_t *length, unsigned bits) {
+    const wide least = b_set(bits + LENGTH_0 + 1);
+    uint64_t longer = 0;
+    for (size_t i = 0; i < GROUP / 2; i += FOUR) {
+        const wide x = w_load((const uint32_t *)(const void *)(length + i));
+        longer |= (uint64_t)b_bits(b_least(x, least)) << i;
+    }
+    return longer;
+}
+
+/* Measures some groups of a list, each of which follows the one before; returns their runs. */
+ALWAYS size_t measure_batch(struct batch *b, const uint32_t *list, size_t groups, uint32_t last,
+                            bool patched) {
+    uint8_t length[BATCH][GROUP];
+    size_t runs = 0;
+    for (size_t g = 0; g < groups; g++, list += GROUP) {
+        b->byte[g] = (uint8_t)measure_lengths(list, last, b->difference[g], length[g], &runs);
         last = list[GROUP - 1];
     }
-    if (!count) return m;
-    uint32_t own[GROUP];
-    copy_last(list, count, own);
-    *widths = (uint8_t)measure(own, last, false, &m.runs);
-    m.packed += 1 + pithi_packed_bytes(count, *widths);
+    if (!patched) return runs;
+    for (size_t g = 0; g < groups; g++) b->byte[g] = (uint8_t)patched_byte(length[g], b->byte[g]);
+    for (size_t g = 0; g < groups; g++)
+        for (size_t half = 0; half < 2; half++)
+            b->wider[g][half] =
+                longer_than(length[g] + GROUP / 2 * half, pithi_packed_width(b->byte[g]));
+    return runs;
+}
+
+/* Writes the exceptions of a group, and takes what they have above its width from the differences.
+ * With `pairs` two at a time, so that fewer ends of the loop are guessed wrong: the last may be one
+ * of 127 that is none, whose bytes are those of what follows. */
+ALWAYS void put_exceptions(struct batch *b, size_t g, bool pairs, uint8_t *to) {
+    const unsigned width = pithi_packed_width(b->byte[g]);
+    const unsigned count = pithi_packed_exceptions(b->byte[g]);
+    uint64_t low = b->wider[g][0], high = b->wider[g][1];
+    for (unsigned k = 0; k < count; k += pairs ? 2 : 1)
+        for (unsigned one = 0; one < (pairs ? 2 : 1); one++, to += 2) {
+            const uint64_t word = low ? low : high | UINT64_C(1) << 63;
+            const unsigned i = (low ? 0 : 64) + (unsigned)__builtin_ctzll(word);
+            const uint32_t x = b->difference[g][i];
+            high = low ? high : high & (high - 1);
+            low &= low - 1;
+            b->difference[g][i] = x & ((UINT32_C(1) << width) - 1);
+            pithi_put16(to, (uint16_t)(i | x >> width << 8));
+        }
+}
+
+/* Packs the groups of this width that `which` has a bit for, each to its place. */
+static void put_groups(const struct batch *b, unsigned width, unsigned which, uint8_t *const *to) {
+    switch (width) {
+#define PUT(w)                                                 \
+    case w:                                                    \
+        for (; which; which &= which - 1) {                    \
+            const unsigned g = (unsigned)__builtin_ctz(which); \
+            put_rows(b->difference[g], w, to[g]);              \
+        }                                                      \
+        return;
+        WIDTHS(PUT)
+#undef PUT
+    default: return; /* 0: no bytes */
+    }
+}
+
+/* Groups of one width go together: where widths come in any order, jumps to their code are guessed
+ * wrong. Before them go exceptions, in the order of groups, as they may be written over. */
+static void put_batch(struct batch *b, size_t groups, uint8_t *to) {
+    uint8_t *place[BATCH], width[BATCH] = {0}, *end = to;
+    for (size_t g = 0; g < groups; g++) {
+        place[g] = end;
+        width[g] = (uint8_t)pithi_packed_width(b->byte[g]);
+        end += pithi_packed_bytes(GROUP, b->byte[g]);
+    }
+    for (size_t g = 0; g < groups; g++) {
+        uint8_t *const at = place[g] + pithi_packed_string(GROUP, b->byte[g]);
+        if (end - at >= 2 * (PITHI_PATCHED_MOST + 1))
+            put_exceptions(b, g, true, at);
+        else
+            put_exceptions(b, g, false, at);
+    }
+    for (unsigned left = (1u << groups) - 1, same; left; left &= ~same) {
+        const unsigned w = width[__builtin_ctz(left)];
+        same = b_same(width, w) & left;
+        put_groups(b, w, same, place);
+    }
+}
+
+static void put_last(struct batch *b, size_t count, uint8_t *to, size_t capacity) {
+    put_string(b->difference[0], count, b->byte[0], to, capacity);
+}
+#endif
+
+ALWAYS struct pithi_list_measure pack_list(const uint32_t *list, size_t count, bool patched,
+                                           uint8_t *to, size_t capacity) {
+    struct pithi_list_measure m = {pithi_packed_groups(count), list[0] ? 0 : 1, 0};
+    const size_t whole = count / GROUP, left = count % GROUP;
+    uint32_t own[GROUP], last = UINT32_MAX;
+    struct batch b;
+    /* Well before they are loaded: loads of what several stores have just written wait. */
+    if (left) copy_last(list + GROUP * whole, left, own);
+    for (size_t first = 0, groups; first < whole; first += groups, list += GROUP * groups) {
+        const size_t at = m.packed;
+        groups = pithi_min(whole - first, BATCH);
+        m.runs += measure_batch(&b, list, groups, last, patched);
+        for (size_t g = 0; g < groups; g++) {
+            m.packed += pithi_packed_bytes(GROUP, b.byte[g]);
+            m.exceptions += pithi_packed_exceptions(b.byte[g]);
+        }
+        if (m.packed <= capacity) {
+            memcpy(to + first, b.byte, groups);
+            put_batch(&b, groups, to + at);
+        }
+        last = list[GROUP * groups - 1];
+    }
+    if (left) {
+        m.runs += measure_batch(&b, own, 1, last, false);
+        const size_t at = m.packed, bytes = pithi_packed_bytes(left, b.byte[0]);
+        m.packed += bytes;
+        if (m.packed <= capacity) {
+            to[whole] = b.byte[0];
+            put_last(&b, left, to + at, bytes);
+        }
+    }
     return m;
 }
 
-static struct pithi_list_measure list_measure(const uint32_t *list, size_t count, bool patched,
-                                              uint8_t *widths) {
-    return patched ? measure_list(list, count, true, widths)
-                   : measure_list(list, count, false, widths);
+static struct pithi_list_measure packed_put(const uint32_t *list, size_t count, bool patched,
+                                            uint8_t *to, size_t capacity) {
+    return patched ? pack_list(list, count, true, to, capacity)
+                   : pack_list(list, count, false, to, capacity);
 }
 
 #ifndef OWN_UNITS
@@ -502,7 +640,6 @@ static bool packed_take(const uint8_t *bytes, size_t count, size_t n, uint32_t *
         (k)->elias_fano_put = elias_fano_put;   \
         (k)->elias_fano_take = elias_fano_take; \
         (k)->packed_put = packed_put;           \
-        (k)->list_measure = list_measure;       \
     } while (0)
 
 #endif

@@ -82,16 +82,10 @@ static inline wide w_after(uint32_t last, wide x) {
     const wide moved = _mm256_permutevar8x32_epi32(x, _mm256_setr_epi32(0, 0, 1, 2, 3, 4, 5, 6));
     return _mm256_blend_epi32(moved, w_set(last), 1);
 }
-static inline wide narrow16(wide a, wide b, wide c, wide d) {
-    return _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
-}
-static inline wide w_narrow(const wide *x) { return narrow16(x[0], x[1], x[2], x[3]); }
-static inline uint32_t w_above(const wide *x, wide y) {
-    const wide a = _mm256_cmpgt_epi32(x[0], y), b = _mm256_cmpgt_epi32(x[1], y);
-    const wide c = _mm256_cmpgt_epi32(x[2], y), d = _mm256_cmpgt_epi32(x[3], y);
-    const wide bytes = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
-    const wide order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    return (uint32_t)_mm256_movemask_epi8(_mm256_permutevar8x32_epi32(bytes, order));
+static inline wide w_narrow(const wide *x) {
+    const wide bytes =
+        _mm256_packus_epi16(_mm256_packs_epi32(x[0], x[1]), _mm256_packs_epi32(x[2], x[3]));
+    return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 /* The exponents of numbers as floats, which are exact: that of 0 is 0. */
 enum { LENGTH_0 = 126 };
@@ -109,10 +103,27 @@ static inline wide b_look(const uint8_t table[16], wide x) {
     const __m128i t = _mm_loadu_si128((const __m128i *)(const void *)table);
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(t), x);
 }
+static inline uint32_t b_bits(wide x) { return (uint32_t)_mm256_movemask_epi8(x); }
 static inline uint32_t b_sum(wide x) {
     x = _mm256_sad_epu8(x, _mm256_setzero_si256());
     const __m128i y = _mm_add_epi64(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
     return (uint32_t)_mm_cvtsi128_si32(_mm_add_epi64(y, _mm_unpackhi_epi64(y, y)));
+}
+/* Sums of the low and of the high halves of bytes, in bytes 0 and 1 of four parts. */
+static inline wide half_sums(wide x) {
+    const wide half = b_set(15), none = _mm256_setzero_si256();
+    const wide high = _mm256_sad_epu8(w_and(w_shr(x, 4), half), none);
+    return _mm256_or_si256(_mm256_sad_epu8(w_and(x, half), none), _mm256_slli_epi64(high, 8));
+}
+static inline uint32_t b_sums(wide x, wide y) {
+    const wide sums = _mm256_or_si256(half_sums(x), _mm256_slli_epi64(half_sums(y), 16));
+    const __m128i two =
+        _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_add_epi64(two, _mm_unpackhi_epi64(two, two)));
+}
+static inline unsigned b_same(const uint8_t bytes[16], unsigned x) {
+    const __m128i all = _mm_loadu_si128((const __m128i *)(const void *)bytes);
+    return (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(all, _mm_set1_epi8((char)x)));
 }
 static inline unsigned b_largest(wide x) {
     return largest_of_16(_mm_max_epu8(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));

@@ -184,7 +184,7 @@ ALWAYS unsigned measure(const uint32_t *list, uint32_t last, bool patched, size_
         before = x;
     }
     const __m512i low = narrow(d), high = narrow(d + 4);
-    *runs += 2 * bytes_from(low, high, 1) + bytes_from(low, high, 129);
+    *runs += bytes_from(low, high, 1);
     if (!patched) {
         const __m512i some =
             _mm512_or_si512(_mm512_or_si512(d[0], d[1]), _mm512_or_si512(d[2], d[3]));

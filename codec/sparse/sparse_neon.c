@@ -82,13 +82,6 @@ static inline wide w_narrow(const wide *x) {
     const uint16x8_t high = vcombine_u16(vqmovn_u32(x[2]), vqmovn_u32(x[3]));
     return of_bytes(vcombine_u8(vqmovn_u16(low), vqmovn_u16(high)));
 }
-static inline uint32_t w_above(const wide *x, wide y) {
-    const wide above[4] = {v4_above(x[0], y), v4_above(x[1], y), v4_above(x[2], y),
-                           v4_above(x[3], y)};
-    static const uint8_t weights[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-    const uint8x16_t bits = vandq_u8(bytes_of(w_narrow(above)), vld1q_u8(weights));
-    return (uint32_t)vaddv_u8(vget_low_u8(bits)) | (uint32_t)vaddv_u8(vget_high_u8(bits)) << 8;
-}
 enum { LENGTH_0 = 0, LOOK_0 = 0 };
 static inline wide w_length(wide x) { return vsubq_u32(vdupq_n_u32(32), vclzq_u32(x)); }
 static inline wide b_set(unsigned x) { return of_bytes(vdupq_n_u8((uint8_t)x)); }
@@ -100,6 +93,21 @@ static inline wide b_look(const uint8_t table[16], wide x) {
     return of_bytes(vqtbl1q_u8(vld1q_u8(table), bytes_of(x)));
 }
 static inline uint32_t b_sum(wide x) { return vaddlvq_u8(bytes_of(x)); }
+static inline uint32_t b_sums(wide x, wide y) {
+    const uint8x16_t half = vdupq_n_u8(15), a = bytes_of(x), b = bytes_of(y);
+    return (uint32_t)vaddvq_u8(vandq_u8(a, half)) | (uint32_t)vaddvq_u8(vshrq_n_u8(a, 4)) << 8 |
+           (uint32_t)vaddvq_u8(vandq_u8(b, half)) << 16 |
+           (uint32_t)vaddvq_u8(vshrq_n_u8(b, 4)) << 24;
+}
+static inline uint32_t b_bits(wide x) {
+    static const uint8_t weights[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+    const uint8x16_t set = vreinterpretq_u8_s8(vshrq_n_s8(vreinterpretq_s8_u8(bytes_of(x)), 7));
+    const uint8x16_t bits = vandq_u8(set, vld1q_u8(weights));
+    return (uint32_t)vaddv_u8(vget_low_u8(bits)) | (uint32_t)vaddv_u8(vget_high_u8(bits)) << 8;
+}
+static inline unsigned b_same(const uint8_t bytes[16], unsigned x) {
+    return b_bits(of_bytes(vceqq_u8(vld1q_u8(bytes), vdupq_n_u8((uint8_t)x))));
+}
 static inline unsigned b_largest(wide x) { return vmaxvq_u8(bytes_of(x)); }
 
 #include "sparse/index_tmpl.h"

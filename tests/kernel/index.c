@@ -17,13 +17,12 @@ enum {
 static struct guarded area[2];
 static uint32_t list[LIST], back[LIST];
 static uint8_t bytes[BYTES], own[BYTES];
-static uint8_t widths[LIST], other_widths[LIST];
 
 bool bound_index(const struct level *level) {
     const struct pithi_kernels *const k = &level->kernels;
     return k->elias_fano_put != pithi_elias_fano_put_c &&
            k->elias_fano_take != pithi_elias_fano_take_c && k->packed_put != pithi_packed_put_c &&
-           k->packed_take != pithi_packed_take_c && k->list_measure != pithi_list_measure_c;
+           k->packed_take != pithi_packed_take_c;
 }
 
 /* ---- Lists -----------------------------------------------------------------------------------*/
@@ -159,25 +158,28 @@ static void damage_exception(size_t count) {
     }
 }
 
+static bool same_measure(const struct pithi_list_measure *a, const struct pithi_list_measure *b) {
+    return a->packed == b->packed && a->runs == b->runs && a->exceptions == b->exceptions;
+}
+
 static void check_packed(const struct level *level, size_t count, size_t n, bool patched) {
-    const struct pithi_list_measure m = pithi_list_measure_c(list, count, patched, widths);
+    const struct pithi_list_measure m = pithi_packed_put_c(list, count, patched, bytes, BYTES);
     const size_t groups = pithi_packed_groups(count);
     check_begin("index %s packed_put: %zu below %zu, %zu exceptions", level->isa, count, n,
                 m.exceptions);
     const void *const from = place_list(count);
-    uint8_t *const measured = place_bytes(other_widths, groups);
-    const struct pithi_list_measure other =
-        level->kernels.list_measure(from, count, patched, measured);
-    check_that(m.packed == other.packed && m.runs == other.runs &&
-                   m.exceptions == other.exceptions && !memcmp(widths, measured, groups),
-               "the measure differs");
-    check_that(guarded_intact(&area[1]), "a byte outside the widths changed");
     memset(own, 0xA5, m.packed);
     uint8_t *const to = place_bytes(own, m.packed);
-    pithi_packed_put_c(list, count, widths, bytes);
-    level->kernels.packed_put(from, count, widths, to);
+    struct pithi_list_measure other = level->kernels.packed_put(from, count, patched, to, m.packed);
+    check_that(same_measure(&m, &other), "the measure differs");
     check_that(packed_length(bytes, count) == m.packed, "the measure is not that of the bytes");
     check_that(!memcmp(to, bytes, m.packed), "bytes differ");
+    check_intact();
+    /* In less memory than it takes. */
+    const size_t less = check_below(m.packed);
+    uint8_t *const cut = place_bytes(own, less);
+    other = level->kernels.packed_put(from, count, patched, cut, less);
+    check_that(same_measure(&m, &other), "the measure differs where the memory is short");
     check_intact();
     check_end();
     memcpy(own, bytes, m.packed);
@@ -236,7 +238,7 @@ enum {
 
 struct bench {
     uint32_t *list, *back;
-    uint8_t *elias_fano, *packed, *widths;
+    uint8_t *elias_fano, *packed;
     size_t count, n;
     unsigned low;
 };
@@ -245,16 +247,17 @@ static void run_once(const struct pithi_kernels *k, const struct bench *b, int w
     switch (what) {
     case PUT_ELIAS_FANO: k->elias_fano_put(b->list, b->count, b->n, b->low, b->elias_fano); break;
     case TAKE_ELIAS_FANO: k->elias_fano_take(b->elias_fano, b->count, b->n, b->low, b->back); break;
-    case PUT_PACKED: k->packed_put(b->list, b->count, b->widths, b->packed); break;
+    case PUT_PACKED: (void)k->packed_put(b->list, b->count, true, b->packed, 4 * b->count); break;
     case TAKE_PACKED: k->packed_take(b->packed, b->count, b->n, b->back); break;
-    case MEASURE: (void)k->list_measure(b->list, b->count, true, b->widths); break;
+    case MEASURE: (void)k->packed_put(b->list, b->count, true, b->packed, 0); break;
     default: {
         const bool fast = what == PUT_FAST;
         const struct pithi_index_setting setting = {.elias_fano = !fast, .patched = fast};
         /* No form uses a map. */
-        const struct pithi_index_set set = {NULL, b->list, b->n, b->count, b->widths};
-        const struct pithi_index_choice c = pithi_index_choose(k, &set, setting);
-        pithi_index_put(k, &c, &set, what == PUT_FAST ? b->packed : b->elias_fano);
+        const struct pithi_index_set set = {NULL, b->list, b->n, b->count};
+        uint8_t *const to = fast ? b->packed : b->elias_fano;
+        const struct pithi_index_choice c = pithi_index_choose(k, &set, setting, to);
+        pithi_index_put(k, &c, &set, to);
     }
     }
 }
@@ -285,8 +288,7 @@ void bench_index(const struct level *level) {
             b.back = malloc(4 * (count + PITHI_INDEX_SLACK));
             b.elias_fano = malloc(4 * count);
             b.packed = malloc(4 * count);
-            b.widths = malloc(pithi_packed_groups(count));
-            if (b.list && b.back && b.elias_fano && b.packed && b.widths) {
+            if (b.list && b.back && b.elias_fano && b.packed) {
                 size_t found = 0; /* each element with a chance of one in gaps[i] */
                 for (; b.n < (size_t)1 << 24 && found < count; b.n++)
                     if (!check_below(gaps[i])) b.list[found++] = (uint32_t)b.n;
@@ -304,6 +306,6 @@ void bench_index(const struct level *level) {
                 printf("\n");
                 fflush(stdout);
             }
-            free(b.list), free(b.back), free(b.elias_fano), free(b.packed), free(b.widths);
+            free(b.list), free(b.back), free(b.elias_fano), free(b.packed);
         }
 }

@@ -27,8 +27,7 @@ static struct pithi_index_set empty_set(size_t n, size_t count) {
         .map = allocate(words_of(n) * sizeof *s.map),
         .list = allocate((pithi_index_list_most(n) + PITHI_INDEX_SLACK) * sizeof *s.list),
         .n = n,
-        .count = count,
-        .widths = allocate(pithi_packed_groups(pithi_index_list_most(n)))};
+        .count = count};
     memset(s.map, 0, words_of(n) * sizeof *s.map);
     return s;
 }
@@ -36,7 +35,6 @@ static struct pithi_index_set empty_set(size_t n, size_t count) {
 static void release(struct pithi_index_set *s) {
     free(s->map);
     free(s->list);
-    free(s->widths);
 }
 
 /* Element k of what a set of this kind takes until it has enough. */
@@ -164,23 +162,25 @@ static const struct pithi_index_setting settings[] = {
     {.elias_fano = true}, {.elias_fano = false}, {.patched = true}};
 enum { SMALL, FORMER, FAST, SETTINGS };
 
+static struct pithi_index_choice of(enum pithi_index_form form, uint32_t low_bits, size_t bytes) {
+    return (struct pithi_index_choice){form, low_bits, bytes, false};
+}
+
 /* Returns the shortest form but HELD that may hold the set, of several the first. */
 static struct pithi_index_choice shortest(const struct pithi_index_set *s, int setting) {
-    struct pithi_index_choice best = {PITHI_INDEX_BITMAP, 0, (s->n + 7) / 8};
-    if (s->count == 0) return (struct pithi_index_choice){PITHI_INDEX_EMPTY, 0, 0};
-    if (s->count == s->n) return (struct pithi_index_choice){PITHI_INDEX_ALL, 0, 0};
+    struct pithi_index_choice best = of(PITHI_INDEX_BITMAP, 0, (s->n + 7) / 8);
+    if (s->count == 0) return of(PITHI_INDEX_EMPTY, 0, 0);
+    if (s->count == s->n) return of(PITHI_INDEX_ALL, 0, 0);
     if (s->count <= s->n / 4 + 1) {
         for (unsigned low = 0; low < 24 && setting == SMALL; low++)
             if (elias_fano_bytes(s, low) < best.bytes)
-                best = (struct pithi_index_choice){PITHI_INDEX_ELIAS_FANO, low,
-                                                   elias_fano_bytes(s, low)};
+                best = of(PITHI_INDEX_ELIAS_FANO, low, elias_fano_bytes(s, low));
         if (packed_bytes(s, false) < best.bytes)
-            best = (struct pithi_index_choice){PITHI_INDEX_PACKED, 0, packed_bytes(s, false)};
+            best = of(PITHI_INDEX_PACKED, 0, packed_bytes(s, false));
         if (setting == FAST && packed_bytes(s, true) < best.bytes)
-            best = (struct pithi_index_choice){PITHI_INDEX_PATCHED, 0, packed_bytes(s, true)};
+            best = of(PITHI_INDEX_PATCHED, 0, packed_bytes(s, true));
     }
-    if (runs_bytes(s) < best.bytes)
-        best = (struct pithi_index_choice){PITHI_INDEX_RUNS, 0, runs_bytes(s)};
+    if (runs_bytes(s) < best.bytes) best = of(PITHI_INDEX_RUNS, 0, runs_bytes(s));
     return best;
 }
 
@@ -189,10 +189,6 @@ static struct pithi_index_choice shortest(const struct pithi_index_set *s, int s
 /* Puts the form to a buffer of exactly its bytes. */
 static uint8_t *put(const struct pithi_index_set *s, const struct pithi_index_choice *choice) {
     uint8_t *const bytes = allocate(choice->bytes);
-    if (choice->form == PITHI_INDEX_PACKED || choice->form == PITHI_INDEX_PATCHED) {
-        const bool patched = choice->form == PITHI_INDEX_PATCHED;
-        CHECK(kernels.list_measure(s->list, s->count, patched, s->widths).packed == choice->bytes);
-    }
     pithi_index_put(&kernels, choice, s, bytes);
     return bytes;
 }
@@ -221,18 +217,21 @@ static void check_trip(const struct pithi_index_set *s, const struct pithi_index
 }
 
 static void check_every_form(const struct pithi_index_set *s) {
-    struct pithi_index_choice c = {PITHI_INDEX_BITMAP, 0, (s->n + 7) / 8};
+    struct pithi_index_choice c = of(PITHI_INDEX_BITMAP, 0, (s->n + 7) / 8);
     check_trip(s, &c);
-    c = (struct pithi_index_choice){PITHI_INDEX_RUNS, 0, runs_bytes(s)};
+    c = of(PITHI_INDEX_RUNS, 0, runs_bytes(s));
     check_trip(s, &c);
-    if (s->count == s->n) check_trip(s, &(struct pithi_index_choice){PITHI_INDEX_ALL, 0, 0});
+    if (s->count == s->n) {
+        c = of(PITHI_INDEX_ALL, 0, 0);
+        check_trip(s, &c);
+    }
     if (s->count > s->n / 4 + 1) return;
-    c = (struct pithi_index_choice){PITHI_INDEX_PACKED, 0, packed_bytes(s, false)};
+    c = of(PITHI_INDEX_PACKED, 0, packed_bytes(s, false));
     check_trip(s, &c);
-    c = (struct pithi_index_choice){PITHI_INDEX_PATCHED, 0, packed_bytes(s, true)};
+    c = of(PITHI_INDEX_PATCHED, 0, packed_bytes(s, true));
     check_trip(s, &c);
     for (unsigned low = 0; low < 24; low++) {
-        c = (struct pithi_index_choice){PITHI_INDEX_ELIAS_FANO, low, elias_fano_bytes(s, low)};
+        c = of(PITHI_INDEX_ELIAS_FANO, low, elias_fano_bytes(s, low));
         check_trip(s, &c);
     }
 }
@@ -273,13 +272,20 @@ static void the_shortest_form_is_chosen(void **unused) {
                 struct pithi_index_set s = make_set(kind, n, k < COUNTS ? some_count(n, k) : 0);
                 for (int setting = 0; setting < SETTINGS; setting++) {
                     const struct pithi_index_choice wanted = shortest(&s, setting);
-                    const struct pithi_index_choice got =
-                        pithi_index_choose(&kernels, &s, settings[setting]);
+                    uint8_t *const bytes = allocate(pithi_index_most(n));
+                    struct pithi_index_choice got =
+                        pithi_index_choose(&kernels, &s, settings[setting], bytes);
                     context("%zu of %zu elements, kind %d, setting %d: form %d instead of %d",
                             s.count, s.n, kind, setting, (int)got.form, (int)wanted.form);
                     CHECK(got.form == wanted.form && got.low_bits == wanted.low_bits);
                     CHECK(got.bytes == wanted.bytes && got.bytes <= pithi_index_most(n));
                     chosen[got.form]++;
+                    pithi_index_put(&kernels, &got, &s, bytes);
+                    got.written = false;
+                    uint8_t *const twin = put(&s, &got);
+                    CHECK(!memcmp(bytes, twin, got.bytes));
+                    free(twin);
+                    free(bytes);
                     check_trip(&s, &got);
                 }
                 release(&s);
@@ -294,15 +300,16 @@ static void examples_have_these_bytes(void **unused) {
     static const struct {
         struct pithi_index_choice choice;
         uint8_t bytes[10];
-    } examples[] = {{{PITHI_INDEX_BITMAP, 0, 8}, {0x98, 0xE0, 0x20, 0, 0, 0x08, 0, 0}},
-                    {{PITHI_INDEX_ELIAS_FANO, 2, 5}, {0x73, 0xDE, 0xCD, 0x09, 0x02}},
-                    {{PITHI_INDEX_PACKED, 0, 6}, {0x05, 0x03, 0x88, 0x02, 0x40, 0xA9}},
-                    {{PITHI_INDEX_PATCHED, 0, 6}, {0x05, 0x03, 0x88, 0x02, 0x40, 0xA9}},
-                    {{PITHI_INDEX_RUNS, 0, 10}, {3, 1, 1, 0, 4, 2, 4, 0, 0x14, 0}}};
+    } examples[] = {{{PITHI_INDEX_BITMAP, 0, 8, false}, {0x98, 0xE0, 0x20, 0, 0, 0x08, 0, 0}},
+                    {{PITHI_INDEX_ELIAS_FANO, 2, 5, false}, {0x73, 0xDE, 0xCD, 0x09, 0x02}},
+                    {{PITHI_INDEX_PACKED, 0, 6, false}, {0x05, 0x03, 0x88, 0x02, 0x40, 0xA9}},
+                    {{PITHI_INDEX_PATCHED, 0, 6, false}, {0x05, 0x03, 0x88, 0x02, 0x40, 0xA9}},
+                    {{PITHI_INDEX_RUNS, 0, 10, false}, {3, 1, 1, 0, 4, 2, 4, 0, 0x14, 0}}};
     struct pithi_index_set s = empty_set(64, 8);
     (void)unused;
     for (size_t i = 0; i < 8; i++) add(s.map, s.list[i] = elements[i]);
-    CHECK(pithi_index_choose(&kernels, &s, settings[SMALL]).low_bits == 2);
+    uint8_t any[64];
+    CHECK(pithi_index_choose(&kernels, &s, settings[SMALL], any).low_bits == 2);
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
         uint8_t *const bytes = put(&s, &examples[i].choice);
         context("form %d", (int)examples[i].choice.form);
@@ -315,7 +322,7 @@ static void examples_have_these_bytes(void **unused) {
         add(s.map, s.list[j] = next + j % 4);
         next = s.list[j] + 1;
     }
-    const struct pithi_index_choice packed = {PITHI_INDEX_PACKED, 0, 33};
+    const struct pithi_index_choice packed = of(PITHI_INDEX_PACKED, 0, 33);
     uint8_t *const bytes = put(&s, &packed);
     for (size_t i = 0; i < 33; i++) CHECK(bytes[i] == (i ? (i - 1) / 4 % 4 * 0x55 : 2));
     free(bytes);
@@ -325,9 +332,9 @@ static void examples_have_these_bytes(void **unused) {
         add(s.map, s.list[j] = next + (j == 5 ? 9 : j == 126 ? 14 : j % 4));
         next = s.list[j] + 1;
     }
-    const struct pithi_index_choice patched = {PITHI_INDEX_PATCHED, 0, 37};
+    const struct pithi_index_choice patched = of(PITHI_INDEX_PATCHED, 0, 37);
     uint8_t *const exceptional = put(&s, &patched);
-    CHECK(pithi_index_choose(&kernels, &s, settings[FAST]).form == PITHI_INDEX_PATCHED);
+    CHECK(pithi_index_choose(&kernels, &s, settings[FAST], any).form == PITHI_INDEX_PATCHED);
     CHECK(exceptional[0] == (2 | 2 << 5));
     for (size_t i = 1; i < 33; i++) CHECK(exceptional[i] == (i - 1) / 4 % 4 * 0x55);
     CHECK(exceptional[33] == 5 && exceptional[34] == 2);
@@ -357,7 +364,7 @@ static bool take_any(enum pithi_index_form form, uint32_t low_bits, const uint8_
         CHECK(elements == count);
         /* A set has one string of bytes in each form; in PACKED and PATCHED, widths are free. */
         if (form != PITHI_INDEX_PACKED && form != PITHI_INDEX_PATCHED) {
-            const struct pithi_index_choice again = {form, low_bits, used};
+            const struct pithi_index_choice again = of(form, low_bits, used);
             if (!pithi_index_is_listed(form)) make_list(&s);
             uint8_t *const twin = put(&s, &again);
             CHECK(!memcmp(twin, exact, used));
@@ -410,20 +417,20 @@ static void any_bytes_are_a_set_or_not(void **unused) {
         for (int kind = 0; kind < 2; kind++) {
             struct pithi_index_set s = make_set(kind, small[i][0], small[i][1]);
             if (s.n < 6000) {
-                const struct pithi_index_choice map = {PITHI_INDEX_BITMAP, 0, (s.n + 7) / 8};
+                const struct pithi_index_choice map = of(PITHI_INDEX_BITMAP, 0, (s.n + 7) / 8);
                 damage(&s, &map);
             }
-            const struct pithi_index_choice runs = {PITHI_INDEX_RUNS, 0, runs_bytes(&s)};
-            const struct pithi_index_choice packed = {PITHI_INDEX_PACKED, 0,
-                                                      packed_bytes(&s, false)};
-            const struct pithi_index_choice patched = {PITHI_INDEX_PATCHED, 0,
-                                                       packed_bytes(&s, true)};
+            const struct pithi_index_choice runs = of(PITHI_INDEX_RUNS, 0, runs_bytes(&s));
+            const struct pithi_index_choice packed =
+                of(PITHI_INDEX_PACKED, 0, packed_bytes(&s, false));
+            const struct pithi_index_choice patched =
+                of(PITHI_INDEX_PATCHED, 0, packed_bytes(&s, true));
             damage(&s, &runs);
             damage(&s, &packed);
             damage(&s, &patched);
             for (unsigned low = 0; low < 24; low += 1 + (unsigned)(draw() % 4)) {
-                const struct pithi_index_choice ef = {PITHI_INDEX_ELIAS_FANO, low,
-                                                      elias_fano_bytes(&s, low)};
+                const struct pithi_index_choice ef =
+                    of(PITHI_INDEX_ELIAS_FANO, low, elias_fano_bytes(&s, low));
                 damage(&s, &ef);
             }
             release(&s);
@@ -550,13 +557,17 @@ static void bits_are_near_the_entropy(void **unused) {
         const double count = (double)rows[i].count, n = floor(count / rows[i].density);
         const double least = entropy(n, count), all = count * (double)rows[i].sets;
         double small = 0, fast = 0;
+        uint8_t *const bytes = allocate(pithi_index_most((size_t)1 << 24));
         for (size_t k = 0; k < rows[i].sets; k++) {
             struct pithi_index_set s =
                 make_set(SET_UNIFORM, n < 0x1p24 ? (size_t)n : (size_t)1 << 24, rows[i].count);
-            small += 8.0 * (double)pithi_index_choose(&kernels, &s, settings[SMALL]).bytes / all;
-            fast += 8.0 * (double)pithi_index_choose(&kernels, &s, settings[FAST]).bytes / all;
+            small +=
+                8.0 * (double)pithi_index_choose(&kernels, &s, settings[SMALL], bytes).bytes / all;
+            fast +=
+                8.0 * (double)pithi_index_choose(&kernels, &s, settings[FAST], bytes).bytes / all;
             release(&s);
         }
+        free(bytes);
         print_message(
             "%5.0f elements, density %6g: entropy %5.2f bits, small %5.2f (+%.2f), fast "
             "%5.2f (+%.2f)\n",
