@@ -173,15 +173,18 @@ static inline __m256i decode_8(const uint32_t *slot, __m256i x, uint8_t *dst) {
                             _mm256_srli_epi32(entry, 20));
 }
 
-static inline size_t word_rows(const uint32_t *slot, unsigned vectors, __m256i *x,
+static inline size_t word_rows(const uint32_t *slot, unsigned vectors, __m256i *states,
                                const uint8_t **words, const uint8_t *end, uint8_t *dst, size_t n) {
     const __m256i all = _mm256_set1_epi32(-1);
     const size_t row = 8 * vectors;
+    __m256i x[MOST]; /* not in memory where they are one: a row would wait for it */
     size_t i = 0;
+    for (unsigned v = 0; v < vectors; v++) x[v] = states[v];
     for (; n - i >= row && (size_t)(end - *words) >= 2 * row; i += row) {
         for (unsigned v = 0; v < vectors; v++) x[v] = decode_8(slot, x[v], dst + i + 8 * v);
         for (unsigned v = 0; v < vectors; v++) x[v] = renormalise(x[v], all, words);
     }
+    for (unsigned v = 0; v < vectors; v++) states[v] = x[v];
     return i;
 }
 
