@@ -7,6 +7,8 @@
 #include "bytes/symbols_choice.h"
 #include "codec.h"
 #include "common/endian.h"
+#include "common/minmax.h"
+#include "common/numeric.h"
 #include "common/pad.h"
 
 enum { ESCAPE = PITHI_SYMBOLS_ESCAPE };
@@ -67,25 +69,33 @@ static const uint32_t *words_at(const void *words, size_t at, size_t n, uint32_t
     return (const uint32_t *)words + at;
 }
 
-/* Counts all words, or evenly spread runs of them. */
-static struct pithi_symbol_lengths range(const struct pithi_word_source *from, size_t count) {
-    enum { RUN = PITHI_SYMBOLS_RUN };
-    struct pithi_symbol_lengths s = {0};
-    uint32_t buffer[RUN];
-    /* Neighbours are often alike: with one counter for each length it would wait for itself. */
-    uint32_t part[4][33] = {{0}};
-    const size_t step = (size_t)pithi_symbols_step(count);
-    for (size_t at = 0; at < count; at += step) {
-        const size_t n = count - at < RUN ? count - at : RUN;
-        const uint32_t *const words = from->make(from->arg, at, n, buffer);
-        size_t i = 0;
-        for (; i + 4 <= n; i += 4)
-            for (size_t k = 0; k < 4; k++) part[k][pithi_bit_length(words[i + k])]++;
-        for (; i < n; i++) part[0][pithi_bit_length(words[i])]++;
+/* Writes the bits of each word as a byte. A loop that compilers make vectors of: as a float, where a
+ * word of which no two neighbouring bits are ones is not rounded up to more bits. */
+static void lengths_of(const uint32_t *words, size_t count, uint8_t *to) {
+    for (size_t i = 0; i < count; i++) {
+        const float top = (float)(int32_t)(words[i] & ~(words[i] >> 1)); /* 32 bits: below 0 */
+        const int32_t bits = (int32_t)pithi_bits(top), length = (bits >> 23) - 126;
+        to[i] = (uint8_t)(bits < 0 ? 32 : length > 0 ? length : 0);
     }
-    for (size_t b = 0; b < 33; b++) {
-        s.of[b] = part[0][b] + part[1][b] + part[2][b] + part[3][b];
-        s.total += s.of[b];
+}
+
+/* Counts the lengths of all words, or of evenly spread runs of them. */
+static struct pithi_symbol_lengths range(const struct pithi_kernels *kernels,
+                                         const struct pithi_word_source *from, size_t count) {
+    enum { RUN = PITHI_SYMBOLS_RUN, PART = 64 * RUN };
+    struct pithi_symbol_lengths s = {0};
+    uint32_t buffer[RUN], counted[PITHI_RANS_TABLES][256];
+    uint8_t lengths[PART];
+    const size_t step = (size_t)pithi_symbols_step(count);
+    for (size_t at = 0, held = 0; at < count; at += step) {
+        const size_t n = (size_t)pithi_min(count - at, RUN);
+        lengths_of(from->make(from->arg, at, n, buffer), n, lengths + held);
+        held += n;
+        if (held < PART && count - at > step) continue;
+        kernels->symbol_count(counted, lengths, held);
+        for (unsigned b = 0; b < 33; b++) s.of[b] += counted[0][b];
+        s.total += (uint32_t)held;
+        held = 0;
     }
     return s;
 }
@@ -135,11 +145,13 @@ static size_t put_low_bits(struct pithi_pen *pen, const struct pithi_kernels *ke
     return escapes;
 }
 
-size_t pithi_symbols_estimate(const uint32_t *words, size_t count, size_t total) {
+size_t pithi_symbols_estimate(const struct pithi_kernels *kernels, const uint32_t *words,
+                              size_t count, size_t total) {
     /* In 1/256 bit: what a kind of symbol takes in a table of frequencies; and what a sample hides
      * of its cost, being short, 1 / (2 ln 2) bit. */
     enum { TABLE = 6 * 256, SHORT = 185 };
-    struct pithi_symbol_lengths s = range(&(struct pithi_word_source){words_at, words}, count);
+    const struct pithi_word_source from = {words_at, words};
+    struct pithi_symbol_lengths s = range(kernels, &from, count);
     const unsigned low = choose_low(&s);
     const uint32_t whole = pithi_log2_256((uint32_t)count);
     uint32_t counted[256] = {0}, kinds = 0;
@@ -225,7 +237,7 @@ bool pithi_symbols_put_from(struct pithi_pen *pen, size_t max_count,
                             const struct pithi_kernels *kernels,
                             const struct pithi_word_source *from, size_t count) {
     const struct memory r = memory_of(pen->scratch, max_count);
-    struct pithi_symbol_lengths s = range(from, count);
+    struct pithi_symbol_lengths s = range(kernels, from, count);
     const unsigned low = choose_low(&s);
     const bool sparse = pithi_symbols_thin(&s, low);
     const uint8_t head[PITHI_SYMBOLS_HEAD] = {(uint8_t)low,

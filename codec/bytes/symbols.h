@@ -41,7 +41,8 @@ bool pithi_symbols_put_from(struct pithi_pen *pen, size_t max_count,
                             const struct pithi_word_source *from, size_t count);
 /* Returns about how many bytes `total` words take of which these few, at least one, are a sample.
  */
-size_t pithi_symbols_estimate(const uint32_t *words, size_t count, size_t total);
+size_t pithi_symbols_estimate(const struct pithi_kernels *kernels, const uint32_t *words,
+                              size_t count, size_t total);
 /* Returns the bytes of scratch memory for reading alone, which are less. */
 size_t pithi_symbols_take_scratch(size_t max_count);
 /* Words that are read in parts: bits, symbols and escapes are those of the next word. */

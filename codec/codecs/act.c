@@ -164,7 +164,7 @@ static size_t estimate(const struct pithi_block *b, const struct work *w, size_t
                        enum pithi_nonzero_form form) {
     const size_t count =
         pithi_nonzero_sample(form, w->codes, w->map, b->tiled.tile->extent, w->words);
-    return count ? pithi_symbols_estimate(w->words, count, used) : 0;
+    return count ? pithi_symbols_estimate(b->kernels, w->words, count, used) : 0;
 }
 
 /* What is worth trying: packed words, and coded words of each form. */

@@ -526,7 +526,7 @@ static void estimates_are_near_the_bytes(void **state) {
         uint32_t words[N];
         fill(words, N, &mixtures[k]);
         const double bytes = (double)there_and_back(words, N, 1, false);
-        const double said = (double)pithi_symbols_estimate(words, N, N);
+        const double said = (double)pithi_symbols_estimate(&scalar, words, N, N);
         context("mixture %zu: %g bytes, said to be %g", k, bytes, said);
         CHECK(fabs(said - bytes) < bytes / 8);
     }
