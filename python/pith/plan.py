@@ -92,9 +92,21 @@ def unsigned(name: str, value: Any, bits: int = 64, hint: str = "") -> int:
 
 def set_exempt(layout: Any, exempt: Iterable[tuple[int, int, str]]) -> Any:
     """Put exempt ranges into a ``pith_layout``; return what must be kept for the call."""
+    ranges, count = c_exempt(exempt)
+    layout.exempt, layout.exempt_count = ranges, count
+    return ranges
+
+
+def c_exempt(exempt: Iterable[tuple[int, int, str]]) -> tuple[Any, int]:
+    """Return exempt ranges as an array of C, and their number.
+
+    Raises:
+        ArgumentError: one is none, or is outside what C takes
+
+    """
     ranges = list(exempt)
     if not ranges:
-        return None
+        return ffi.NULL, 0
     array = ffi.new("pith_exempt[]", len(ranges))
     for i, one in enumerate(ranges):
         if not isinstance(one, (tuple, list)) or len(one) != 3:
@@ -105,8 +117,7 @@ def set_exempt(layout: Any, exempt: Iterable[tuple[int, int, str]]) -> Any:
         array[i].first = unsigned(f"exempt[{i}]: first", first)
         array[i].count = unsigned(f"exempt[{i}]: count", count)
         array[i].how = EXEMPT[how]
-    layout.exempt, layout.exempt_count = array, len(ranges)
-    return array
+    return array, len(ranges)
 
 
 class Plan:
@@ -482,6 +493,23 @@ def check_scale(scale: float) -> float:
     return scale
 
 
+def limit_of(max_output: int | None) -> int:
+    """Return the limit on decoded bytes as C takes it, where 0 is none.
+
+    Raises:
+        ArgumentError: max_output is not above 0
+        TypeError: it is no integer
+
+    """
+    if max_output is None:
+        return 0
+    if not hasattr(max_output, "__index__"):
+        raise TypeError(f"max_output: expected bytes or None, found {max_output!r}")
+    if max_output < 1:
+        raise ArgumentError(f"max_output: found {max_output}, expected 1 or more, or None")
+    return max_output
+
+
 def environment(threads: int, max_output: int | None) -> Any:
     """Return a ``pith_env *``.
 
@@ -491,15 +519,11 @@ def environment(threads: int, max_output: int | None) -> Any:
 
     """
     check_threads(threads)
-    if max_output is not None and not hasattr(max_output, "__index__"):
-        raise TypeError(f"max_output: expected bytes or None, found {max_output!r}")
-    if max_output is not None and max_output < 1:
-        raise ArgumentError(f"max_output: found {max_output}, expected 1 or more, or None")
     return ffi.new(
         "pith_env *",
         {
             "size": ffi.sizeof("pith_env"),
             "threads": threads,
-            "max_output_bytes": max_output or 0,
+            "max_output_bytes": limit_of(max_output),
         },
     )
