@@ -97,14 +97,30 @@ def set_exempt(layout: Any, exempt: Iterable[tuple[int, int, str]]) -> Any:
     return ranges
 
 
+def exempt_list(exempt: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """Return exempt ranges as a list.
+
+    Raises:
+        TypeError: they are none
+
+    """
+    try:
+        return list(exempt)
+    except TypeError:
+        raise TypeError(
+            f"exempt: expected a list of (first, count, how), found {exempt!r}"
+        ) from None
+
+
 def c_exempt(exempt: Iterable[tuple[int, int, str]]) -> tuple[Any, int]:
     """Return exempt ranges as an array of C, and their number.
 
     Raises:
         ArgumentError: one is none, or is outside what C takes
+        TypeError: not a list
 
     """
-    ranges = list(exempt)
+    ranges = exempt_list(exempt)
     if not ranges:
         return ffi.NULL, 0
     array = ffi.new("pith_exempt[]", len(ranges))
@@ -184,7 +200,7 @@ class Plan:
             raise ShapeError(f"shape: found {dims}, expected no negative number")
         if max(dims, default=0) >= 1 << 64:
             raise ShapeError(f"shape: found {dims}, expected numbers below 2**64")
-        exempt = list(exempt)
+        exempt = exempt_list(exempt)
         layout = ffi.new("pith_layout *", {"size": ffi.sizeof("pith_layout")})
         layout.dtype = dtypes.number_of(dtype)
         layout.base_dtype = 0 if base_dtype is None else dtypes.number_of(base_dtype)

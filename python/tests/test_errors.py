@@ -533,6 +533,15 @@ def test_integers_of_another_type_are_named():
         pith.Plan("grad", shape=64, dtype="f32", slots=list(range(32)))
 
 
+def test_exempt_ranges_that_are_no_list():
+    for call in (
+        lambda: pith.Plan("grad", shape=64, dtype="f32", exempt=5),
+        lambda: pith.compress(noise(64), "grad", exempt=5),
+    ):
+        with pytest.raises(TypeError, match=r"^exempt: expected .*\(first, count, how\), found 5$"):
+            call()
+
+
 def test_works_threads_and_limits_of_another_type():
     plan = pith.Plan("raw", shape=3, dtype="f32")
     stream, pages = pith.Stream(plan), pith.Plan("kv:preset=kivi4", shape=(256, 1, 64), dtype="f32")
