@@ -6,6 +6,7 @@ SPDX-License-Identifier: Apache-2.0
 import contextlib
 import pathlib
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -540,6 +541,32 @@ def test_exempt_ranges_that_are_no_list():
     ):
         with pytest.raises(TypeError, match=r"^exempt: expected .*\(first, count, how\), found 5$"):
             call()
+
+
+SHORT_OF_MEMORY = """
+import re, resource, numpy as np, pith
+
+x = np.random.default_rng(0).standard_normal(8 << 20).astype(np.float32)
+pith.compress(x[:5000], "eb:abs=1e-6")
+used = re.search(r"VmSize:\\s+(\\d+) kB", open("/proc/self/status").read())[1]
+for more in (16, 48):  # for the call, and beside it not for the frame
+    most = int(used) * 1024 + (more << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+    try:
+        pith.compress(x, "eb:abs=1e-6")
+    except pith.OutOfMemoryError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_compress_says_how_many_bytes_there_are_not():
+    program = [sys.executable, "-c", SHORT_OF_MEMORY]
+    done = subprocess.run(program, capture_output=True, text=True, check=True)
+    sizes = re.findall(
+        r"^no memory for (\d+) bytes \(PITH_ERR_MEMORY\)$", done.stdout, re.MULTILINE
+    )
+    assert len(sizes) == 2 and all(int(size) > 1 << 24 for size in sizes)
 
 
 def test_works_threads_and_limits_of_another_type():
