@@ -261,6 +261,11 @@ def of_each(make: Callable[[_Entry], _Made], entries: Iterable[_Entry]) -> list[
     return made
 
 
+def numbered(number: int, plural: str) -> str:
+    """Return a number and what there are so many of, such as ``"1 element"``."""
+    return f"{number} {plural if number != 1 else plural[:-1]}"
+
+
 def check_new(owner: object, attribute: str) -> None:
     """Raise where an object has the attribute, and so was made before.
 

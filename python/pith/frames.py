@@ -14,7 +14,7 @@ from . import dtypes, views
 from ._core import compress as _compress
 from ._core import decompress as _decompress
 from ._core import ffi, lib
-from .errors import ArgumentError, Error, LimitError, _string, from_status
+from .errors import ArgumentError, Error, LimitError, _string, from_status, numbered
 from .plan import c_exempt, c_spec, check_threads, environment, integer, limit_of
 from .views import Buffer, Tensor
 
@@ -237,7 +237,9 @@ def decompress(
         info = _info(data, length)
         del keep
         if max_output is not None and info.raw_bytes > max_output:
-            raise LimitError(f"{info.raw_bytes} bytes of values, expected at most {max_output}")
+            raise LimitError(
+                f"{numbered(info.raw_bytes, 'bytes')} of values, expected at most {max_output}"
+            )
         number = info.dtype if dtype is None else dtypes.number_of(dtype)
         out = _new(views.shape_of(info), dtype, number)
     _decompress(frame, base, out, limit, threads)
@@ -280,12 +282,16 @@ def decode_range(
     info = _info(data, length)
     first, count = integer("first", first), integer("count", count)
     if first < 0 or count < 0 or first + count > info.count:
-        raise ArgumentError(f"range: found [{first}, {first + count}) of {info.count} elements")
+        raise ArgumentError(
+            f"range: found [{first}, {first + count}) of {numbered(info.count, 'elements')}"
+        )
     if out is None:
         out = _new((count,), dtype, info.dtype if dtype is None else dtypes.number_of(dtype))
     view, keep_out = views.new(out, write=True)
     if lib.pith_view_count(view) != count:
-        raise ArgumentError(f"out: found {lib.pith_view_count(view)} elements, expected {count}")
+        raise ArgumentError(
+            f"out: found {numbered(lib.pith_view_count(view), 'elements')}, expected {count}"
+        )
     base_view, keep_base = _maybe(base)
     status = lib.pith_decode_range(data, length, base_view, first, env, view, error)
     del keep, keep_out, keep_base

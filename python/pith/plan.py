@@ -20,6 +20,7 @@ from .errors import (
     _string,
     check_new,
     from_status,
+    numbered,
 )
 from .views import Buffer, Tensor
 
@@ -220,7 +221,8 @@ class Plan:
             slot_counts = [unsigned(f"slot_counts[{i}]", n) for i, n in enumerate(slot_counts)]
             if slots not in (0, len(slot_counts)):
                 raise ArgumentError(
-                    f"slot_counts: found {len(slot_counts)} numbers for {slots} slots"
+                    f"slot_counts: found {numbered(len(slot_counts), 'numbers')} for"
+                    f" {numbered(slots, 'slots')}"
                 )
             layout.slots = len(slot_counts)
             counts = layout.slot_counts = ffi.new("uint64_t[]", slot_counts)

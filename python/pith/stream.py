@@ -25,6 +25,7 @@ from .errors import (
     StateError,
     check_new,
     from_status,
+    numbered,
     of_each,
 )
 from .plan import (
@@ -526,7 +527,9 @@ class Stream:
             found, expected = dtypes.NAMES[view.dtype], self._plan.base_dtype or "no base"
             raise DtypeError(f"base: found dtype {found}, expected {expected}")
         if count != self._plan.count:
-            raise ShapeError(f"base: found {count} elements, expected {self._plan.count}")
+            raise ShapeError(
+                f"base: found {numbered(count, 'elements')}, expected {self._plan.count}"
+            )
         if not views.is_dense(view):
             raise ShapeError("base: expected a dense tensor, found strides")
         bound = views.Bound(x, keep)
@@ -561,7 +564,7 @@ class Stream:
         expected = plan.count if slot is None else plan.slot(slot)[1]
         if lib.pith_view_count(view) != expected:
             found = lib.pith_view_count(view)
-            raise ShapeError(f"out: found {found} elements, expected {expected}")
+            raise ShapeError(f"out: found {numbered(found, 'elements')}, expected {expected}")
         self._do(lib.pithpy_stream_get_base, slot or 0, view)
         del keep
         return out
@@ -1202,7 +1205,9 @@ class Bucket:
         else:
             memory, capacity, kept = views.bytes_of(out, "out", write=True)
             if capacity < self._bytes:
-                raise SpaceError(f"out: found {capacity} bytes, expected {self._bytes}")
+                raise SpaceError(
+                    f"out: found {numbered(capacity, 'bytes')}, expected {self._bytes}"
+                )
             offsets, lengths = self._offsets_c, ffi.new("uint64_t[]", max(n, 1))
         keep = self._fill(items, tensors, False)
         with self._borrow() as work:
@@ -1319,7 +1324,7 @@ class Bucket:
 
         """
         if len(to) != len(self):
-            raise ArgumentError(f"to: found {len(to)} streams, expected {len(self)}")
+            raise ArgumentError(f"to: found {numbered(len(to), 'streams')}, expected {len(self)}")
         sums, keep = self._sums(frames, scale)
         held = to._items()
         try:
@@ -1378,7 +1383,9 @@ class Bucket:
             raise ArgumentError("state: found no streams")
         states, streams = list(state["streams"]), self._streams
         if len(states) != len(streams):
-            raise MismatchError(f"state: found {len(states)} streams, expected {len(streams)}")
+            raise MismatchError(
+                f"state: found {numbered(len(states), 'streams')}, expected {len(streams)}"
+            )
         before = of_each(_saved, streams)
         try:
             of_each(

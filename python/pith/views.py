@@ -23,6 +23,7 @@ from .errors import (
     ShapeError,
     UnsupportedError,
     made,
+    numbered,
 )
 
 Tensor: TypeAlias = Any
@@ -152,7 +153,9 @@ def refused(refusal: int, x: Tensor) -> Error:
     if why == lib.PITHPY_READ_ONLY:
         return ArgumentError("the tensor is read-only, and its values are to be written")
     if why == lib.PITHPY_STRIDES:
-        return ShapeError(f"a stride of {found} bytes, expected a multiple of {x.itemsize}")
+        return ShapeError(
+            f"a stride of {numbered(found, 'bytes')}, expected a multiple of {x.itemsize}"
+        )
     if why == lib.PITHPY_NDIM:
         return ShapeError(f"found {found} dimensions, expected at most {lib.PITH_MAX_NDIM}")
     if why == lib.PITHPY_DEVICE:

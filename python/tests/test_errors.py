@@ -543,6 +543,18 @@ def test_exempt_ranges_that_are_no_list():
             call()
 
 
+def test_numbers_of_one_are_singular():
+    stream = pith.Stream(pith.Plan("raw", shape=2, dtype="f32"))
+    with pytest.raises(pith.ShapeError, match="found 1 element, expected 2"):
+        pith.Stream(
+            pith.Plan("wdiff", shape=2, dtype="f32", base_dtype="f32", external_base=True)
+        ).bind_base(noise(1))
+    with pytest.raises(pith.ShapeError, match=r"^the view has 1 element, the slot 2, "):
+        stream.encode(noise(1))
+    with pytest.raises(pith.ArgumentError, match=r"of 1 element "):
+        pith.decode_range(pith.compress(noise(1)), 1, 1)
+
+
 SHORT_OF_MEMORY = """
 import re, resource, numpy as np, pith
 

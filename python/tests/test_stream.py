@@ -403,7 +403,7 @@ def test_buckets_are_kept():
     assert [set(one) for one in state["streams"]] == [{"spec", "state"}] * 2
     for wrong, error, text in (
         ({}, pith.ArgumentError, "state: found no streams"),
-        ({"streams": state["streams"][:1]}, pith.MismatchError, "found 1 streams, expected 2"),
+        ({"streams": state["streams"][:1]}, pith.MismatchError, "found 1 stream, expected 2"),
         ({"streams": state["streams"][::-1]}, pith.MismatchError, "found spec"),
         ({"streams": [kept_bucket(1).state_dict()["streams"][0], {}]}, pith.ArgumentError, "found"),
     ):
