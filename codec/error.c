@@ -38,6 +38,14 @@ static void put_number(struct line *l, uint64_t number) {
     put(l, digits + n, sizeof digits - n);
 }
 
+/* Returns the bytes of the plural at the start of a text, " elements", without its last letter; 0
+ * for another word. Of the words that end in s, " is", " was" and " has" are none. */
+static size_t singular_of(const char *text) {
+    size_t n = *text == ' ';
+    while (n && text[n] >= 'a' && text[n] <= 'z') n++;
+    return n > 4 && text[n - 1] == 's' ? n - 1 : 0;
+}
+
 pith_status pithi_fail_with(pith_error *e, pith_status status, uint64_t offset, const char *text,
                             const struct pithi_words *words) {
     const size_t capacity = capacity_of(e);
@@ -46,9 +54,13 @@ pith_status pithi_fail_with(pith_error *e, pith_status status, uint64_t offset, 
     e->offset = offset;
     e->item = 0;
     for (size_t numbers = 0, names = 0; *text; text++) {
-        if (*text == '#')
-            put_number(&l, words->number[numbers++]);
-        else if (*text == '$')
+        if (*text == '#') {
+            const uint64_t number = words->number[numbers++];
+            const size_t singular = number == 1 ? singular_of(text + 1) : 0;
+            put_number(&l, number);
+            put(&l, text + 1, singular);
+            if (singular) text += singular + 1;
+        } else if (*text == '$')
             put(&l, words->name[names], strlen(words->name[names])), names++;
         else
             put(&l, text, 1);

@@ -10,7 +10,7 @@
 pith_status pithi_fail_at(pith_error *error, pith_status status, const char *text, uint64_t offset);
 pith_status pithi_fail(pith_error *error, pith_status status, const char *text);
 /* What pithi_fail_with puts into a text: up to three numbers or names, which take the place of each
- * '#' and each '$' in their order. */
+ * '#' and each '$' in their order. After a number 1 the plural of a word becomes its singular. */
 struct pithi_words {
     uint64_t number[3];  /* for '#' */
     const char *name[3]; /* for '$' */

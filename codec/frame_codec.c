@@ -430,7 +430,7 @@ static pith_status open_payload(struct pithi_coding *c, uint64_t origin, const u
     pith_error *const error = &c->work->error;
     if (c->frame.payload_bytes > length - c->frame.header_bytes)
         return pithi_fail_with(
-            error, PITH_ERR_TRUNCATED, length, "the frame has # bytes, of which # are there",
+            error, PITH_ERR_TRUNCATED, length, "the frame has # bytes, found #",
             &(struct pithi_words){
                 .number = {c->frame.header_bytes + c->frame.payload_bytes, length}});
     c->bytes = (uint8_t *)(uintptr_t)bytes + c->frame.header_bytes;

@@ -800,7 +800,7 @@ static pith_status check_output(const pith_plan *p, uint64_t slot, const pith_pl
                           "frames of pages or tiles are not summed into a frame");
     if (pithi_slot_count(p, slot) != pithi_slot_count(out, out_slot))
         return pithi_fail_numbers(error, PITH_ERR_ARG,
-                                  "the slots differ: # elements are summed, # encoded",
+                                  "the slots differ: # elements to sum, # to encode",
                                   pithi_slot_count(p, slot), pithi_slot_count(out, out_slot));
     struct pithi_frame from;
     pithi_plan_frame(p, slot, false, &from);

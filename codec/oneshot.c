@@ -96,7 +96,7 @@ static pith_status largest_bound(const void *frame, size_t length, double *bound
     PITHI_TRY(pithi_frame_read(frame, length, &f, error));
     if (f.payload_bytes > length - f.header_bytes)
         return pithi_fail_with(
-            error, PITH_ERR_TRUNCATED, length, "the frame has # bytes, of which # are there",
+            error, PITH_ERR_TRUNCATED, length, "the frame has # bytes, found #",
             &(struct pithi_words){.number = {f.header_bytes + f.payload_bytes, length}});
     const struct pithi_frame_hooks *const hooks = f.params.codec->frame_hooks;
     *bound = hooks && hooks->bound ? hooks->bound(&f) : 0;
@@ -268,7 +268,7 @@ static pith_status open_for_frame(struct once *o, const void *frame, size_t leng
     PITHI_TRY(pithi_check_limit(&e, &f, error));
     if (f.payload_bytes > length - f.header_bytes)
         return pithi_fail_with(
-            error, PITH_ERR_TRUNCATED, length, "the frame has # bytes, of which # are there",
+            error, PITH_ERR_TRUNCATED, length, "the frame has # bytes, found #",
             &(struct pithi_words){.number = {f.header_bytes + f.payload_bytes, length}});
     PITHI_TRY(pithi_plan_for_frame(&o->plan, &f, env, error));
     const pith_status status = add_work(o, env, error);

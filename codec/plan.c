@@ -28,7 +28,7 @@ static pith_status take_shape(pith_plan *p, const pith_layout *l, pith_error *er
     for (uint32_t d = 0; d < l->ndim; d++)
         if (!pithi_checked_multiply(p->count, l->shape[d], &p->count) || p->count > INT64_MAX / 8)
             return pithi_fail_numbers(error, PITH_ERR_SHAPE,
-                                      "at most # elements, the first # extents make more",
+                                      "at most # elements, more in the first # extents",
                                       INT64_MAX / 8, d + 1);
     return PITH_OK;
 }

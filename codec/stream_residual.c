@@ -141,7 +141,7 @@ static pith_status take_range(const pith_stream *s, uint64_t first, const pith_v
                                &(struct pithi_words){.name = {pith_dtype_name(span->dtype)}});
     if (first <= s->plan->count && span->count <= s->plan->count - first) return PITH_OK;
     return pithi_fail_with(error, PITH_ERR_SHAPE, 0,
-                           "# elements from # on are not inside the tensor of #",
+                           "a range of # elements from # on is not inside the tensor of #",
                            &(struct pithi_words){.number = {span->count, first, s->plan->count}});
 }
 

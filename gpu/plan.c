@@ -118,7 +118,7 @@ pith_status pith_cuda_plan_create(const pith_cuda_plan **cuda, const pith_plan *
     if (bytes < head.bytes) {
         const struct pithi_words words = {.number = {head.bytes, bytes}};
         return pithi_fail_with(error, PITH_ERR_SPACE, head.bytes,
-                               "the plan needs # bytes of device memory, # were given", &words);
+                               "the plan needs # bytes of device memory, # given", &words);
     }
     pith_cuda_plan *const c = pithi_env_alloc(&e, sizeof *c);
     if (!c) return pithi_fail_at(error, PITH_ERR_MEMORY, "no memory for the plan", sizeof *c);

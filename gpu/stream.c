@@ -84,7 +84,7 @@ pith_status pith_cuda_stream_init(const pith_cuda_plan *c, void *memory, size_t 
     const struct pithi_words words = {.number = {needed, bytes}};
     if (bytes < needed)
         return pithi_fail_with(error, PITH_ERR_SPACE, needed,
-                               "the stream needs # bytes of device memory, # were given", &words);
+                               "the stream needs # bytes of device memory, # given", &words);
     status = pithi_cuda_clear(c, memory, needed, cuda_stream, error);
     struct pithi_gpu_call a = about(c, memory);
     a.change = change;

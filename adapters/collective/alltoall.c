@@ -26,9 +26,9 @@ pith_status pithi_collective_cut_alltoall(pith_collective_channel *ch, pith_erro
     PITHI_COLLECTIVE_TRY(pithi_collective_largest(ch, &ch->longest));
     for (uint32_t r = 0; r < ch->place.ranks; r++) {
         if (heard[r] == ch->o.recv_counts[r]) continue;
-        pithi_collective_say(error, "recv_counts has %llu elements from rank %u, which sends %llu",
-                             (unsigned long long)ch->o.recv_counts[r], r,
-                             (unsigned long long)heard[r]);
+        const unsigned long long expected = ch->o.recv_counts[r];
+        pithi_collective_say(error, "recv_counts has %llu element%s from rank %u, which sends %llu",
+                             expected, expected == 1 ? "" : "s", r, (unsigned long long)heard[r]);
         return PITH_ERR_SHAPE;
     }
     return pithi_collective_count_slices(ch, error);

@@ -50,8 +50,8 @@ static void check_count(pith_collective_channel *ch, const char *name, uint64_t 
                         uint64_t wanted) {
     pith_error why;
     if (count == wanted || ch->call.status) return;
-    pithi_collective_say(&why, "%s have %llu elements, not %llu", name, (unsigned long long)count,
-                         (unsigned long long)wanted);
+    pithi_collective_say(&why, "%s have %llu element%s, not %llu", name, (unsigned long long)count,
+                         count == 1 ? "" : "s", (unsigned long long)wanted);
     fail_with(ch, PITH_ERR_SHAPE, &why);
 }
 

@@ -313,7 +313,7 @@ static pith_status check_tokens(const pith_kv *c, uint64_t first, uint64_t count
                                "tokens are read as f32, bf16 or f16, not $",
                                &(struct pithi_words){.name = {pith_dtype_name(view->dtype)}});
     if (view->ndim == 0 || view->shape[0] != count)
-        return pithi_fail_numbers(error, PITH_ERR_SHAPE, "# tokens are read, the view has #", count,
+        return pithi_fail_numbers(error, PITH_ERR_SHAPE, "# tokens to read, the view has #", count,
                                   view->ndim ? view->shape[0] : 0);
     return PITH_OK;
 }
@@ -549,7 +549,7 @@ static pith_status fork_cache(const pith_kv *parent, uint64_t tokens, uint32_t f
     const uint64_t shared = flags & PITH_KV_COPY ? 0 : pages - is_open(parent, pages, finished);
     PITHI_TRY(pith_kv_init(parent->plan, memory, bytes, &c, error));
     if (pages > c->entries || pages - shared > c->slots)
-        return pithi_fail_numbers(error, PITH_ERR_SPACE, "# pages are copied, the memory is for #",
+        return pithi_fail_numbers(error, PITH_ERR_SPACE, "# pages to copy, the memory is for #",
                                   pages - shared, c->slots);
     for (; c->pages < shared; c->pages++) c->page[c->pages] = parent->page[c->pages];
     c->shared = shared;

@@ -103,7 +103,7 @@ static void append(pith_kv *c, struct append *a, uint64_t tokens) {
 static pith_status fits(const pith_kv *c, uint64_t tokens, pith_error *error) {
     if (tokens <= pithi_cache_remaining(c)) return PITH_OK;
     return pithi_fail_with(error, PITH_ERR_SPACE, pithi_cache_remaining(c),
-                           "# tokens are appended, the cache has memory for # more",
+                           "# tokens to append, the cache has memory for # more",
                            &(struct pithi_words){.number = {tokens, pithi_cache_remaining(c)}});
 }
 

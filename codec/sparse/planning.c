@@ -34,7 +34,7 @@ uint32_t pith_sparse_part(uint32_t ranks, uint32_t rank, uint64_t step) {
 
 static pith_status check_rank(uint32_t ranks, uint32_t rank, pith_error *error) {
     if (rank < ranks) return PITH_OK;
-    return pithi_fail_with(error, PITH_ERR_ARG, 0, "there are # ranks, no rank #",
+    return pithi_fail_with(error, PITH_ERR_ARG, 0, "a group of # ranks has no rank #",
                            &(struct pithi_words){.number = {ranks, rank}});
 }
 

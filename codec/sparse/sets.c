@@ -34,7 +34,7 @@ static pith_status take_request(const pith_stream *s, uint64_t slot, const pith_
     const uint32_t threshold = pithi_bits(own.threshold);
     if (own.first > n || own.count > n - own.first)
         return pithi_fail_with(error, PITH_ERR_ARG, 0,
-                               "# elements from # on are not inside the slot of #",
+                               "a range of # elements from # on is not inside the slot of #",
                                &(struct pithi_words){.number = {own.count, own.first, n}});
     if (threshold >= PITHI_F32_INF && threshold != 0x80000000u)
         return pithi_fail(error, PITH_ERR_ARG, "the threshold is negative or not finite");

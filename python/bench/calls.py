@@ -5,12 +5,14 @@ SPDX-License-Identifier: Apache-2.0
 
     python python/bench/calls.py [ROUNDS]
 
-C: pith_encode or pith_decode through the module with everything prepared, less what a call that
-does nothing costs there. Python: the method of a stream on a tensor. Times are the least of many
-rounds, 500 unless told otherwise, an eighth of lists and a fortieth of large tensors, in which
-calls of both take turns, so that load on the machine falls on both.
+C: pith_encode, pith_decode, pith_compress or pith_decompress through the module with everything
+prepared, less what a call that does nothing costs there. Python: the method of a stream, or the
+function, on a tensor. Times are the least of many rounds, 500 unless told otherwise, an eighth of
+lists and a fortieth of large tensors, in which calls of both take turns, so that load on the
+machine falls on both.
 """
 
+import math
 import sys
 import time
 import timeit
@@ -41,9 +43,13 @@ class OnlyDlpack:
         return self.x.__dlpack_device__()
 
 
-def least(call, number=300):
-    """Return the nanoseconds of a call."""
-    return min(timeit.repeat(call, number=number, repeat=ROUNDS)) / number * 1e9
+def least(*calls, number=300):
+    """Return the nanoseconds of each of these calls, which take turns."""
+    seconds = [math.inf] * len(calls)
+    for _ in range(ROUNDS):
+        for i, call in enumerate(calls):
+            seconds[i] = min(seconds[i], timeit.timeit(call, number=number))
+    return [each / number * 1e9 for each in seconds]
 
 
 def tensors():
@@ -60,36 +66,61 @@ def tensors():
     return kinds
 
 
+def item(stream, view, frame, **keys):
+    """Return a ``pith_item *`` of a view and memory of C."""
+    given = {"size": ffi.sizeof("pith_item"), "stream": stream, "view": view[0], "frame": frame}
+    return ffi.new("pith_item *", {**given, **keys})
+
+
 def single_calls():
     """Print what one tensor a call costs."""
     kinds = tensors()
-    nothing = least(lib.pith_cpu_features)
+    nothing = least(lib.pith_cpu_features)[0]
     print(f"{ELEMENTS} elements of f32, ns per call (a call that does nothing: {nothing:.0f})")
     print("| codec | call | C | " + " | ".join(f"{kind}: more" for kind in kinds) + " |")
     print("|---|---|---|" + "---|" * len(kinds))
+    x = kinds["NumPy"]
+    view, keep = views.new(x, True)
     for spec in ("raw", "grad:bits=8"):
-        plan = pith.Plan(spec, like=kinds["NumPy"])
-        end = pith.Stream(plan)
-        out = bytearray(plan.sizes.slot_bytes)
-        held = stream._Call()
-        work, memory = held.work_for(end._work_bytes, 1), held.frame_memory(len(out))
-        item = held.item
-        item.stream, item.frame, item.capacity = end._stream, memory, len(out)
-        keep = views.fill(ffi.addressof(item, "view"), kinds["NumPy"])
-        encode = least(lambda w=work, i=item: lib.pith_encode(w, i, 1, 0)) - nothing
-        frame = end.encode(kinds["NumPy"])
-        into = ffi.from_buffer(frame)
-        item.frame, item.length = into, len(frame)
-        decode = least(lambda w=work, i=item: lib.pith_decode(w, i, 1, 0)) - nothing
-        del keep
+        end = pith.Stream(pith.Plan(spec, like=x))
+        frame, once = end.encode(x), pith.compress(x, spec)
+        out = bytearray(2 * len(once))
+        held, none = stream._Call(), ffi.NULL
+        work, memory = held.work_for(end._work_bytes, 1), views.memory(len(out))
+        to = item(end._stream, view, memory, capacity=len(out))
+        bytes_, once_bytes = ffi.from_buffer(frame), ffi.from_buffer(once)
+        of = item(end._stream, view, bytes_, length=len(frame))
+        text, written = ffi.new("char[]", spec.encode()), ffi.new("size_t *")
+        layout = ffi.new("pith_layout *", {"size": ffi.sizeof("pith_layout")})
+        layout.flags = lib.PITH_LAYOUT_CHECKSUMS
+        to_once = text, view, none, layout, none, memory, len(out), written, none
+        of_once = once_bytes, len(once), none, none, view, none
+
+        def encode(work=work, to=to):
+            return lib.pith_encode(work, to, 1, 0)
+
         rows = {
             "encode": (encode, lambda x, e=end: e.encode(x)),
-            "encode, out=": (encode, lambda x, e=end, r=out: e.encode(x, out=r)),
-            "decode, out=": (decode, lambda x, e=end, f=frame: e.decode(f, x)),
+            "encode, out=": (encode, lambda x, e=end, o=out: e.encode(x, out=o)),
+            "decode, out=": (
+                lambda work=work, of=of: lib.pith_decode(work, of, 1, 0),
+                lambda x, e=end, f=frame: e.decode(f, x),
+            ),
+            "compress, out=": (
+                lambda a=to_once: lib.pith_compress(*a),
+                lambda x, s=spec, o=out: pith.compress(x, s, out=o),
+            ),
+            "decompress, out=": (
+                lambda a=of_once: lib.pith_decompress(*a),
+                lambda x, f=once: pith.decompress(f, out=x),
+            ),
         }
-        for name, (c, call) in rows.items():
-            more = [least(lambda x=x, f=call: f(x)) - c for x in kinds.values()]
-            print(f"| `{spec}` | {name} | {c:.0f} | " + " | ".join(f"{n:.0f}" for n in more) + " |")
+        for name, (in_c, call) in rows.items():
+            assert in_c() == 0
+            c, *python = least(in_c, *(lambda x=x, f=call: f(x) for x in kinds.values()))
+            more = " | ".join(f"{n - c + nothing:.0f}" for n in python)
+            print(f"| `{spec}` | {name} | {c - nothing:.0f} | {more} |")
+    del keep
 
 
 def lists():

@@ -48,6 +48,7 @@ from .errors import (
     TransportError,
     check_new,
     from_status,
+    numbered,
     of_each,
 )
 from .plan import c_spec, check_scale, environment, set_exempt
@@ -864,10 +865,9 @@ class Channel:
         if self._base_dtype and view.dtype != self._base_dtype:
             found, expected = dtypes.NAMES[view.dtype], dtypes.NAMES[self._base_dtype]
             raise DtypeError(f"base: found dtype {found}, expected {expected}")
-        if lib.pith_view_count(view) != self.count:
-            raise ShapeError(
-                f"base: found {lib.pith_view_count(view)} elements, expected {self.count}"
-            )
+        found = lib.pith_view_count(view)
+        if found != self.count:
+            raise ShapeError(f"base: found {numbered(found, 'elements')}, expected {self.count}")
         if not views.is_dense(view):
             raise ShapeError("base: expected a dense tensor, found strides")
         bound = views.Bound(x, keep)
@@ -1128,7 +1128,7 @@ def _floats(x: Tensor, count: int | None, what: str, write: bool) -> tuple[Any, 
         raise ArgumentError(f"{what}: expected a dense tensor of f32")
     found = lib.pith_view_count(view)
     if count is not None and found != count:
-        raise ArgumentError(f"{what}: found {found} elements, expected {count}")
+        raise ArgumentError(f"{what}: found {numbered(found, 'elements')}, expected {count}")
     return ffi.cast("float *", view.data), (view, keep)
 
 

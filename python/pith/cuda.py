@@ -34,6 +34,7 @@ from .errors import (
     UnsupportedError,
     check_new,
     from_status,
+    numbered,
     of_each,
 )
 from .plan import Plan, check_scale
@@ -892,7 +893,9 @@ class DeviceStream:
     def _whole(self, x: Tensor, what: str) -> None:
         if x.numel() != self._plan._plan.count:
             expected = self._plan._plan.count
-            raise ShapeError(f"{what}: found {x.numel()} elements, expected {expected}")
+            raise ShapeError(
+                f"{what}: found {numbered(x.numel(), 'elements')}, expected {expected}"
+            )
 
     def _items(
         self,
@@ -923,13 +926,17 @@ class DeviceStream:
             return items, keep
         pieces = list(x)
         if len(pieces) != len(slots):
-            raise ArgumentError(f"{what}: found {len(pieces)} tensors, expected {len(slots)}")
+            raise ArgumentError(
+                f"{what}: found {numbered(len(pieces), 'tensors')}, expected {len(slots)}"
+            )
         if sizes is None:
             sizes = [self._plan._plan.slot(slot)[1] for slot in slots]
         of_each(lambda x: self._plan._tensor(x, what, number, write=what == "out"), pieces)
         for piece, count in zip(pieces, sizes, strict=True):
             if piece.numel() != count:
-                raise ShapeError(f"{what}: found {piece.numel()} elements, expected {count}")
+                raise ShapeError(
+                    f"{what}: found {numbered(piece.numel(), 'elements')}, expected {count}"
+                )
             if piece.dtype != pieces[0].dtype:
                 raise DtypeError(f"{what}: found {piece.dtype} beside {pieces[0].dtype}")
         # PyTorch gives tensors without elements no address, and the library asks for one.
@@ -964,7 +971,7 @@ class DeviceStream:
     def _per_item(self, frames: Frames, slots: list[int]) -> int:
         count = len(frames.lengths)
         if slots and (count % len(slots) or not count):
-            raise ArgumentError(f"frames: found {count} for {len(slots)} slots")
+            raise ArgumentError(f"frames: found {count} for {numbered(len(slots), 'slots')}")
         return count // len(slots) if slots else 0
 
     def _put(

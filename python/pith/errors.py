@@ -261,6 +261,11 @@ def of_each(make: Callable[[_Entry], _Made], entries: Iterable[_Entry]) -> list[
     return made
 
 
+def numbered(number: int, plural: str) -> str:
+    """Return a number and what there are so many of, such as ``"1 element"``."""
+    return f"{number} {plural if number != 1 else plural[:-1]}"
+
+
 def check_new(owner: object, attribute: str) -> None:
     """Raise where an object has the attribute, and so was made before.
 
@@ -283,10 +288,16 @@ def from_status(status: int, error: Any = None) -> Error:
         error: the ``pith_error *`` that the call filled, or None
 
     """
-    text = _string(error.text) if error else ""
+    if not error:
+        return made(status, b"", 0, 0)
+    return made(status, ffi.string(error.text), int(error.offset), int(error.item))
+
+
+def made(status: int, text: Any, offset: int, item: int) -> Error:
+    """Return the exception for a status and what a ``pith_error`` has; the text is bytes."""
     return _CLASSES.get(status, Error)(
-        text or _string(lib.pith_status_text(status)),
+        bytes(text).decode("ascii", "replace") or _string(lib.pith_status_text(status)),
         status=status,
-        offset=int(error.offset) if error else 0,
-        item=int(error.item) if error else 0,
+        offset=offset,
+        item=item,
     )

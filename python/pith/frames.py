@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, overload
 
 from . import dtypes, views
+from ._core import compress as _compress
+from ._core import decompress as _decompress
 from ._core import ffi, lib
-from .errors import ArgumentError, Error, LimitError, _string, from_status
-from .plan import c_spec, environment, integer, set_exempt
+from .errors import ArgumentError, Error, LimitError, _string, from_status, numbered
+from .plan import c_exempt, c_spec, check_threads, environment, integer, limit_of
 from .views import Buffer, Tensor
 
 
@@ -104,6 +106,9 @@ class Codec(NamedTuple):
     keys: tuple[Key, ...]
 
 
+_CHECKSUMS = lib.PITH_LAYOUT_CHECKSUMS
+
+
 def _error() -> Any:
     return ffi.new("pith_error *", {"size": ffi.sizeof("pith_error")})
 
@@ -173,26 +178,22 @@ def compress(
         SpaceError: out is too small
 
     """
-    view, keep = views.new(x)
-    base_view, keep_base = _maybe(base)
-    carried = views.copy_of(source, "source")
-    kept = ffi.from_buffer(carried)
-    layout = ffi.new("pith_layout *", {"size": ffi.sizeof("pith_layout")})
-    layout.flags = lib.PITH_LAYOUT_CHECKSUMS if checksums else 0
-    layout.source, layout.source_bytes = kept, len(carried)
-    ranges = set_exempt(layout, exempt)
-    env, error, text = environment(threads, None), _error(), c_spec(spec)
-    if out is None:
-        bytes_ = ffi.new("uint64_t *")
-        _check(lib.pith_compress_bound(text, view, base_view, layout, bytes_, error), error)
-        memory, capacity, keep_out = views.memory(bytes_[0]), bytes_[0], None
-    else:
-        memory, capacity, keep_out = views.bytes_of(out, "out", write=True)
-    written = ffi.new("size_t *")
-    status = lib.pith_compress(text, view, base_view, layout, env, memory, capacity, written, error)
-    del keep, keep_base, keep_out, ranges
-    _check(status, error)
-    return int(written[0]) if out is not None else ffi.buffer(memory, written[0])[:]
+    if type(source) is not bytes:
+        source = views.copy_of(source, "source")
+    ranges, count = c_exempt(exempt)
+    check_threads(threads)
+    frame: bytes | int = _compress(
+        c_spec(spec),
+        x,
+        base,
+        out,
+        _CHECKSUMS if checksums else 0,
+        source,
+        views.address(ranges) if count else 0,
+        count,
+        threads,
+    )
+    return frame
 
 
 def decompress(
@@ -229,19 +230,19 @@ def decompress(
         DtypeError: NumPy has no such dtype; install ``ml_dtypes``
 
     """
-    data, length, keep = views.bytes_of(frame, "frame")
-    env, error = environment(threads, max_output), _error()
+    check_threads(threads)
+    limit = limit_of(max_output)
     if out is None:
+        data, length, keep = views.bytes_of(frame, "frame")
         info = _info(data, length)
+        del keep
         if max_output is not None and info.raw_bytes > max_output:
-            raise LimitError(f"{info.raw_bytes} bytes of values, expected at most {max_output}")
+            raise LimitError(
+                f"{numbered(info.raw_bytes, 'bytes')} of values, expected at most {max_output}"
+            )
         number = info.dtype if dtype is None else dtypes.number_of(dtype)
         out = _new(views.shape_of(info), dtype, number)
-    view, keep_out = views.new(out, write=True)
-    base_view, keep_base = _maybe(base)
-    status = lib.pith_decompress(data, length, base_view, env, view, error)
-    del keep, keep_out, keep_base
-    _check(status, error)
+    _decompress(frame, base, out, limit, threads)
     return out
 
 
@@ -281,12 +282,16 @@ def decode_range(
     info = _info(data, length)
     first, count = integer("first", first), integer("count", count)
     if first < 0 or count < 0 or first + count > info.count:
-        raise ArgumentError(f"range: found [{first}, {first + count}) of {info.count} elements")
+        raise ArgumentError(
+            f"range: found [{first}, {first + count}) of {numbered(info.count, 'elements')}"
+        )
     if out is None:
         out = _new((count,), dtype, info.dtype if dtype is None else dtypes.number_of(dtype))
     view, keep_out = views.new(out, write=True)
     if lib.pith_view_count(view) != count:
-        raise ArgumentError(f"out: found {lib.pith_view_count(view)} elements, expected {count}")
+        raise ArgumentError(
+            f"out: found {numbered(lib.pith_view_count(view), 'elements')}, expected {count}"
+        )
     base_view, keep_base = _maybe(base)
     status = lib.pith_decode_range(data, length, base_view, first, env, view, error)
     del keep, keep_out, keep_base

@@ -25,6 +25,7 @@ from .errors import (
     ShapeError,
     check_new,
     from_status,
+    numbered,
     of_each,
 )
 from .plan import Plan, Work, check_status, check_work, unsigned
@@ -269,7 +270,7 @@ class Cache:
         raise TypeError("caches are not copied or pickled: fork() or save() makes another one")
 
     def __repr__(self) -> str:
-        return f"<pith.kv.Cache {self._plan._spec!r} of {len(self)} tokens>"
+        return f"<pith.kv.Cache {self._plan._spec!r} of {numbered(len(self), 'tokens')}>"
 
 
 def _token_shape(plan: Plan) -> tuple[int, int, int]:
@@ -471,7 +472,9 @@ def page_bound(plan: Plan, page: Buffer, tokens: int | None = None) -> float:
     data, length, keep = views.bytes_of(page, "page")
     tokens = page_tokens(plan) if tokens is None else tokens
     if length < page_bytes(plan, tokens):
-        raise ArgumentError(f"page: found {length} bytes, expected {page_bytes(plan, tokens)}")
+        raise ArgumentError(
+            f"page: found {numbered(length, 'bytes')}, expected {page_bytes(plan, tokens)}"
+        )
     bound = float(lib.pith_kv_page_bound(plan._plan, data, tokens))
     del keep
     return bound

@@ -20,6 +20,7 @@ from .errors import (
     _string,
     check_new,
     from_status,
+    numbered,
 )
 from .views import Buffer, Tensor
 
@@ -92,9 +93,37 @@ def unsigned(name: str, value: Any, bits: int = 64, hint: str = "") -> int:
 
 def set_exempt(layout: Any, exempt: Iterable[tuple[int, int, str]]) -> Any:
     """Put exempt ranges into a ``pith_layout``; return what must be kept for the call."""
-    ranges = list(exempt)
+    ranges, count = c_exempt(exempt)
+    layout.exempt, layout.exempt_count = ranges, count
+    return ranges
+
+
+def exempt_list(exempt: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """Return exempt ranges as a list.
+
+    Raises:
+        TypeError: they are none
+
+    """
+    try:
+        return list(exempt)
+    except TypeError:
+        raise TypeError(
+            f"exempt: expected a list of (first, count, how), found {exempt!r}"
+        ) from None
+
+
+def c_exempt(exempt: Iterable[tuple[int, int, str]]) -> tuple[Any, int]:
+    """Return exempt ranges as an array of C, and their number.
+
+    Raises:
+        ArgumentError: one is none, or is outside what C takes
+        TypeError: not a list
+
+    """
+    ranges = exempt_list(exempt)
     if not ranges:
-        return None
+        return ffi.NULL, 0
     array = ffi.new("pith_exempt[]", len(ranges))
     for i, one in enumerate(ranges):
         if not isinstance(one, (tuple, list)) or len(one) != 3:
@@ -105,8 +134,7 @@ def set_exempt(layout: Any, exempt: Iterable[tuple[int, int, str]]) -> Any:
         array[i].first = unsigned(f"exempt[{i}]: first", first)
         array[i].count = unsigned(f"exempt[{i}]: count", count)
         array[i].how = EXEMPT[how]
-    layout.exempt, layout.exempt_count = array, len(ranges)
-    return array
+    return array, len(ranges)
 
 
 class Plan:
@@ -173,7 +201,7 @@ class Plan:
             raise ShapeError(f"shape: found {dims}, expected no negative number")
         if max(dims, default=0) >= 1 << 64:
             raise ShapeError(f"shape: found {dims}, expected numbers below 2**64")
-        exempt = list(exempt)
+        exempt = exempt_list(exempt)
         layout = ffi.new("pith_layout *", {"size": ffi.sizeof("pith_layout")})
         layout.dtype = dtypes.number_of(dtype)
         layout.base_dtype = 0 if base_dtype is None else dtypes.number_of(base_dtype)
@@ -193,7 +221,8 @@ class Plan:
             slot_counts = [unsigned(f"slot_counts[{i}]", n) for i, n in enumerate(slot_counts)]
             if slots not in (0, len(slot_counts)):
                 raise ArgumentError(
-                    f"slot_counts: found {len(slot_counts)} numbers for {slots} slots"
+                    f"slot_counts: found {numbered(len(slot_counts), 'numbers')} for"
+                    f" {numbered(slots, 'slots')}"
                 )
             layout.slots = len(slot_counts)
             counts = layout.slot_counts = ffi.new("uint64_t[]", slot_counts)
@@ -482,6 +511,23 @@ def check_scale(scale: float) -> float:
     return scale
 
 
+def limit_of(max_output: int | None) -> int:
+    """Return the limit on decoded bytes as C takes it, where 0 is none.
+
+    Raises:
+        ArgumentError: max_output is not above 0
+        TypeError: it is no integer
+
+    """
+    if max_output is None:
+        return 0
+    if not hasattr(max_output, "__index__"):
+        raise TypeError(f"max_output: expected bytes or None, found {max_output!r}")
+    if max_output < 1:
+        raise ArgumentError(f"max_output: found {max_output}, expected 1 or more, or None")
+    return max_output
+
+
 def environment(threads: int, max_output: int | None) -> Any:
     """Return a ``pith_env *``.
 
@@ -491,15 +537,11 @@ def environment(threads: int, max_output: int | None) -> Any:
 
     """
     check_threads(threads)
-    if max_output is not None and not hasattr(max_output, "__index__"):
-        raise TypeError(f"max_output: expected bytes or None, found {max_output!r}")
-    if max_output is not None and max_output < 1:
-        raise ArgumentError(f"max_output: found {max_output}, expected 1 or more, or None")
     return ffi.new(
         "pith_env *",
         {
             "size": ffi.sizeof("pith_env"),
             "threads": threads,
-            "max_output_bytes": max_output or 0,
+            "max_output_bytes": limit_of(max_output),
         },
     )

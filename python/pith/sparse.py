@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from . import views
 from ._core import ffi, lib
-from .errors import ArgumentError, from_status
+from .errors import ArgumentError, from_status, numbered
 from .views import Tensor
 
 _INDEX = {"small": lib.PITH_SPARSE_SMALL, "fast": lib.PITH_SPARSE_FAST}
@@ -143,7 +143,7 @@ class ExDyna:
 
     def __setstate__(self, state: bytes) -> None:
         if len(state) != ffi.sizeof("pith_exdyna"):
-            raise ArgumentError(f"state: found {len(state)} bytes, which are no plan of ExDyna")
+            raise ArgumentError(f"state: found {numbered(len(state), 'bytes')}, no plan of ExDyna")
         self._plan = ffi.new("pith_exdyna *")
         ffi.memmove(self._plan, state, len(state))
 

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from . import dtypes, views
+from ._core import decode as _decode
+from ._core import encode as _encode
 from ._core import ffi, lib
 from .errors import (
     ArgumentError,
@@ -23,6 +25,7 @@ from .errors import (
     StateError,
     check_new,
     from_status,
+    numbered,
     of_each,
 )
 from .plan import (
@@ -42,8 +45,6 @@ from .views import Buffer, Tensor
 _ITEM_BYTES = ffi.sizeof("pith_item")
 _SUM_BYTES = ffi.sizeof("pith_sum")
 SETS = {"union": lib.PITH_SET_UNION, "intersection": lib.PITH_SET_INTERSECTION}
-_encode, _decode = lib.pithpy_encode, lib.pithpy_decode
-_sources, _from_buffer = views.sources, ffi.from_buffer
 
 
 class Stats(NamedTuple):
@@ -94,14 +95,14 @@ _KEPT_BYTES = 64 << 20
 
 
 class _Call:
-    """Scratch memory of one call: a work, an item, and frames. Calls at once have one each."""
+    """Scratch memory of one call: a work, and memory for frames. Calls at once have one each."""
 
-    __slots__ = ("bytes", "capacity", "item", "memory", "work", "work_memory")
+    __slots__ = ("address", "bytes", "capacity", "memory", "work", "work_address", "work_memory")
 
     def __init__(self) -> None:
-        self.item = ffi.new("pith_item *", {"size": _ITEM_BYTES})
         self.capacity, self.memory = 0, views.memory(0)
-        self.bytes, self.work = 0, ffi.NULL
+        self.address = views.address(self.memory)
+        self.bytes, self.work, self.work_address = 0, ffi.NULL, 0
 
     def frame_memory(self, bytes_: int) -> Any:
         """Return memory for a frame of so many bytes."""
@@ -111,14 +112,14 @@ class _Call:
             return memory
         if self.capacity < bytes_:
             self.memory = views.memory(bytes_)
-            self.capacity = bytes_
+            self.capacity, self.address = bytes_, views.address(self.memory)
         return self.memory
 
     def work_for(self, bytes_: int, threads: int) -> Any:
         """Return a work of at least so many bytes; the threads are always the same."""
         if self.bytes < bytes_:
             self.work_memory, self.work = make_work(bytes_, threads, None)
-            self.bytes = bytes_
+            self.bytes, self.work_address = bytes_, views.address(self.work)
         return self.work
 
 
@@ -229,7 +230,11 @@ class Stream:
         if status:
             raise from_status(status, error)
         self._stream = made[0]
-        self._work_bytes = bytes_for((plan,), threads)
+        brief = plan.count <= lib.PITHPY_BRIEF
+        self._end = ffi.new("pithpy_end *", (self._stream, self._mark, brief))
+        self._end_address = views.address(self._end)
+        self._work_address = 0 if work is None else views.address(work._work)
+        self._work_bytes = 0 if work is not None else bytes_for((plan,), threads)
         self._capacity = max(plan.sizes.slot_bytes, plan.sizes.key_bytes)
         # For frames that are not encoded where they stay: helpers.h says which do.
         self._scratch = 0 if plan.sizes.fixed else self._capacity
@@ -263,12 +268,6 @@ class Stream:
         status = call(self._stream, self._mark, *arguments)
         if status:
             raise from_status(status)
-
-    def _failed(self, result: int, work: Any, x: Tensor) -> Error:
-        """Return the exception for the result of a call in helpers.h."""
-        if result <= lib.PITHPY_REFUSED:
-            return views.refused(lib.PITHPY_REFUSED - result, x)
-        return error_of(result, work)
 
     @property
     def plan(self) -> Plan:
@@ -340,57 +339,28 @@ class Stream:
             BusyError: another call is using the stream
 
         """
-        flags, most = 0, self._scratch
+        flags, capacity = 0, self._scratch
         if key_frame or same_set or held_set or same_blocks:
             flags = encode_flags(key_frame, same_set, held_set, same_blocks)
             if same_set or held_set:
-                most = self._capacity_for(slot, flags)
+                capacity = self._capacity_for(slot, flags)
         try:
             call = self._idle.pop()
         except IndexError:
             call = _Call()
-        work = call.work
-        if self._work is not None:
-            work = self._work._work
-        elif call.bytes < self._work_bytes:
-            work = call.work_for(self._work_bytes, self._threads)
+        if call.bytes < self._work_bytes:
+            call.work_for(self._work_bytes, self._threads)
+        scratch, memory = call.address, None
+        if call.capacity < capacity and out is None:
+            memory = call.frame_memory(capacity)
+            scratch = views.address(memory)
         if self._base is not None:
             self._base.check()
-        kind, object_, more, keep = (_sources.get(type(x)) or views.source_for(x))(x)
-        frames: list[Any] | None = None
-        list_, keep_out = 0, None
-        if out is None:
-            frames = [None]
-            list_, memory, capacity = id(frames), call.memory, most
-            if call.capacity < most:
-                memory = call.frame_memory(most)
-        else:
-            try:  # what most are, at once
-                memory = keep_out = _from_buffer("char[]", out, True)
-                capacity = len(memory)
-            except (TypeError, BufferError, ValueError):
-                memory, capacity, keep_out = views.bytes_of(out, "out", write=True)
-        length = _encode(
-            work,
-            call.item,
-            self._mark,
-            self._stream,
-            slot,
-            flags,
-            memory,
-            capacity,
-            kind,
-            object_,
-            more,
-            list_,
-        )
-        del keep_out
-        if length < 0:
-            raise self._failed(length, work, x)
+        work = self._work_address or call.work_address
+        made: bytes | int = _encode(self._end_address, work, x, out, slot, flags, scratch, capacity)
+        del memory
         self._idle.append(call)
-        del keep
-        frame: bytes | int = length if frames is None else frames[0]
-        return frame
+        return made
 
     def decode(
         self, frame: Buffer, out: Tensor | None = None, *, slot: int = 0, dtype: Any = None
@@ -446,43 +416,17 @@ class Stream:
         self._decode(frame, None, slot, 0)
 
     def _decode(self, frame: Buffer, out: Tensor, slot: int, flags: int) -> None:
-        views.check_autograd(out)
         try:
             call = self._idle.pop()
         except IndexError:
             call = _Call()
-        work = call.work
-        if self._work is not None:
-            work = self._work._work
-        elif call.bytes < self._work_bytes:
-            work = call.work_for(self._work_bytes, self._threads)
+        if call.bytes < self._work_bytes:
+            call.work_for(self._work_bytes, self._threads)
         if self._base is not None:
             self._base.check()
-        if out is None:
-            kind, object_, more, keep = views.NOTHING
-        else:
-            kind, object_, more, keep = (_sources.get(type(out)) or views.source_for(out))(out)
-        if type(frame) is bytes:
-            data, length = frame, len(frame)
-        else:
-            data, length, frame = views.bytes_of(frame, "frame")
-        status = _decode(
-            work,
-            call.item,
-            self._mark,
-            self._stream,
-            slot,
-            flags,
-            data,
-            length,
-            kind,
-            object_,
-            more,
-        )
-        if status:
-            raise self._failed(status, work, out)
+        work = self._work_address or call.work_address
+        _decode(self._end_address, work, frame, out, slot, flags)
         self._idle.append(call)
-        del keep
 
     def reduce(
         self,
@@ -583,7 +527,9 @@ class Stream:
             found, expected = dtypes.NAMES[view.dtype], self._plan.base_dtype or "no base"
             raise DtypeError(f"base: found dtype {found}, expected {expected}")
         if count != self._plan.count:
-            raise ShapeError(f"base: found {count} elements, expected {self._plan.count}")
+            raise ShapeError(
+                f"base: found {numbered(count, 'elements')}, expected {self._plan.count}"
+            )
         if not views.is_dense(view):
             raise ShapeError("base: expected a dense tensor, found strides")
         bound = views.Bound(x, keep)
@@ -618,7 +564,7 @@ class Stream:
         expected = plan.count if slot is None else plan.slot(slot)[1]
         if lib.pith_view_count(view) != expected:
             found = lib.pith_view_count(view)
-            raise ShapeError(f"out: found {found} elements, expected {expected}")
+            raise ShapeError(f"out: found {numbered(found, 'elements')}, expected {expected}")
         self._do(lib.pithpy_stream_get_base, slot or 0, view)
         del keep
         return out
@@ -1259,7 +1205,9 @@ class Bucket:
         else:
             memory, capacity, kept = views.bytes_of(out, "out", write=True)
             if capacity < self._bytes:
-                raise SpaceError(f"out: found {capacity} bytes, expected {self._bytes}")
+                raise SpaceError(
+                    f"out: found {numbered(capacity, 'bytes')}, expected {self._bytes}"
+                )
             offsets, lengths = self._offsets_c, ffi.new("uint64_t[]", max(n, 1))
         keep = self._fill(items, tensors, False)
         with self._borrow() as work:
@@ -1376,7 +1324,7 @@ class Bucket:
 
         """
         if len(to) != len(self):
-            raise ArgumentError(f"to: found {len(to)} streams, expected {len(self)}")
+            raise ArgumentError(f"to: found {numbered(len(to), 'streams')}, expected {len(self)}")
         sums, keep = self._sums(frames, scale)
         held = to._items()
         try:
@@ -1435,7 +1383,9 @@ class Bucket:
             raise ArgumentError("state: found no streams")
         states, streams = list(state["streams"]), self._streams
         if len(states) != len(streams):
-            raise MismatchError(f"state: found {len(states)} streams, expected {len(streams)}")
+            raise MismatchError(
+                f"state: found {numbered(len(states), 'streams')}, expected {len(streams)}"
+            )
         before = of_each(_saved, streams)
         try:
             of_each(
@@ -1461,12 +1411,9 @@ class Bucket:
         """Fill the items' views; return what must be kept for the call."""
         if not tensors:
             return None
-        if write:
-            of_each(views.check_autograd, tensors)
-        kind = views.alike.get(type(tensors[0]))
-        if kind and lib.pithpy_alike(items, len(tensors), id(tensors), *kind, write):
+        if lib.pithpy_direct(items, len(tensors), id(tensors), write):
             return None  # the list itself is kept
-        made = of_each(lambda x: (_sources.get(type(x)) or views.source_for(x))(x), tensors)
+        made = of_each(lambda x: views.source_of(x, write), tensors)
         kinds, objects, more, keep = zip(*made, strict=True)
         which = ffi.new("size_t *")
         refusal = lib.pithpy_views(items, len(made), kinds, objects, more, write, which)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from . import dtypes
+from . import _core, dtypes
 from ._core import ffi, lib
 from .errors import (
     ArgumentError,
@@ -22,6 +22,8 @@ from .errors import (
     OutOfMemoryError,
     ShapeError,
     UnsupportedError,
+    made,
+    numbered,
 )
 
 Tensor: TypeAlias = Any
@@ -37,14 +39,12 @@ _CUDA = 2  # DLPack's device type
 _NUMPY, _DLPACK, _EXCHANGE = lib.PITHPY_NUMPY, lib.PITHPY_DLPACK, lib.PITHPY_EXCHANGE
 _number_of = dtypes._number_of
 
-NOTHING: Source = (lib.PITHPY_NOTHING, 0, 0, None)
-"""No tensor."""
-
 sources: dict[type, Callable[[Tensor], Source]] = {}
 """By type of tensor: what makes a :data:`Source` of one. :func:`source_for` adds to it."""
 
-alike: dict[type, tuple[int, int]] = {np.ndarray: (_NUMPY, id(_number_of))}
-"""By type of tensor: kind and more with which ``pithpy_alike`` takes lists of nothing else."""
+direct: dict[type, tuple[Any, ...]] = {np.ndarray: (_NUMPY, id(_number_of))}
+"""By type of tensor, for helpers.c, which looks into these by itself: kind and more, and PyTorch's
+``is_grad_enabled``. Whatever it cannot take at once goes the way through :func:`source_of`."""
 
 
 def source_for(x: Tensor) -> Callable[[Tensor], Source]:
@@ -70,6 +70,13 @@ def _source_for(x: Tensor) -> Callable[[Tensor], Source]:
     return _from_buffer
 
 
+def source_of(x: Tensor, write: bool) -> Source:
+    """Return what helpers.h takes for a tensor that is read, or written."""
+    if write:
+        check_autograd(x)
+    return (sources.get(type(x)) or source_for(x))(x)
+
+
 def _from_numpy(x: Any) -> Source:
     try:
         number = _number_of[x.dtype]
@@ -91,7 +98,7 @@ def _torch_source(torch: Any, cls: type) -> Callable[[Tensor], Source]:
                 raise UnsupportedError("PyTorch's negative bit is set: call resolve_neg()")
             return _EXCHANGE, id(x), exchange, x
 
-        alike[cls] = _EXCHANGE, exchange
+        direct[cls] = _EXCHANGE, exchange, torch.is_grad_enabled
         return from_torch
     strided, to_dlpack = torch.strided, torch.utils.dlpack.to_dlpack
 
@@ -146,7 +153,9 @@ def refused(refusal: int, x: Tensor) -> Error:
     if why == lib.PITHPY_READ_ONLY:
         return ArgumentError("the tensor is read-only, and its values are to be written")
     if why == lib.PITHPY_STRIDES:
-        return ShapeError(f"a stride of {found} bytes, expected a multiple of {x.itemsize}")
+        return ShapeError(
+            f"a stride of {numbered(found, 'bytes')}, expected a multiple of {x.itemsize}"
+        )
     if why == lib.PITHPY_NDIM:
         return ShapeError(f"found {found} dimensions, expected at most {lib.PITH_MAX_NDIM}")
     if why == lib.PITHPY_DEVICE:
@@ -195,13 +204,11 @@ def fill(view: Any, x: Tensor, write: bool = False) -> Any:
         UnsupportedError: the tensor is not in the memory of the CPU, or not strided
 
     """
-    if write:
-        check_autograd(x)
-    return _fill(view, x, write)
+    return _fill(view, x, write, source_of(x, write))
 
 
-def _fill(view: Any, x: Tensor, write: bool) -> Any:
-    kind, object_, more, keep = (sources.get(type(x)) or source_for(x))(x)
+def _fill(view: Any, x: Tensor, write: bool, source: Source) -> Any:
+    kind, object_, more, keep = source
     refusal = lib.pithpy_view(view, kind, object_, more, write)
     if refusal:
         raise refused(refusal, x)
@@ -231,7 +238,7 @@ def new_base(x: Tensor) -> tuple[Any, Any]:
     It may require grad: weights do, and optimizers write them where autograd does not look.
     """
     view = ffi.new("pith_view *")
-    return view, _fill(view, x, True)
+    return view, _fill(view, x, True, source_of(x, False))
 
 
 class Bound:
@@ -315,6 +322,17 @@ def bytes_of(x: Buffer, what: str, write: bool = False) -> tuple[Any, int, Any]:
     return ffi.cast("char *", view.data), count * dtypes.BYTES[view.dtype], keep
 
 
+def bytes_at(x: Buffer, write: bool) -> tuple[int, int, Any]:
+    """Return what :func:`bytes_of` does with the address as a number: of ``out``, or of a frame."""
+    data, length, keep = bytes_of(x, "out" if write else "frame", write)
+    return address(data), length, keep
+
+
+def address(data: Any) -> int:
+    """Return the address that a pointer or an array of C has."""
+    return int(ffi.cast("uintptr_t", data))
+
+
 def _check_bytes(x: Any, what: str) -> None:
     """Raise where an object has no memory at all: a path, or a text."""
     if sources.get(type(x), _from_buffer) is not _from_buffer or hasattr(x, "__dlpack__"):
@@ -359,3 +377,8 @@ def expect(bytes_: int) -> None:
     comes and goes here, as a tensor would.
     """
     memory(min(bytes_, (32 << 20) - (64 << 10)))
+
+
+_for_c = (direct, source_of, bytes_at, refused, made)
+if lib.pithpy_add_functions(id(_core), id(_for_c)):
+    raise MemoryError("no memory for the functions of pith._core")

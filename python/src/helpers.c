@@ -12,6 +12,10 @@
 #include "marks.h"
 #include "objects.h"
 
+/* Names of attributes, and what views.py gives to pithpy_add_functions. */
+static PyObject *array_struct, *dtype_name, *is_neg, *requires_grad;
+static PyObject *direct_types, *source_of, *bytes_at, *refused_error, *status_error;
+
 static int64_t refusal(int why, int64_t found) { return why | found * 256; }
 
 /* Returns the pointer in a capsule of this name, or NULL. The caller holds the interpreter's
@@ -146,10 +150,7 @@ size_t pithpy_exchange(size_t capsule) {
 static int64_t view_of(pith_view *view, int kind, size_t object, size_t more, int write) {
     if (kind == PITHPY_NUMPY) return view_numpy(view, object, (uint32_t)more, write);
     if (kind == PITHPY_DLPACK) return view_dlpack(view, object, write);
-    if (kind == PITHPY_EXCHANGE) return view_exchange(view, object, more);
-    view->dtype = PITH_NONE;
-    view->ndim = 0;
-    return 0;
+    return view_exchange(view, object, more);
 }
 
 int64_t pithpy_view(pith_view *view, int kind, size_t object, size_t more, int write) {
@@ -171,12 +172,14 @@ int64_t pithpy_views(pith_item *items, size_t count, const int *kinds, const siz
     return refused;
 }
 
-/* Fill the view of an object whose type is known. False where it is refused or raised an exception.
- * The caller holds the interpreter's lock. */
-static bool alike_numpy(pith_view *view, PyObject *x, PyObject *const names[2], PyObject *numbers,
-                        int write) {
-    PyObject *const interface = PyObject_GetAttr(x, names[0]);
-    PyObject *const dtype = PyObject_GetAttr(x, names[1]);
+static uint64_t number_at(PyObject *tuple, Py_ssize_t at) {
+    PyObject *const number = PyTuple_GetItem(tuple, at);
+    return number ? PyLong_AsUnsignedLongLongMask(number) : 0;
+}
+
+static bool direct_numpy(pith_view *view, PyObject *x, PyObject *numbers, int write) {
+    PyObject *const interface = PyObject_GetAttr(x, array_struct);
+    PyObject *const dtype = PyObject_GetAttr(x, dtype_name);
     PyObject *const number = dtype ? PyDict_GetItemWithError(numbers, dtype) : NULL;
     const bool is_view =
         interface && number &&
@@ -186,29 +189,43 @@ static bool alike_numpy(pith_view *view, PyObject *x, PyObject *const names[2], 
     return is_view;
 }
 
-static bool alike_torch(pith_view *view, PyObject *x, PyObject *is_neg, size_t exchange) {
-    PyObject *const negative = PyObject_CallMethodObjArgs(x, is_neg, NULL);
-    Py_XDECREF(negative);
-    return negative == Py_False && view_exchange(view, (size_t)x, exchange) == 0;
+/* Takes the reference to an object that a function returned, NULL where it raised an exception. */
+static bool is_false(PyObject *result) {
+    Py_XDECREF(result);
+    return result == Py_False;
 }
 
-int pithpy_alike(pith_item *items, size_t count, size_t list, int kind, size_t more, int write) {
+static bool direct_torch(pith_view *view, PyObject *x, size_t exchange, PyObject *is_grad_enabled,
+                         int write) {
+    if (!is_false(PyObject_CallMethodObjArgs(x, is_neg, NULL))) return false;
+    if (write && !is_false(PyObject_GetAttr(x, requires_grad)) &&
+        (PyErr_Occurred() || !is_false(PyObject_CallObject(is_grad_enabled, NULL))))
+        return false;
+    return view_exchange(view, (size_t)x, exchange) == 0;
+}
+
+/* Fill the view of a tensor of a type that views.direct has. False where it has not, or the tensor
+ * is refused, has something special that views.py looks at, or raised an exception. The caller
+ * holds the interpreter's lock. */
+static bool view_direct(pith_view *view, PyObject *x, int write) {
+    PyObject *const how = PyDict_GetItemWithError(direct_types, (PyObject *)Py_TYPE(x));
+    if (!how) return false;
+    const size_t more = (size_t)number_at(how, 1);
+    const bool is_view = number_at(how, 0) == PITHPY_NUMPY
+                             ? direct_numpy(view, x, (PyObject *)more, write) /* NOLINT: id() */
+                             : direct_torch(view, x, more, PyTuple_GetItem(how, 2), write);
+    if (!is_view) PyErr_Clear(); /* the caller asks the object itself, and learns why */
+    return is_view;
+}
+
+int pithpy_direct(pith_item *items, size_t count, size_t list, int write) {
     const PyGILState_STATE lock = PyGILState_Ensure();
-    PyObject *const tensors = (PyObject *)list; /* NOLINT: an address from id() */
-    PyObject *const names[] = {
-        PyUnicode_InternFromString(kind == PITHPY_NUMPY ? "__array_struct__" : "is_neg"),
-        PyUnicode_InternFromString("dtype")};
-    bool all = names[0] && names[1];
+    bool all = true;
     for (size_t i = 0; i < count && all; i++) {
-        PyObject *const x = PyList_GetItem(tensors, (Py_ssize_t)i);
-        pith_view *const view = &items[i].view;
-        all = x && Py_TYPE(x) == Py_TYPE(PyList_GetItem(tensors, 0)) &&
-              (kind == PITHPY_NUMPY ? alike_numpy(view, x, names, (PyObject *)more, write)
-                                    : alike_torch(view, x, names[0], more));
+        PyObject *const x = PyList_GetItem((PyObject *)list, (Py_ssize_t)i); /* NOLINT: id() */
+        all = x && view_direct(&items[i].view, x, write);
     }
-    PyErr_Clear(); /* the caller asks the objects themselves, and learns why */
-    Py_XDECREF(names[0]);
-    Py_XDECREF(names[1]);
+    PyErr_Clear(); /* of a list that became shorter */
     PyGILState_Release(lock);
     return all;
 }
@@ -298,15 +315,23 @@ void pithpy_ask_for_huge_pages(char *memory, size_t bytes) {
 #endif
 }
 
-/* Puts a new object of type bytes into a list, with a copy of what is at `data`, which may be the
- * object that is there; of unspecified contents where `data` is NULL. Returns its memory, or NULL
- * where there is none. The caller holds the interpreter's lock. */
-static char *new_bytes(PyObject *list, size_t at, const char *data, uint64_t length) {
+/* Returns a new object of type bytes, with a copy of what is at `data`; of unspecified contents
+ * where that is NULL. NULL where there is no memory. The caller holds the interpreter's lock. */
+static PyObject *new_bytes(const char *data, uint64_t length) {
     PyObject *const bytes =
         length <= PY_SSIZE_T_MAX ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)length) : NULL;
     char *const memory = bytes ? PyBytes_AsString(bytes) : NULL;
+    PyErr_Clear();
     if (memory) pithpy_ask_for_huge_pages(memory, (size_t)length);
     if (memory && data) memcpy(memory, data, (size_t)length);
+    return bytes;
+}
+
+/* Puts such an object into a list, where `data` may be that of the object that is there. Returns
+ * its memory, or NULL where there is none. */
+static char *list_bytes(PyObject *list, size_t at, const char *data, uint64_t length) {
+    PyObject *const bytes = new_bytes(data, length);
+    char *const memory = bytes ? PyBytes_AsString(bytes) : NULL;
     if (memory && PyList_SetItem(list, (Py_ssize_t)at, bytes) == 0) return memory;
     PyErr_Clear();
     return NULL;
@@ -318,7 +343,7 @@ static pith_status make_frames(PyObject *list, pith_item *items, size_t count, u
     for (size_t i = 0; i < count; i++) {
         const uint64_t bytes = exact_bytes(items[i].stream, items[i].slot, flags);
         if (!bytes) continue;
-        items[i].frame = new_bytes(list, i, NULL, bytes);
+        items[i].frame = list_bytes(list, i, NULL, bytes);
         items[i].capacity = (size_t)bytes;
         if (!items[i].frame) return PITH_ERR_MEMORY;
     }
@@ -336,47 +361,9 @@ static pith_status keep_frames(PyObject *list, const pith_item *items, size_t co
         if (items[i].frame != memory + offsets[i] && items[i].length == items[i].capacity) continue;
         if (!locked) lock = PyGILState_Ensure();
         locked = true;
-        if (!new_bytes(list, i, items[i].frame, items[i].length)) status = PITH_ERR_MEMORY;
+        if (!list_bytes(list, i, items[i].frame, items[i].length)) status = PITH_ERR_MEMORY;
     }
     if (locked) PyGILState_Release(lock);
-    return status;
-}
-
-int64_t pithpy_encode(pith_work *work, pith_item *item, intptr_t *mark, pith_stream *stream,
-                      uint64_t slot, uint32_t flags, void *frame, size_t capacity, int kind,
-                      size_t object, size_t more, size_t list) {
-    PyObject *const frames = (PyObject *)list; /* NOLINT: an address from id() */
-    const PyGILState_STATE lock = PyGILState_Ensure();
-    const int64_t refused = view_of(&item->view, kind, object, more, 0);
-    if (refused || !enter(mark, false)) {
-        PyGILState_Release(lock);
-        return refused ? PITHPY_REFUSED - refused : PITH_ERR_BUSY;
-    }
-    item->stream = stream;
-    item->slot = slot;
-    item->frame = frame;
-    item->capacity = capacity;
-    pith_status status = frames ? make_frames(frames, item, 1, flags) : PITH_OK;
-    PyGILState_Release(lock);
-    if (status == PITH_OK) status = pith_encode(work, item, 1, flags);
-    leave(mark, false);
-    if (frames && status == PITH_OK)
-        status = keep_frames(frames, item, 1, frame, &(const uint64_t){0});
-    return status == PITH_OK ? (int64_t)item->length : status;
-}
-
-int64_t pithpy_decode(pith_work *work, pith_item *item, intptr_t *mark, pith_stream *stream,
-                      uint64_t slot, uint32_t flags, const void *frame, size_t length, int kind,
-                      size_t object, size_t more) {
-    const int64_t refused = pithpy_view(&item->view, kind, object, more, 1);
-    if (refused) return PITHPY_REFUSED - refused;
-    item->stream = stream;
-    item->slot = slot;
-    item->frame = (void *)(size_t)frame; /* only read */
-    item->length = length;
-    if (!enter(mark, false)) return PITH_ERR_BUSY;
-    const pith_status status = pith_decode(work, item, 1, flags);
-    leave(mark, false);
     return status;
 }
 
@@ -443,4 +430,335 @@ void pithpy_pairs(pith_kv_pair *pairs, size_t count, char *values, int64_t value
         pairs[i] = (pith_kv_pair){.values = values + ids[i] * value_step,
                                   .page = pages + (int64_t)i * page_step,
                                   .tokens = tokens[i]};
+}
+
+/* ---- Functions of Python ---------------------------------------------------------------------
+ * The calls that a loop makes for each small tensor, without cffi, which converts a dozen arguments
+ * and gives the interpreter's lock away before they can look at objects: that takes longer than
+ * coding does. _core.pyi says what they take and return. */
+
+/* False with an exception where a function has another number of arguments. */
+static bool takes(Py_ssize_t expected, Py_ssize_t found) {
+    if (found != expected) PyErr_SetString(PyExc_TypeError, "another number of arguments");
+    return found == expected;
+}
+
+static PyObject *truth(bool is) { return is ? Py_True : Py_False; }
+
+static void *address_of(PyObject *number) { return PyLong_AsVoidPtr(number); }
+
+/* False with an exception where x is no integer from 0 on, or has more than 64 bits. */
+static bool unsigned_of(PyObject *x, uint64_t *number) {
+    PyObject *const exact = PyNumber_Index(x);
+    *number = exact ? PyLong_AsUnsignedLongLong(exact) : 0;
+    Py_XDECREF(exact);
+    return exact && !(*number == UINT64_MAX && PyErr_Occurred());
+}
+
+/* Raises an exception, whose reference it takes. All of these return NULL, as functions of Python
+ * do then. */
+static PyObject *raise(PyObject *exception) {
+    if (exception) PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
+    Py_XDECREF(exception);
+    return NULL;
+}
+
+/* error may be NULL. */
+static PyObject *raise_status(pith_status status, const pith_error *error) {
+    const unsigned long long offset = error ? error->offset : 0, item = error ? error->item : 0;
+    return raise(PyObject_CallFunction(status_error, "iyKK", (int)status, error ? error->text : "",
+                                       offset, item));
+}
+
+static PyObject *raise_no_memory(uint64_t bytes) {
+    pith_error error = {.size = sizeof error};
+    PyOS_snprintf(error.text, sizeof error.text, "no memory for %llu bytes",
+                  (unsigned long long)bytes);
+    return raise_status(PITH_ERR_MEMORY, &error);
+}
+
+/* Of a call with a work, of which a busy one has the text of another call. */
+static PyObject *raise_failed(pith_status status, const pith_work *work) {
+    return raise_status(status, status == PITH_ERR_BUSY ? NULL : pith_work_error(work));
+}
+
+static PyObject *raise_refused(int64_t refused, PyObject *x) {
+    return raise(PyObject_CallFunction(refused_error, "LO", (long long)refused, x));
+}
+
+/* Fills the view of a tensor. *keep is a new reference to what must live as long as the view is
+ * used, or NULL. False with an exception. */
+static bool view_tensor(pith_view *view, PyObject *x, bool write, PyObject **keep) {
+    *keep = NULL;
+    if (view_direct(view, x, write)) return true;
+    PyObject *const source = PyObject_CallFunctionObjArgs(source_of, x, truth(write), NULL);
+    if (!source) return false;
+    const int64_t refused =
+        view_of(view, (int)number_at(source, 0), number_at(source, 1), number_at(source, 2), write);
+    *keep = source;
+    return !refused || raise_refused(refused, x);
+}
+
+static bool is_dense(const pith_view *view) {
+    const pith_view dense = pith_view_dense(view->data, view->dtype, view->ndim, view->shape);
+    for (uint32_t i = 0; i < view->ndim; i++)
+        if (view->shape[i] > 1 && view->stride[i] != dense.stride[i]) return false;
+    return true;
+}
+
+/* Contiguous bytes, and a new reference to what must live as long as they are used, or NULL. */
+struct bytes {
+    char *data;
+    size_t length;
+    PyObject *keep;
+};
+
+/* False with an exception. brief: the interpreter's lock is kept as long as they are used; else
+ * another thread could resize a bytearray, unless there is a memoryview of it. */
+static bool bytes_of(struct bytes *bytes, PyObject *x, bool write, bool brief) {
+    *bytes = (struct bytes){0};
+    if (!write && PyBytes_CheckExact(x)) {
+        bytes->data = PyBytes_AsString(x);
+        bytes->length = (size_t)PyBytes_Size(x);
+        return true;
+    }
+    if (PyByteArray_CheckExact(x)) {
+        if (!brief && !(bytes->keep = PyMemoryView_FromObject(x))) return false;
+        bytes->data = PyByteArray_AsString(x);
+        bytes->length = (size_t)PyByteArray_Size(x);
+        return true;
+    }
+    pith_view view;
+    if (view_direct(&view, x, write) && is_dense(&view)) {
+        bytes->data = view.data;
+        bytes->length = (size_t)(pith_view_count(&view) * pith_dtype_bytes(view.dtype));
+        return true;
+    }
+    bytes->keep = PyObject_CallFunctionObjArgs(bytes_at, x, truth(write), NULL);
+    if (!bytes->keep) return false;
+    bytes->data = (char *)(size_t)number_at(bytes->keep, 0); /* NOLINT: an address of views.py */
+    bytes->length = (size_t)number_at(bytes->keep, 1);
+    return true;
+}
+
+/* Calls that take less time than giving the interpreter's lock away and getting it back can take
+ * keep it: that is 5 ms where another thread computes. */
+static bool is_brief(uint64_t elements) { return elements <= PITHPY_BRIEF; }
+static PyThreadState *unlock(bool brief) { return brief ? NULL : PyEval_SaveThread(); }
+static void lock_again(PyThreadState *state) {
+    if (state) PyEval_RestoreThread(state);
+}
+
+/* Makes a call that uses a stream, whose mark is entered, and leaves it. */
+static pith_status use(pith_status (*call)(pith_work *, pith_item *, size_t, uint32_t),
+                       const pithpy_end *end, pith_work *work, pith_item *item, uint32_t flags) {
+    PyThreadState *const state = unlock(end->brief);
+    const pith_status status = call(work, item, 1, flags);
+    leave(end->mark, false);
+    lock_again(state);
+    return status;
+}
+
+/* Returns a frame as an object of type bytes: `frame`, whose reference it takes, where that has as
+ * many bytes, else a copy of what is at `data`. */
+static PyObject *frame_of(PyObject *frame, size_t capacity, const char *data, size_t length) {
+    if (frame && length == capacity) return frame;
+    PyObject *const copy = new_bytes(data, length);
+    Py_XDECREF(frame);
+    return copy ? copy : raise_no_memory(length);
+}
+
+static PyObject *encode_to(const pithpy_end *end, pith_work *work, pith_item *item, uint32_t flags,
+                           PyObject *out) {
+    struct bytes to;
+    if (!bytes_of(&to, out, true, end->brief)) return NULL;
+    item->frame = to.data;
+    item->capacity = to.length;
+    pith_status status = PITH_ERR_BUSY;
+    if (enter(end->mark, false)) status = use(pith_encode, end, work, item, flags);
+    PyObject *const length =
+        status == PITH_OK ? PyLong_FromSize_t(item->length) : raise_failed(status, work);
+    Py_XDECREF(to.keep);
+    return length;
+}
+
+static PyObject *encode_new(const pithpy_end *end, pith_work *work, pith_item *item, uint32_t flags,
+                            char *scratch, size_t capacity) {
+    if (!enter(end->mark, false)) return raise_failed(PITH_ERR_BUSY, work);
+    const size_t known = (size_t)exact_bytes(end->stream, item->slot, flags);
+    PyObject *const frame = known ? new_bytes(NULL, known) : NULL;
+    if (known && !frame) {
+        leave(end->mark, false);
+        return raise_no_memory(known);
+    }
+    item->frame = frame ? PyBytes_AsString(frame) : scratch;
+    item->capacity = frame ? known : capacity;
+    const pith_status status = use(pith_encode, end, work, item, flags);
+    if (status == PITH_OK) return frame_of(frame, known, item->frame, item->length);
+    Py_XDECREF(frame);
+    return raise_failed(status, work);
+}
+
+static PyObject *encode(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    if (!takes(8, count)) return NULL;
+    const pithpy_end *const end = address_of(args[0]);
+    pith_work *const work = address_of(args[1]);
+    PyObject *const out = args[3];
+    const uint32_t flags = (uint32_t)PyLong_AsUnsignedLongMask(args[5]);
+    pith_item item = {.size = sizeof item, .stream = end->stream};
+    PyObject *keep = NULL, *made = NULL;
+    if (!unsigned_of(args[4], &item.slot)) return NULL;
+    if (view_tensor(&item.view, args[2], false, &keep))
+        made = out != Py_None ? encode_to(end, work, &item, flags, out)
+                              : encode_new(end, work, &item, flags, address_of(args[6]),
+                                           PyLong_AsSize_t(args[7]));
+    Py_XDECREF(keep);
+    return made;
+}
+
+static PyObject *decode(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    if (!takes(6, count)) return NULL;
+    const pithpy_end *const end = address_of(args[0]);
+    pith_work *const work = address_of(args[1]);
+    PyObject *const out = args[3];
+    const uint32_t flags = (uint32_t)PyLong_AsUnsignedLongMask(args[5]);
+    pith_item item = {.size = sizeof item, .stream = end->stream};
+    struct bytes from = {0};
+    PyObject *keep = NULL, *none = NULL;
+    if (!unsigned_of(args[4], &item.slot)) return NULL;
+    if ((out == Py_None || view_tensor(&item.view, out, true, &keep)) &&
+        bytes_of(&from, args[2], false, end->brief)) {
+        item.frame = from.data;
+        item.length = from.length;
+        pith_status status = PITH_ERR_BUSY;
+        if (enter(end->mark, false)) status = use(pith_decode, end, work, &item, flags);
+        none = status == PITH_OK ? Py_NewRef(Py_None) : raise_failed(status, work);
+    }
+    Py_XDECREF(from.keep);
+    Py_XDECREF(keep);
+    return none;
+}
+
+/* What a call without a stream uses. */
+struct once {
+    pith_view view, base;
+    bool has_base, brief;
+    PyObject *keep, *keep_base;
+    pith_env env;
+    pith_error error;
+};
+
+/* Takes the tensors of a call. False with an exception; release() follows in either case. */
+static bool take(struct once *o, PyObject *x, bool write, PyObject *base, PyObject *threads) {
+    *o = (struct once){.has_base = base != Py_None,
+                       .env = {.size = sizeof o->env, .threads = (uint32_t)PyLong_AsLong(threads)},
+                       .error = {.size = sizeof o->error}};
+    if (!view_tensor(&o->view, x, write, &o->keep)) return false;
+    o->brief = is_brief(pith_view_count(&o->view));
+    return !o->has_base || view_tensor(&o->base, base, false, &o->keep_base);
+}
+
+static void release(struct once *o) {
+    Py_XDECREF(o->keep);
+    Py_XDECREF(o->keep_base);
+}
+
+static const pith_view *base_of(const struct once *o) { return o->has_base ? &o->base : NULL; }
+
+static pith_status compress_at(struct once *o, const char *spec, const pith_layout *layout,
+                               char *data, size_t capacity, size_t *length) {
+    PyThreadState *const state = unlock(o->brief);
+    const pith_status status = pith_compress(spec, &o->view, base_of(o), layout, &o->env, data,
+                                             capacity, length, &o->error);
+    lock_again(state);
+    return status;
+}
+
+static PyObject *compress_to(struct once *o, const char *spec, const pith_layout *layout,
+                             PyObject *out) {
+    struct bytes to;
+    size_t length;
+    if (!bytes_of(&to, out, true, o->brief)) return NULL;
+    const pith_status status = compress_at(o, spec, layout, to.data, to.length, &length);
+    Py_XDECREF(to.keep);
+    return status == PITH_OK ? PyLong_FromSize_t(length) : raise_status(status, &o->error);
+}
+
+static PyObject *compress_new(struct once *o, const char *spec, const pith_layout *layout) {
+    uint64_t most;
+    size_t length;
+    pith_status status = pith_compress_bound(spec, &o->view, base_of(o), layout, &most, &o->error);
+    if (status != PITH_OK) return raise_status(status, &o->error);
+    PyObject *const frame = new_bytes(NULL, most);
+    if (!frame) return raise_no_memory(most);
+    char *const data = PyBytes_AsString(frame);
+    status = compress_at(o, spec, layout, data, (size_t)most, &length);
+    if (status == PITH_OK) return frame_of(frame, (size_t)most, data, length);
+    Py_DECREF(frame);
+    return raise_status(status, &o->error);
+}
+
+static PyObject *compress(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    if (!takes(9, count)) return NULL;
+    const char *const spec = PyBytes_AsString(args[0]);
+    const pith_layout layout = {.size = sizeof layout,
+                                .flags = (uint32_t)PyLong_AsUnsignedLongMask(args[4]),
+                                .source = PyBytes_AsString(args[5]),
+                                .source_bytes = (size_t)PyBytes_Size(args[5]),
+                                .exempt = address_of(args[6]),
+                                .exempt_count = PyLong_AsSize_t(args[7])};
+    struct once o;
+    PyObject *made = NULL;
+    if (take(&o, args[1], false, args[2], args[8]))
+        made = args[3] == Py_None ? compress_new(&o, spec, &layout)
+                                  : compress_to(&o, spec, &layout, args[3]);
+    release(&o);
+    return made;
+}
+
+static PyObject *decompress(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    if (!takes(5, count)) return NULL;
+    struct once o;
+    struct bytes from = {0};
+    PyObject *none = NULL;
+    if (take(&o, args[2], true, args[1], args[4]) &&
+        unsigned_of(args[3], &o.env.max_output_bytes) && bytes_of(&from, args[0], false, o.brief)) {
+        PyThreadState *const state = unlock(o.brief);
+        const pith_status status =
+            pith_decompress(from.data, from.length, base_of(&o), &o.env, &o.view, &o.error);
+        lock_again(state);
+        none = status == PITH_OK ? Py_NewRef(Py_None) : raise_status(status, &o.error);
+    }
+    Py_XDECREF(from.keep);
+    release(&o);
+    return none;
+}
+
+int pithpy_add_functions(size_t module, size_t objects) {
+    static PyMethodDef functions[] = {
+        {"encode", (PyCFunction)(void (*)(void))encode, METH_FASTCALL, NULL},
+        {"decode", (PyCFunction)(void (*)(void))decode, METH_FASTCALL, NULL},
+        {"compress", (PyCFunction)(void (*)(void))compress, METH_FASTCALL, NULL},
+        {"decompress", (PyCFunction)(void (*)(void))decompress, METH_FASTCALL, NULL},
+        {0}};
+    PyObject **const from_views[] = {&direct_types, &source_of, &bytes_at, &refused_error,
+                                     &status_error};
+    const PyGILState_STATE lock = PyGILState_Ensure();
+    array_struct = PyUnicode_InternFromString("__array_struct__");
+    dtype_name = PyUnicode_InternFromString("dtype");
+    is_neg = PyUnicode_InternFromString("is_neg");
+    requires_grad = PyUnicode_InternFromString("requires_grad");
+    for (size_t i = 0; i < sizeof from_views / sizeof *from_views; i++) {
+        *from_views[i] = PyTuple_GetItem((PyObject *)objects, (Py_ssize_t)i); /* NOLINT: id() */
+        Py_XINCREF(*from_views[i]);
+    }
+    const int failed =
+        PyErr_Occurred() || PyModule_AddFunctions((PyObject *)module, functions); /* NOLINT: id() */
+    PyErr_Clear();
+    PyGILState_Release(lock);
+    return failed;
 }

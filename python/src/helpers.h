@@ -11,7 +11,6 @@
 /* ---- Views -----------------------------------------------------------------------------------
  * A tensor is an object of Python, given by its address (id), and how it says where it lies. */
 enum {
-    PITHPY_NOTHING = 0, /* no tensor: a view of dtype PITH_NONE */
     PITHPY_NUMPY = 1,   /* object: what __array_struct__ gives; more: the dtype */
     PITHPY_DLPACK = 2,  /* object: the capsule that __dlpack__() gives, which stays as it is */
     PITHPY_EXCHANGE = 3 /* object: the tensor; more: the pointer of its type's
@@ -33,10 +32,9 @@ int64_t pithpy_view(pith_view *view, int kind, size_t object, size_t more, int w
 /* Fill the views of items, as pithpy_view does one; *which is the item that was refused. */
 int64_t pithpy_views(pith_item *items, size_t count, const int *kinds, const size_t *objects,
                      const size_t *more, int write, size_t *which);
-/* The same of a list of tensors at once: all of one type, NumPy's arrays (PITHPY_NUMPY; more: the
- * dictionary of numbers by dtype) or a type of PyTorch (PITHPY_EXCHANGE; more: as above). 0 where
- * one of them is not, or is refused: then some views are filled. */
-int pithpy_alike(pith_item *items, size_t count, size_t list, int kind, size_t more, int write);
+/* The same of a list of tensors that views.direct has the types of. 0 where it has not, or one is
+ * refused, or is to be written and autograd would not see it: then some views are filled. */
+int pithpy_direct(pith_item *items, size_t count, size_t list, int write);
 /* The pointer in a capsule of __dlpack_c_exchange_api__, where it can be used; else 0. */
 size_t pithpy_exchange(size_t capsule);
 
@@ -58,11 +56,20 @@ int pithpy_stream_bind_base(pith_work *work, pith_stream *stream, intptr_t *mark
 int pithpy_kv_save(pith_work *work, const pith_kv *cache, intptr_t *mark, void *dst, size_t cap,
                    size_t *bytes);
 
-/* ---- Calls -----------------------------------------------------------------------------------
- * mark is that of the stream, which the call takes for itself; else PITH_ERR_BUSY. The result is
- * what the text says where it is not negative; a status from -1 on down; and at or below
- * PITHPY_REFUSED, PITHPY_REFUSED less a refusal of the tensor. */
-enum { PITHPY_REFUSED = -1000 };
+/* ---- Calls -----------------------------------------------------------------------------------*/
+
+/* Calls on tensors of up to so many elements keep the interpreter's lock. */
+enum { PITHPY_BRIEF = 1024 };
+/* What the functions encode and decode of Python (_core.pyi) take for a stream. */
+typedef struct {
+    pith_stream *stream;
+    intptr_t *mark;
+    int brief; /* its tensor has at most PITHPY_BRIEF elements */
+} pithpy_end;
+/* Add the functions of _core.pyi to a module of Python. By address (id), as the module: a tuple of
+ * what views.py calls direct, source_of, bytes_at, refused, and errors.py made. Not 0 where that
+ * failed. */
+int pithpy_add_functions(size_t module, size_t objects);
 
 /* Ask for huge pages for new memory, as NumPy does for arrays of as many bytes: to take fresh pages
  * of 4 KiB one by one takes several times as long as raw takes to fill them. Nothing below 4 MiB:
@@ -70,19 +77,10 @@ enum { PITHPY_REFUSED = -1000 };
  * before. */
 void pithpy_ask_for_huge_pages(char *memory, size_t bytes);
 
-/* pith_encode of one tensor: the frame's length. list: 0, and the frame goes to `capacity` bytes at
- * `frame`; or a list of one element, which becomes the frame as an object of type bytes. Where its
- * length is known beforehand it is encoded there, else to `frame`, and copied. */
-int64_t pithpy_encode(pith_work *work, pith_item *item, intptr_t *mark, pith_stream *stream,
-                      uint64_t slot, uint32_t flags, void *frame, size_t capacity, int kind,
-                      size_t object, size_t more, size_t list);
-/* pith_decode of one frame: 0. */
-int64_t pithpy_decode(pith_work *work, pith_item *item, intptr_t *mark, pith_stream *stream,
-                      uint64_t slot, uint32_t flags, const void *frame, size_t length, int kind,
-                      size_t object, size_t more);
 /* pith_encode of a list, with the marks of its streams, item i to memory + offsets[i] with space up
- * to offsets[i + 1]. list: 0 or a list of as many elements, which become the frames as above; those
- * whose lengths are known need no space. lengths may be NULL; lengths[i] is set to the bytes
+ * to offsets[i + 1]. list: 0 or a list of as many elements, which become the frames as objects of
+ * type bytes; those whose lengths are known are encoded there, and need no space; the others are
+ * copied. lengths may be NULL; lengths[i] is set to the bytes
  * of frame i, 0 where it failed. */
 int pithpy_encode_list(pith_work *work, intptr_t *const *marks, size_t marked, pith_item *items,
                        size_t count, char *memory, const uint64_t *offsets, uint32_t flags,

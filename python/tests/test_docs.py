@@ -42,7 +42,7 @@ def test_what_measures_calls_runs():
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     rows = [line for line in done.stdout.splitlines() if line.startswith("| `")]
-    assert len(rows) == 2 * 3 + 5
+    assert len(rows) == 2 * 5 + 5
     assert all(re.search(r"\| -?[\d.]+ \|$", row) for row in rows), rows
 
 

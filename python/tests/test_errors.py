@@ -6,6 +6,7 @@ SPDX-License-Identifier: Apache-2.0
 import contextlib
 import pathlib
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -531,6 +532,53 @@ def test_integers_of_another_type_are_named():
                 call(wrong)
     with pytest.raises(TypeError, match="found a list: slot_counts= takes the elements of every"):
         pith.Plan("grad", shape=64, dtype="f32", slots=list(range(32)))
+
+
+def test_exempt_ranges_that_are_no_list():
+    for call in (
+        lambda: pith.Plan("grad", shape=64, dtype="f32", exempt=5),
+        lambda: pith.compress(noise(64), "grad", exempt=5),
+    ):
+        with pytest.raises(TypeError, match=r"^exempt: expected .*\(first, count, how\), found 5$"):
+            call()
+
+
+def test_numbers_of_one_are_singular():
+    stream = pith.Stream(pith.Plan("raw", shape=2, dtype="f32"))
+    with pytest.raises(pith.ShapeError, match="found 1 element, expected 2"):
+        pith.Stream(
+            pith.Plan("wdiff", shape=2, dtype="f32", base_dtype="f32", external_base=True)
+        ).bind_base(noise(1))
+    with pytest.raises(pith.ShapeError, match=r"^the view has 1 element, the slot 2, "):
+        stream.encode(noise(1))
+    with pytest.raises(pith.ArgumentError, match=r"of 1 element "):
+        pith.decode_range(pith.compress(noise(1)), 1, 1)
+
+
+SHORT_OF_MEMORY = """
+import re, resource, numpy as np, pith
+
+x = np.random.default_rng(0).standard_normal(8 << 20).astype(np.float32)
+pith.compress(x[:5000], "eb:abs=1e-6")
+used = re.search(r"VmSize:\\s+(\\d+) kB", open("/proc/self/status").read())[1]
+for more in (16, 48):  # for the call, and beside it not for the frame
+    most = int(used) * 1024 + (more << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+    try:
+        pith.compress(x, "eb:abs=1e-6")
+    except pith.OutOfMemoryError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_compress_says_how_many_bytes_there_are_not():
+    program = [sys.executable, "-c", SHORT_OF_MEMORY]
+    done = subprocess.run(program, capture_output=True, text=True, check=True)
+    sizes = re.findall(
+        r"^no memory for (\d+) bytes \(PITH_ERR_MEMORY\)$", done.stdout, re.MULTILINE
+    )
+    assert len(sizes) == 2 and all(int(size) > 1 << 24 for size in sizes)
 
 
 def test_works_threads_and_limits_of_another_type():

@@ -403,7 +403,7 @@ def test_buckets_are_kept():
     assert [set(one) for one in state["streams"]] == [{"spec", "state"}] * 2
     for wrong, error, text in (
         ({}, pith.ArgumentError, "state: found no streams"),
-        ({"streams": state["streams"][:1]}, pith.MismatchError, "found 1 streams, expected 2"),
+        ({"streams": state["streams"][:1]}, pith.MismatchError, "found 1 stream, expected 2"),
         ({"streams": state["streams"][::-1]}, pith.MismatchError, "found spec"),
         ({"streams": [kept_bucket(1).state_dict()["streams"][0], {}]}, pith.ArgumentError, "found"),
     ):
@@ -874,6 +874,95 @@ def test_lists_of_every_kind_of_tensor():
     kinds = [x, wide[::2, ::2], OnlyDlpack(x), memoryview(x)]
     frames = pith.Bucket([pith.Stream(plan) for _ in kinds]).encode(kinds)
     assert len(set(frames)) == 1
+
+
+def switches_in(call):
+    """Return how often another thread gets the interpreter's lock while a call runs."""
+    turns, ended, interval = [], threading.Event(), sys.getswitchinterval()
+
+    def take_turns():
+        while not ended.is_set():
+            turns.append(None)
+            time.sleep(0)
+
+    other = threading.Thread(target=take_turns)
+    other.start()
+    sys.setswitchinterval(100)  # nobody is made to give the lock away
+    try:
+        time.sleep(0.001)
+        before = len(turns)
+        call()
+        return len(turns) - before
+    finally:
+        sys.setswitchinterval(interval)
+        ended.set()
+        other.join()
+
+
+def test_calls_on_small_tensors_alone_keep_the_interpreters_lock():
+    for n in (1024, 1 << 20):
+        x = noise(n)
+        end, frame = pith.Stream(pith.Plan("raw", shape=n, dtype="f32")), pith.compress(x)
+        made, out = end.encode(x), bytearray(8 * n)
+        for call in (
+            lambda end=end, x=x: end.encode(x),
+            lambda end=end, x=x, out=out: end.encode(x, out=out),
+            lambda end=end, x=x, made=made: end.decode(made, x),
+            lambda x=x: pith.compress(x),
+            lambda x=x, out=out: pith.compress(x, out=out),
+            lambda x=x, frame=frame: pith.decompress(frame, out=x),
+        ):
+            switches = sum(switches_in(call) for _ in range(5))
+            assert (switches == 0) == (n == 1024)
+
+
+def test_a_bytearray_keeps_its_size_while_a_call_uses_it():
+    x = noise(1 << 21)
+    end = pith.Stream(pith.Plan("grad", shape=x.size, dtype="f32"))
+    compressed, out = bytearray(pith.compress(x, "grad")), bytearray(4 * x.size)
+    for bytes_, call in (
+        (out, lambda: end.encode(x, out=out)),
+        (out, lambda: pith.compress(x, "grad", out=out)),
+        (compressed, lambda: pith.decompress(compressed, out=x)),
+    ):
+        refused, calls = 0, [threading.Thread(target=lambda c=call: [c() for _ in range(20)])]
+        calls[0].start()
+        while calls[0].is_alive():
+            try:
+                bytes_.append(0)
+            except BufferError:
+                refused += 1
+            time.sleep(0)
+        calls[0].join()
+        assert refused
+
+
+def test_frames_in_tensors_and_other_bytes():
+    x = noise(300)
+    end = pith.Stream(pith.Plan("raw", shape=300, dtype="f32"))
+    frame = end.encode(x)
+    outs = [np.zeros(2000, np.uint8), np.zeros((50, 10), np.float32), memoryview(bytearray(2000))]
+    for out in (*outs, bytearray(2000), np.zeros((10, 40), "V5"), OnlyDlpack(outs[0])):
+        assert end.encode(x, out=out) == len(frame)
+        assert same(end.decode(out, np.empty_like(x)), x)
+        assert pith.decompress(out).shape == x.shape
+    for wrong in (np.zeros((2000, 2), np.uint8)[:, 0], np.zeros((2000, 2), np.uint8).T):
+        with pytest.raises(pith.ArgumentError, match="expected contiguous bytes, found strides"):
+            end.encode(x, out=wrong)
+    outs[0].flags.writeable = False
+    for wrong in (outs[0], frame, memoryview(frame)):
+        with pytest.raises(pith.ArgumentError, match="read-only"):
+            end.encode(x, out=wrong)
+
+
+def test_a_negative_stride_that_is_no_multiple_is_refused():
+    """The refusal was read as a status, and the exception was not of its class."""
+    fields = np.zeros(4, [("a", "f4"), ("b", "u2")])
+    stream = pith.Stream(pith.Plan("raw", shape=4, dtype="f32"))
+    for x, stride in ((fields["a"], "6"), (fields["a"][::-1], "-6")):
+        for call in (stream.encode, pith.compress, lambda x: stream.decode(b"", x)):
+            with pytest.raises(pith.ShapeError, match=f"^a stride of {stride} bytes, expected a"):
+                call(x)
 
 
 def test_slots_in_the_order_of_an_exchange():

@@ -92,8 +92,8 @@ def test_a_bound_tensor_whose_memory_is_replaced(torch, capsules, monkeypatch):
     if capsules:
         monkeypatch.delattr(torch.Tensor, "__dlpack_c_exchange_api__", raising=False)
     monkeypatch.setattr(pith.views, "sources", {})
-    monkeypatch.setattr(pith.stream, "_sources", pith.views.sources)
-    monkeypatch.setattr(pith.views, "alike", {})
+    for cls in (torch.Tensor, torch.nn.Parameter):
+        monkeypatch.delitem(pith.views.direct, cls, raising=False)
     plan = pith.Plan("wdiff", shape=100, dtype="f32", base_dtype="f32", external_base=True)
     x = torch.from_numpy(noise(100))
 

@@ -449,7 +449,7 @@ static void test_bad_maps(void **state) {
         {{{0, 5, X}, {4, 1, X}}, "exempt[1] begins at element 4, the range before it ends at 5"},
         {{{10, 5, X}, {3, 1, X}}, "exempt[1] begins at element 3, the range before it ends at 15"},
         {{{0, 5, X}, {5, 0, X}}, "exempt[1] has no elements"},
-        {{{0, 5, X}, {COUNT, 1, X}}, "exempt[1] has 1 elements, the tensor 0 from there on"},
+        {{{0, 5, X}, {COUNT, 1, X}}, "exempt[1] has 1 element, the tensor 0 from there on"},
         {{{COUNT - 1, 2, X}, {0, 5, X}}, "exempt[0] has 2 elements, the tensor 1 from there on"},
         {{{0, 5, X}, {COUNT - 1, UINT64_MAX, X}},
          "exempt[1] has 18446744073709551615 elements, the tensor 1 from there on"},

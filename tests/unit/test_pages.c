@@ -284,7 +284,7 @@ static void test_space_is_told(void **state) {
     const pith_view many = view_of(&s, rows, PITH_F32, 61);
     CHECK_STATUS(PITH_ERR_SPACE, pith_kv_append(work, &small, &many, 1));
     CHECK(strcmp(pith_work_error(work)->text,
-                 "61 tokens are appended, the cache has memory for 48 more") == 0);
+                 "61 tokens to append, the cache has memory for 48 more") == 0);
     CHECK_STATUS(PITH_ERR_SPACE, pith_kv_load(work, small, saved.bytes, saved.length));
     CHECK(strcmp(pith_work_error(work)->text,
                  "the cache has memory for 3 pages, 4 or more were saved") == 0);

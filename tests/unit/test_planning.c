@@ -57,7 +57,7 @@ static void test_partitions_go_round(void **state) {
     pith_error error = {.size = sizeof error};
     CHECK_STATUS(PITH_ERR_ARG,
                  pith_sparse_partition(10, 4, 4, 0, &r[0].first, &r[0].count, &error));
-    CHECK(strcmp(error.text, "there are 4 ranks, no rank 4") == 0);
+    CHECK(strcmp(error.text, "a group of 4 ranks has no rank 4") == 0);
     CHECK_STATUS(PITH_ERR_ARG, pith_sparse_partition(10, 0, 0, 0, &r[0].first, &r[0].count, NULL));
     CHECK_STATUS(PITH_ERR_ARG, pith_sparse_partition(10, 4, 0, 0, NULL, &r[0].count, NULL));
     CHECK(pith_sparse_part(0, 5, 5) == 0);

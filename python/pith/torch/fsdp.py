@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 
 from ..collective import Channel, Communicator, Report
-from ..errors import ArgumentError, ShapeError, StateError
+from ..errors import ArgumentError, ShapeError, StateError, numbered
 from . import _group
 
 __all__ = ["AllGather", "Comms", "ReduceScatter", "apply"]
@@ -139,8 +139,9 @@ class _Comm:
         ranks = dist.get_world_size(group)
         if whole.dtype != shard.dtype or whole.numel() != ranks * shard.numel():
             raise ShapeError(
-                f"found {whole.numel()} elements of {whole.dtype} for {ranks} shards of"
-                f" {shard.numel()} elements of {shard.dtype}"
+                f"found {numbered(whole.numel(), 'elements')} of {whole.dtype} for"
+                f" {numbered(ranks, 'shards')} of {numbered(shard.numel(), 'elements')} of"
+                f" {shard.dtype}"
             )
         key = (group, whole.numel(), whole.dtype)
         if self._key is not None and self._key[0] != group:

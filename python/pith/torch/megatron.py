@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from ..collective import Channel, Communicator
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, ShapeError, numbered
 from . import _group
 
 __all__ = ["reduce_scatter"]
@@ -179,7 +179,7 @@ def _scale(output: torch.Tensor, input: torch.Tensor, op: Any, group: Any) -> fl
     _group.check(output, "output")
     if input.numel() != count * output.numel():
         raise ShapeError(
-            f"input: found {input.numel()} elements, expected {count} times the"
+            f"input: found {numbered(input.numel(), 'elements')}, expected {count} times the"
             f" {output.numel()} of output"
         )
     return scale

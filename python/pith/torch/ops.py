@@ -23,7 +23,14 @@ from typing import Any
 import torch
 
 from .. import dtypes
-from ..errors import ArgumentError, DtypeError, MismatchError, ShapeError, UnsupportedError
+from ..errors import (
+    ArgumentError,
+    DtypeError,
+    MismatchError,
+    ShapeError,
+    UnsupportedError,
+    numbered,
+)
 from ..frames import codecs, inspect
 from ..plan import Plan
 from ..stream import Stream
@@ -63,9 +70,9 @@ def _check_bytes(x: torch.Tensor, what: str, count: int | None = None) -> None:
     if x.dtype != torch.uint8:
         raise DtypeError(f"{what}: found {x.dtype}, expected uint8")
     if x.dim() != 1:
-        raise ShapeError(f"{what}: found {x.dim()} dimensions, expected 1")
+        raise ShapeError(f"{what}: found {numbered(x.dim(), 'dimensions')}, expected 1")
     if count is not None and x.numel() != count:
-        raise ShapeError(f"{what}: found {x.numel()} bytes, expected {count}")
+        raise ShapeError(f"{what}: found {numbered(x.numel(), 'bytes')}, expected {count}")
 
 
 def _check_dense(x: torch.Tensor, what: str) -> None:

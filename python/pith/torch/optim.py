@@ -163,6 +163,11 @@ class Sharded(torch.optim.Optimizer):
             raise ArgumentError(f"op: found {op!r}, expected 'avg' or 'sum'")
         if not hasattr(verify_every, "__index__") or verify_every < 0:
             raise ArgumentError(f"verify_every: found {verify_every!r}, expected 0 or more")
+        if not isinstance(parameters_as_bucket_view, bool):
+            raise ArgumentError(
+                f"parameters_as_bucket_view: found {parameters_as_bucket_view!r}, expected True or"
+                " False"
+            )
         if not callable(optimizer):
             raise ArgumentError(
                 f"optimizer: expected a class, torch.optim.AdamW for instance, found {optimizer!r}"
@@ -191,7 +196,7 @@ class Sharded(torch.optim.Optimizer):
             weights,
             dtype="f32",
             base_dtype=dtype,
-            external_base=bool(parameters_as_bucket_view),
+            external_base=parameters_as_bucket_view,
             **shared,
         )
         ranks.close()

@@ -535,6 +535,10 @@ def refused(rank, ranks):
         made([p], op="max")
     with pytest.raises(pith.ArgumentError, match="verify_every: found None"):
         made([p], verify_every=None)
+    for wrong in ("yes", 1, None):
+        text = f"parameters_as_bucket_view: found {wrong!r}, expected True or False"
+        with pytest.raises(pith.ArgumentError, match=text):
+            made([p], parameters_as_bucket_view=wrong)
     for wrong, text in ((torch.optim.SGD([p]), "found SGD"), (None, "None"), (list, "made a list")):
         with pytest.raises(pith.ArgumentError, match=f"optimizer: expected a class.*{text}"):
             optim.Sharded([p], wrong, timeout=TIMEOUT)
