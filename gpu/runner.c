@@ -50,9 +50,13 @@ static uint64_t next_random(uint64_t *seed) {
     return x ^ x >> 31;
 }
 
+/* A number of 64 bits is enough for four places: there are at most PITHI_TEAM of them. */
 static void shuffle(uint32_t *order, uint32_t threads, uint64_t *seed) {
+    uint64_t random = 0;
     for (uint32_t i = threads - 1; i; i--) {
-        const uint32_t k = (uint32_t)((next_random(seed) >> 32) * (i + 1) >> 32), held = order[i];
+        if (i % 4 == 3 || i == threads - 1) random = next_random(seed);
+        const uint32_t k = (uint32_t)(random & 0xFFFF) * (i + 1) >> 16, held = order[i];
+        random >>= 16;
         order[i] = order[k];
         order[k] = held;
     }

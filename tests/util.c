@@ -56,9 +56,8 @@ void *copy_of(const void *bytes, size_t count) {
 }
 
 bool all_bytes(const void *p, size_t count, uint8_t value) {
-    for (size_t i = 0; i < count; i++)
-        if (((const uint8_t *)p)[i] != value) return false;
-    return true;
+    const uint8_t *const bytes = p;
+    return !count || (bytes[0] == value && memcmp(bytes, bytes + 1, count - 1) == 0);
 }
 
 /* ---- Environment -----------------------------------------------------------------------------*/

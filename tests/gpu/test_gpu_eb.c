@@ -324,7 +324,7 @@ static void attack(const char *rest, const uint64_t shape[5], enum values kind, 
     trip_encode(&t);
     trip_flip(&t, BLOCK_AT, BLOCK_AT + FIRST, LAST, BETWEEN, number);
     for (size_t n = t.frame.length; n > t.frame.length / 2; n -= 1 + n / 11)
-        rig_try(&t.r, t.frame.bytes, n - 1, t.offset);
+        if (is_sampled(n, 4)) rig_try(&t.r, t.frame.bytes, n - 1, t.offset);
     trip_close(&t);
 }
 

@@ -202,13 +202,24 @@ static void one_full(const char *spec, bool channel, uint64_t heads_count, uint6
 static void test_full(void **state) {
     (void)state;
     static const uint64_t shapes[][2] = {{2, 128}, {8, 32}, {4, 64}, {1, 256}, {3, 256}, {5, 128}};
+    static const struct {
+        const char *spec;
+        bool keys;
+        uint32_t apart;
+    } settings[] = {
+        {"kv:page=32", false, 0},
+        {"kv:page=32,group=64", false, 0},
+        {"kv:page=32,preset=quarot4", false, 0},
+        {"kv:page=32,preset=kivi4", true, 0},
+        {"kv:page=32,preset=kivi4", true, 16},
+        {"kv:page=32,codebook=trellis,bits=2", false, 0},
+    };
+    enum { SETTINGS = sizeof settings / sizeof settings[0] };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
-        one_full("kv:page=32", false, shapes[i][0], shapes[i][1], 0);
-        one_full("kv:page=32,group=64", false, shapes[i][0], shapes[i][1], 0);
-        one_full("kv:page=32,preset=quarot4", false, shapes[i][0], shapes[i][1], 0);
-        one_full("kv:page=32,preset=kivi4", true, shapes[i][0], shapes[i][1], 0);
-        one_full("kv:page=32,preset=kivi4", true, shapes[i][0], shapes[i][1], 16);
-        one_full("kv:page=32,codebook=trellis,bits=2", false, shapes[i][0], shapes[i][1], 0);
+        for (size_t k = 0; k < SETTINGS; k++)
+            if (is_sampled(i * SETTINGS + k, 3))
+                one_full(settings[k].spec, settings[k].keys, shapes[i][0], shapes[i][1],
+                         settings[k].apart);
         if (i % 2) continue;
         one_full("kv:preset=kvquant-lite", true, shapes[i][0], shapes[i][1], i ? 16 : 0);
     }

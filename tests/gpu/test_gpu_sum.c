@@ -192,7 +192,8 @@ static void test_sums(void **state) {
     for (size_t i = 0; i < SETTINGS; i++)
         for (size_t n = 0; n < sizeof numbers / sizeof numbers[0]; n++) {
             const uint64_t kinds_of = numbers[n] < 4 ? 5 : 1;
-            for (uint64_t k = 0; k < kinds_of; k++) one_sum(&settings[i], numbers[n], number++);
+            for (uint64_t k = 0; k < kinds_of; k++, number++)
+                if (is_sampled(number, 2)) one_sum(&settings[i], numbers[n], number);
         }
 }
 

@@ -191,7 +191,8 @@ static void test_trips(void **state) {
         for (size_t i = 0; i < 4; i++)
             for (size_t d = 0; d < TRIP_DTYPES; d++)
                 for (int fill = 0; fill < FILLS; fill++, number++)
-                    if ((number + number / 16) % (settings[k].counts[i] < 1000 ? 7 : 23) == 0)
+                    if ((number + number / 16) % (settings[k].counts[i] < 1000 ? 7 : 23) == 0 &&
+                        is_sampled(number, 3))
                         one_trip(settings[k].spec, trip_dtypes[d], settings[k].counts[i],
                                  (enum fill)fill, number);
 }
@@ -200,6 +201,7 @@ static void test_trips(void **state) {
 static void test_sampled(void **state) {
     (void)state;
     for (int fill = 0; fill < FILLS; fill++) {
+        if (!is_sampled((uint64_t)fill, 2)) continue;
         one_trip("lossless:entropy=rans,block=32768", fill % 2 ? PITH_BF16 : PITH_U16, 32768 + 100,
                  (enum fill)fill, (uint64_t)fill);
         one_trip("lossless:entropy=rans", fill % 2 ? PITH_I32 : PITH_F32, 33000, (enum fill)fill,

@@ -222,6 +222,8 @@ void trip_check_generators(const char *spec) {
         for (int order = 0; order < device_orders(); order++) {
             const pith_layout layout = flat_layout(trip_reals[kind % 3], PITH_NONE, 3000);
             struct trip t;
+            /* Of a sample each kind has one order, the next kind another. */
+            if (test_step(1) > 1 && (kind + order) % device_orders()) continue;
             context("%s, values of %s", spec, gen_name((enum gen)kind));
             device_order(order);
             trip_open(&t, spec, &layout, 0);

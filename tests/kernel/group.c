@@ -462,7 +462,7 @@ static void check_batches(const struct level *level) {
 
 /* Decoding that streams the halves of a job side by side, where lines begin with it. */
 static void check_halves(const struct level *level) {
-    enum { LEAST = 8000 };
+    enum { LEAST = 8000, VARIED = 8000 };
     static const uint32_t dtypes[3] = {PITH_F32, PITH_BF16, PITH_F16};
     static const size_t formats[6] = {0, 1, 2, 8, 9, 10}; /* of 2, 3 and 4 bits */
     for (size_t c = 0; c < 540; c++) {
@@ -472,7 +472,7 @@ static void check_halves(const struct level *level) {
         s.nontemporal = true;
         s.set.codebook = 0;
         s.set.group = 64u << check_below(8);
-        s.count = LEAST + check_below(MOST - LEAST);
+        s.count = LEAST + check_below(c % 9 ? VARIED : MOST - LEAST);
         if (c % 4) s.place[4] = 0;
         check_both(level, &s);
     }
