@@ -69,8 +69,8 @@ static const uint32_t *words_at(const void *words, size_t at, size_t n, uint32_t
     return (const uint32_t *)words + at;
 }
 
-/* Writes the bits of each word as a byte, in a loop that compilers make vectors of: as a float, where
- * a word of which no two neighbouring bits are ones is not rounded up to more bits. */
+/* Writes the bits of each word as a byte, in a loop that compilers make vectors of: as a float,
+ * where a word of which no two neighbouring bits are ones is not rounded up to more bits. */
 static void lengths_of(const uint32_t *words, size_t count, uint8_t *to) {
     for (size_t i = 0; i < count; i++) {
         const float top = (float)(int32_t)(words[i] & ~(words[i] >> 1)); /* 32 bits: below 0 */

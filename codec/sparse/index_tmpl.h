@@ -165,18 +165,24 @@ static inline void put_pairs(const uint32_t *numbers, size_t count, unsigned bit
     }
 }
 
+static inline void put_any(const uint32_t *numbers, size_t count, unsigned bits, uint8_t *to) {
+    if (bits > 16)
+        put_pairs(numbers, count, bits, to);
+    else if (bits)
+        put_units(numbers, count, bits, to);
+}
+
 /* Numbers 0 follow up to a whole unit. `capacity` bytes may be written. */
 static inline void put_string(const uint32_t *numbers, size_t count, unsigned bits, uint8_t *to,
                               size_t capacity) {
     uint8_t own[GROUP * PITHI_INDEX_BITS_MAX / 8 + REACH];
     const size_t bytes = (count * bits + 7) / 8;
-    const bool whole = count % NUMBERS == 0 && bytes + REACH <= capacity;
-    uint8_t *const at = whole ? to : own;
-    if (bits > 16)
-        put_pairs(numbers, in_units(count), bits, at);
-    else if (bits)
-        put_units(numbers, in_units(count), bits, at);
-    if (!whole) memcpy(to, own, bytes);
+    if (count % NUMBERS == 0 && bytes + REACH <= capacity) {
+        put_any(numbers, count, bits, to);
+    } else {
+        put_any(numbers, in_units(count), bits, own);
+        memcpy(to, own, bytes);
+    }
 }
 
 /* Writes as many numbers as whole units have. `length` bytes can be read. Returns whether all bits
