@@ -94,3 +94,16 @@ def decompress(
         threads: 1 to 1024
 
     """
+
+def direct(items: int, tensors: list[Tensor], write: bool, /) -> bool:
+    """Fill the views of items from tensors of types that ``views.direct`` has.
+
+    Args:
+        items: address of a ``pith_item`` for each
+        tensors: the tensors
+        write: whether their values are going to be written
+
+    Returns:
+        Whether all are filled: False where one has another type, or must be looked at.
+
+    """

@@ -181,7 +181,7 @@ def compress(
     if type(source) is not bytes:
         source = views.copy_of(source, "source")
     ranges, count = c_exempt(exempt)
-    check_threads(threads)
+    threads = check_threads(threads)
     frame: bytes | int = _compress(
         c_spec(spec),
         x,
@@ -230,7 +230,7 @@ def decompress(
         DtypeError: NumPy has no such dtype; install ``ml_dtypes``
 
     """
-    check_threads(threads)
+    threads = check_threads(threads)
     limit = limit_of(max_output)
     if out is None:
         data, length, keep = views.bytes_of(frame, "frame")

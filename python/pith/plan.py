@@ -487,16 +487,18 @@ def bytes_for(plans: Iterable[Plan], threads: int) -> int:
     return int(lib.pith_work_bytes(array, len(handles), max(threads, 1)))
 
 
-def check_threads(threads: int) -> None:
-    """Raise unless this is a number of threads.
+def check_threads(threads: int) -> int:
+    """Return a number of threads as an integer.
 
     Raises:
         ArgumentError: it is not 1 to 1024
         TypeError: it is no integer
 
     """
-    if not 1 <= integer("threads", threads) <= 1024:
-        raise ArgumentError(f"threads: found {threads}, expected 1 to 1024")
+    number = integer("threads", threads)
+    if not 1 <= number <= 1024:
+        raise ArgumentError(f"threads: found {number}, expected 1 to 1024")
+    return number
 
 
 def check_scale(scale: float) -> float:
@@ -523,9 +525,10 @@ def limit_of(max_output: int | None) -> int:
         return 0
     if not hasattr(max_output, "__index__"):
         raise TypeError(f"max_output: expected bytes or None, found {max_output!r}")
-    if max_output < 1:
-        raise ArgumentError(f"max_output: found {max_output}, expected 1 or more, or None")
-    return max_output
+    number = index(max_output)
+    if number < 1:
+        raise ArgumentError(f"max_output: found {number}, expected 1 or more, or None")
+    return number
 
 
 def environment(threads: int, max_output: int | None) -> Any:

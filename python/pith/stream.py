@@ -12,6 +12,7 @@ import numpy as np
 
 from . import dtypes, views
 from ._core import decode as _decode
+from ._core import direct as _direct
 from ._core import encode as _encode
 from ._core import ffi, lib
 from .errors import (
@@ -1411,7 +1412,7 @@ class Bucket:
         """Fill the items' views; return what must be kept for the call."""
         if not tensors:
             return None
-        if lib.pithpy_direct(items, len(tensors), id(tensors), write):
+        if _direct(views.address(items), tensors, write):
             return None  # the list itself is kept
         made = of_each(lambda x: views.source_of(x, write), tensors)
         kinds, objects, more, keep = zip(*made, strict=True)

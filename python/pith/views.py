@@ -42,7 +42,7 @@ _number_of = dtypes._number_of
 sources: dict[type, Callable[[Tensor], Source]] = {}
 """By type of tensor: what makes a :data:`Source` of one. :func:`source_for` adds to it."""
 
-direct: dict[type, tuple[Any, ...]] = {np.ndarray: (_NUMPY, id(_number_of))}
+direct: dict[type, tuple[Any, ...]] = {np.ndarray: (_NUMPY, _number_of)}
 """By type of tensor, for helpers.c, which looks into these by itself: kind and more, and PyTorch's
 ``is_grad_enabled``. Whatever it cannot take at once goes the way through :func:`source_of`."""
 

@@ -12,9 +12,22 @@
 #include "marks.h"
 #include "objects.h"
 
-/* Names of attributes, and what views.py gives to pithpy_add_functions. */
-static PyObject *array_struct, *dtype_name, *is_neg, *requires_grad;
-static PyObject *direct_types, *source_of, *bytes_at, *refused_error, *status_error;
+/* What the functions of Python have as self, a tuple: what views.py gives to pithpy_add_functions,
+ * and names of attributes. Each import of the package has its own. */
+enum part {
+    DIRECT_TYPES,
+    SOURCE_OF,
+    BYTES_AT,
+    REFUSED_ERROR,
+    STATUS_ERROR,
+    FROM_VIEWS,
+    ARRAY_STRUCT = FROM_VIEWS,
+    DTYPE,
+    IS_NEG,
+    REQUIRES_GRAD,
+    PARTS
+};
+static PyObject *part(PyObject *self, enum part which) { return PyTuple_GetItem(self, which); }
 
 static int64_t refusal(int why, int64_t found) { return why | found * 256; }
 
@@ -177,13 +190,13 @@ static uint64_t number_at(PyObject *tuple, Py_ssize_t at) {
     return number ? PyLong_AsUnsignedLongLongMask(number) : 0;
 }
 
-static bool direct_numpy(pith_view *view, PyObject *x, PyObject *numbers, int write) {
-    PyObject *const interface = PyObject_GetAttr(x, array_struct);
-    PyObject *const dtype = PyObject_GetAttr(x, dtype_name);
+static bool direct_numpy(PyObject *self, pith_view *view, PyObject *x, PyObject *numbers,
+                         int write) {
+    PyObject *const interface = PyObject_GetAttr(x, part(self, ARRAY_STRUCT));
+    PyObject *const dtype = interface ? PyObject_GetAttr(x, part(self, DTYPE)) : NULL;
     PyObject *const number = dtype ? PyDict_GetItemWithError(numbers, dtype) : NULL;
     const bool is_view =
-        interface && number &&
-        view_numpy(view, (size_t)interface, (uint32_t)PyLong_AsLong(number), write) == 0;
+        number && view_numpy(view, (size_t)interface, (uint32_t)PyLong_AsLong(number), write) == 0;
     Py_XDECREF(interface);
     Py_XDECREF(dtype);
     return is_view;
@@ -195,39 +208,25 @@ static bool is_false(PyObject *result) {
     return result == Py_False;
 }
 
-static bool direct_torch(pith_view *view, PyObject *x, size_t exchange, PyObject *is_grad_enabled,
-                         int write) {
-    if (!is_false(PyObject_CallMethodObjArgs(x, is_neg, NULL))) return false;
-    if (write && !is_false(PyObject_GetAttr(x, requires_grad)) &&
+static bool direct_torch(PyObject *self, pith_view *view, PyObject *x, size_t exchange,
+                         PyObject *is_grad_enabled, int write) {
+    if (!is_false(PyObject_CallMethodObjArgs(x, part(self, IS_NEG), NULL))) return false;
+    if (write && !is_false(PyObject_GetAttr(x, part(self, REQUIRES_GRAD))) &&
         (PyErr_Occurred() || !is_false(PyObject_CallObject(is_grad_enabled, NULL))))
         return false;
     return view_exchange(view, (size_t)x, exchange) == 0;
 }
 
 /* Fill the view of a tensor of a type that views.direct has. False where it has not, or the tensor
- * is refused, has something special that views.py looks at, or raised an exception. The caller
- * holds the interpreter's lock. */
-static bool view_direct(pith_view *view, PyObject *x, int write) {
-    PyObject *const how = PyDict_GetItemWithError(direct_types, (PyObject *)Py_TYPE(x));
+ * is refused or has something special that views.py looks at; then an exception may be set: of
+ * Python's functions, which PyTorch may call for its own, and of handlers of signals, which these
+ * run. */
+static bool view_direct(PyObject *self, pith_view *view, PyObject *x, int write) {
+    PyObject *const how = PyDict_GetItemWithError(part(self, DIRECT_TYPES), (PyObject *)Py_TYPE(x));
     if (!how) return false;
-    const size_t more = (size_t)number_at(how, 1);
-    const bool is_view = number_at(how, 0) == PITHPY_NUMPY
-                             ? direct_numpy(view, x, (PyObject *)more, write) /* NOLINT: id() */
-                             : direct_torch(view, x, more, PyTuple_GetItem(how, 2), write);
-    if (!is_view) PyErr_Clear(); /* the caller asks the object itself, and learns why */
-    return is_view;
-}
-
-int pithpy_direct(pith_item *items, size_t count, size_t list, int write) {
-    const PyGILState_STATE lock = PyGILState_Ensure();
-    bool all = true;
-    for (size_t i = 0; i < count && all; i++) {
-        PyObject *const x = PyList_GetItem((PyObject *)list, (Py_ssize_t)i); /* NOLINT: id() */
-        all = x && view_direct(&items[i].view, x, write);
-    }
-    PyErr_Clear(); /* of a list that became shorter */
-    PyGILState_Release(lock);
-    return all;
+    if (number_at(how, 0) == PITHPY_NUMPY)
+        return direct_numpy(self, view, x, PyTuple_GetItem(how, 1), write);
+    return direct_torch(self, view, x, (size_t)number_at(how, 1), PyTuple_GetItem(how, 2), write);
 }
 
 /* ---- Marks -----------------------------------------------------------------------------------*/
@@ -464,39 +463,41 @@ static PyObject *raise(PyObject *exception) {
 }
 
 /* error may be NULL. */
-static PyObject *raise_status(pith_status status, const pith_error *error) {
+static PyObject *raise_status(PyObject *self, pith_status status, const pith_error *error) {
     const unsigned long long offset = error ? error->offset : 0, item = error ? error->item : 0;
-    return raise(PyObject_CallFunction(status_error, "iyKK", (int)status, error ? error->text : "",
-                                       offset, item));
+    return raise(PyObject_CallFunction(part(self, STATUS_ERROR), "iyKK", (int)status,
+                                       error ? error->text : "", offset, item));
 }
 
-static PyObject *raise_no_memory(uint64_t bytes) {
+static PyObject *raise_no_memory(PyObject *self, uint64_t bytes) {
     pith_error error = {.size = sizeof error};
     PyOS_snprintf(error.text, sizeof error.text, "no memory for %llu bytes",
                   (unsigned long long)bytes);
-    return raise_status(PITH_ERR_MEMORY, &error);
+    return raise_status(self, PITH_ERR_MEMORY, &error);
 }
 
 /* Of a call with a work, of which a busy one has the text of another call. */
-static PyObject *raise_failed(pith_status status, const pith_work *work) {
-    return raise_status(status, status == PITH_ERR_BUSY ? NULL : pith_work_error(work));
+static PyObject *raise_failed(PyObject *self, pith_status status, const pith_work *work) {
+    return raise_status(self, status, status == PITH_ERR_BUSY ? NULL : pith_work_error(work));
 }
 
-static PyObject *raise_refused(int64_t refused, PyObject *x) {
-    return raise(PyObject_CallFunction(refused_error, "LO", (long long)refused, x));
+static PyObject *raise_refused(PyObject *self, int64_t refused, PyObject *x) {
+    return raise(PyObject_CallFunction(part(self, REFUSED_ERROR), "LO", (long long)refused, x));
 }
 
 /* Fills the view of a tensor. *keep is a new reference to what must live as long as the view is
  * used, or NULL. False with an exception. */
-static bool view_tensor(pith_view *view, PyObject *x, bool write, PyObject **keep) {
+static bool view_tensor(PyObject *self, pith_view *view, PyObject *x, bool write, PyObject **keep) {
     *keep = NULL;
-    if (view_direct(view, x, write)) return true;
-    PyObject *const source = PyObject_CallFunctionObjArgs(source_of, x, truth(write), NULL);
+    if (view_direct(self, view, x, write)) return true;
+    PyObject *const source = PyErr_Occurred() ? NULL
+                                              : PyObject_CallFunctionObjArgs(part(self, SOURCE_OF),
+                                                                             x, truth(write), NULL);
     if (!source) return false;
     const int64_t refused =
         view_of(view, (int)number_at(source, 0), number_at(source, 1), number_at(source, 2), write);
     *keep = source;
-    return !refused || raise_refused(refused, x);
+    return !refused || raise_refused(self, refused, x);
 }
 
 static bool is_dense(const pith_view *view) {
@@ -515,7 +516,7 @@ struct bytes {
 
 /* False with an exception. brief: the interpreter's lock is kept as long as they are used; else
  * another thread could resize a bytearray, unless there is a memoryview of it. */
-static bool bytes_of(struct bytes *bytes, PyObject *x, bool write, bool brief) {
+static bool bytes_of(PyObject *self, struct bytes *bytes, PyObject *x, bool write, bool brief) {
     *bytes = (struct bytes){0};
     if (!write && PyBytes_CheckExact(x)) {
         bytes->data = PyBytes_AsString(x);
@@ -529,16 +530,38 @@ static bool bytes_of(struct bytes *bytes, PyObject *x, bool write, bool brief) {
         return true;
     }
     pith_view view;
-    if (view_direct(&view, x, write) && is_dense(&view)) {
+    if (view_direct(self, &view, x, write) && is_dense(&view)) {
         bytes->data = view.data;
         bytes->length = (size_t)(pith_view_count(&view) * pith_dtype_bytes(view.dtype));
         return true;
     }
-    bytes->keep = PyObject_CallFunctionObjArgs(bytes_at, x, truth(write), NULL);
+    if (PyErr_Occurred()) return false;
+    bytes->keep = PyObject_CallFunctionObjArgs(part(self, BYTES_AT), x, truth(write), NULL);
     if (!bytes->keep) return false;
     bytes->data = (char *)(size_t)number_at(bytes->keep, 0); /* NOLINT: an address of views.py */
     bytes->length = (size_t)number_at(bytes->keep, 1);
     return true;
+}
+
+/* Decoding writes before it has read the whole frame. False with an exception where these share
+ * memory. */
+static bool are_apart(PyObject *self, const pith_view *out, const struct bytes *frame) {
+    pith_error error = {.size = sizeof error};
+    const uintptr_t element = pith_dtype_bytes(out->dtype), begin = (uintptr_t)frame->data;
+    uintptr_t low = (uintptr_t)out->data, high = low + element;
+    for (uint32_t i = 0; i < out->ndim; i++) {
+        if (!out->shape[i]) return true;
+        const uintptr_t reach =
+            (uintptr_t)(out->shape[i] - 1) * (uintptr_t)out->stride[i] * element;
+        if (out->stride[i] < 0)
+            low += reach;
+        else
+            high += reach;
+    }
+    if (low >= begin + frame->length || begin >= high) return true;
+    PyOS_snprintf(error.text, sizeof error.text, "the frame and the tensor share memory");
+    raise_status(self, PITH_ERR_ARG, &error);
+    return false;
 }
 
 /* Calls that take less time than giving the interpreter's lock away and getting it back can take
@@ -561,46 +584,46 @@ static pith_status use(pith_status (*call)(pith_work *, pith_item *, size_t, uin
 
 /* Returns a frame as an object of type bytes: `frame`, whose reference it takes, where that has as
  * many bytes, else a copy of what is at `data`. */
-static PyObject *frame_of(PyObject *frame, size_t capacity, const char *data, size_t length) {
+static PyObject *frame_of(PyObject *self, PyObject *frame, size_t capacity, const char *data,
+                          size_t length) {
     if (frame && length == capacity) return frame;
     PyObject *const copy = new_bytes(data, length);
     Py_XDECREF(frame);
-    return copy ? copy : raise_no_memory(length);
+    return copy ? copy : raise_no_memory(self, length);
 }
 
-static PyObject *encode_to(const pithpy_end *end, pith_work *work, pith_item *item, uint32_t flags,
-                           PyObject *out) {
+static PyObject *encode_to(PyObject *self, const pithpy_end *end, pith_work *work, pith_item *item,
+                           uint32_t flags, PyObject *out) {
     struct bytes to;
-    if (!bytes_of(&to, out, true, end->brief)) return NULL;
+    if (!bytes_of(self, &to, out, true, end->brief)) return NULL;
     item->frame = to.data;
     item->capacity = to.length;
     pith_status status = PITH_ERR_BUSY;
     if (enter(end->mark, false)) status = use(pith_encode, end, work, item, flags);
     PyObject *const length =
-        status == PITH_OK ? PyLong_FromSize_t(item->length) : raise_failed(status, work);
+        status == PITH_OK ? PyLong_FromSize_t(item->length) : raise_failed(self, status, work);
     Py_XDECREF(to.keep);
     return length;
 }
 
-static PyObject *encode_new(const pithpy_end *end, pith_work *work, pith_item *item, uint32_t flags,
-                            char *scratch, size_t capacity) {
-    if (!enter(end->mark, false)) return raise_failed(PITH_ERR_BUSY, work);
+static PyObject *encode_new(PyObject *self, const pithpy_end *end, pith_work *work, pith_item *item,
+                            uint32_t flags, char *scratch, size_t capacity) {
+    if (!enter(end->mark, false)) return raise_failed(self, PITH_ERR_BUSY, work);
     const size_t known = (size_t)exact_bytes(end->stream, item->slot, flags);
     PyObject *const frame = known ? new_bytes(NULL, known) : NULL;
     if (known && !frame) {
         leave(end->mark, false);
-        return raise_no_memory(known);
+        return raise_no_memory(self, known);
     }
     item->frame = frame ? PyBytes_AsString(frame) : scratch;
     item->capacity = frame ? known : capacity;
     const pith_status status = use(pith_encode, end, work, item, flags);
-    if (status == PITH_OK) return frame_of(frame, known, item->frame, item->length);
+    if (status == PITH_OK) return frame_of(self, frame, known, item->frame, item->length);
     Py_XDECREF(frame);
-    return raise_failed(status, work);
+    return raise_failed(self, status, work);
 }
 
-static PyObject *encode(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-    (void)module;
+static PyObject *encode(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     if (!takes(8, count)) return NULL;
     const pithpy_end *const end = address_of(args[0]);
     pith_work *const work = address_of(args[1]);
@@ -609,16 +632,15 @@ static PyObject *encode(PyObject *module, PyObject *const *args, Py_ssize_t coun
     pith_item item = {.size = sizeof item, .stream = end->stream};
     PyObject *keep = NULL, *made = NULL;
     if (!unsigned_of(args[4], &item.slot)) return NULL;
-    if (view_tensor(&item.view, args[2], false, &keep))
-        made = out != Py_None ? encode_to(end, work, &item, flags, out)
-                              : encode_new(end, work, &item, flags, address_of(args[6]),
+    if (view_tensor(self, &item.view, args[2], false, &keep))
+        made = out != Py_None ? encode_to(self, end, work, &item, flags, out)
+                              : encode_new(self, end, work, &item, flags, address_of(args[6]),
                                            PyLong_AsSize_t(args[7]));
     Py_XDECREF(keep);
     return made;
 }
 
-static PyObject *decode(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-    (void)module;
+static PyObject *decode(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     if (!takes(6, count)) return NULL;
     const pithpy_end *const end = address_of(args[0]);
     pith_work *const work = address_of(args[1]);
@@ -628,13 +650,14 @@ static PyObject *decode(PyObject *module, PyObject *const *args, Py_ssize_t coun
     struct bytes from = {0};
     PyObject *keep = NULL, *none = NULL;
     if (!unsigned_of(args[4], &item.slot)) return NULL;
-    if ((out == Py_None || view_tensor(&item.view, out, true, &keep)) &&
-        bytes_of(&from, args[2], false, end->brief)) {
+    if ((out == Py_None || view_tensor(self, &item.view, out, true, &keep)) &&
+        bytes_of(self, &from, args[2], false, end->brief) &&
+        (out == Py_None || are_apart(self, &item.view, &from))) {
         item.frame = from.data;
         item.length = from.length;
         pith_status status = PITH_ERR_BUSY;
         if (enter(end->mark, false)) status = use(pith_decode, end, work, &item, flags);
-        none = status == PITH_OK ? Py_NewRef(Py_None) : raise_failed(status, work);
+        none = status == PITH_OK ? Py_NewRef(Py_None) : raise_failed(self, status, work);
     }
     Py_XDECREF(from.keep);
     Py_XDECREF(keep);
@@ -651,13 +674,14 @@ struct once {
 };
 
 /* Takes the tensors of a call. False with an exception; release() follows in either case. */
-static bool take(struct once *o, PyObject *x, bool write, PyObject *base, PyObject *threads) {
+static bool take(PyObject *self, struct once *o, PyObject *x, bool write, PyObject *base,
+                 PyObject *threads) {
     *o = (struct once){.has_base = base != Py_None,
                        .env = {.size = sizeof o->env, .threads = (uint32_t)PyLong_AsLong(threads)},
                        .error = {.size = sizeof o->error}};
-    if (!view_tensor(&o->view, x, write, &o->keep)) return false;
+    if (!view_tensor(self, &o->view, x, write, &o->keep)) return false;
     o->brief = is_brief(pith_view_count(&o->view));
-    return !o->has_base || view_tensor(&o->base, base, false, &o->keep_base);
+    return !o->has_base || view_tensor(self, &o->base, base, false, &o->keep_base);
 }
 
 static void release(struct once *o) {
@@ -676,32 +700,32 @@ static pith_status compress_at(struct once *o, const char *spec, const pith_layo
     return status;
 }
 
-static PyObject *compress_to(struct once *o, const char *spec, const pith_layout *layout,
-                             PyObject *out) {
+static PyObject *compress_to(PyObject *self, struct once *o, const char *spec,
+                             const pith_layout *layout, PyObject *out) {
     struct bytes to;
     size_t length;
-    if (!bytes_of(&to, out, true, o->brief)) return NULL;
+    if (!bytes_of(self, &to, out, true, o->brief)) return NULL;
     const pith_status status = compress_at(o, spec, layout, to.data, to.length, &length);
     Py_XDECREF(to.keep);
-    return status == PITH_OK ? PyLong_FromSize_t(length) : raise_status(status, &o->error);
+    return status == PITH_OK ? PyLong_FromSize_t(length) : raise_status(self, status, &o->error);
 }
 
-static PyObject *compress_new(struct once *o, const char *spec, const pith_layout *layout) {
+static PyObject *compress_new(PyObject *self, struct once *o, const char *spec,
+                              const pith_layout *layout) {
     uint64_t most;
     size_t length;
     pith_status status = pith_compress_bound(spec, &o->view, base_of(o), layout, &most, &o->error);
-    if (status != PITH_OK) return raise_status(status, &o->error);
+    if (status != PITH_OK) return raise_status(self, status, &o->error);
     PyObject *const frame = new_bytes(NULL, most);
-    if (!frame) return raise_no_memory(most);
+    if (!frame) return raise_no_memory(self, most);
     char *const data = PyBytes_AsString(frame);
     status = compress_at(o, spec, layout, data, (size_t)most, &length);
-    if (status == PITH_OK) return frame_of(frame, (size_t)most, data, length);
+    if (status == PITH_OK) return frame_of(self, frame, (size_t)most, data, length);
     Py_DECREF(frame);
-    return raise_status(status, &o->error);
+    return raise_status(self, status, &o->error);
 }
 
-static PyObject *compress(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-    (void)module;
+static PyObject *compress(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     if (!takes(9, count)) return NULL;
     const char *const spec = PyBytes_AsString(args[0]);
     const pith_layout layout = {.size = sizeof layout,
@@ -712,30 +736,62 @@ static PyObject *compress(PyObject *module, PyObject *const *args, Py_ssize_t co
                                 .exempt_count = PyLong_AsSize_t(args[7])};
     struct once o;
     PyObject *made = NULL;
-    if (take(&o, args[1], false, args[2], args[8]))
-        made = args[3] == Py_None ? compress_new(&o, spec, &layout)
-                                  : compress_to(&o, spec, &layout, args[3]);
+    if (take(self, &o, args[1], false, args[2], args[8]))
+        made = args[3] == Py_None ? compress_new(self, &o, spec, &layout)
+                                  : compress_to(self, &o, spec, &layout, args[3]);
     release(&o);
     return made;
 }
 
-static PyObject *decompress(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-    (void)module;
+static PyObject *decompress(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     if (!takes(5, count)) return NULL;
     struct once o;
     struct bytes from = {0};
     PyObject *none = NULL;
-    if (take(&o, args[2], true, args[1], args[4]) &&
-        unsigned_of(args[3], &o.env.max_output_bytes) && bytes_of(&from, args[0], false, o.brief)) {
+    if (take(self, &o, args[2], true, args[1], args[4]) &&
+        unsigned_of(args[3], &o.env.max_output_bytes) &&
+        bytes_of(self, &from, args[0], false, o.brief) && are_apart(self, &o.view, &from)) {
         PyThreadState *const state = unlock(o.brief);
         const pith_status status =
             pith_decompress(from.data, from.length, base_of(&o), &o.env, &o.view, &o.error);
         lock_again(state);
-        none = status == PITH_OK ? Py_NewRef(Py_None) : raise_status(status, &o.error);
+        none = status == PITH_OK ? Py_NewRef(Py_None) : raise_status(self, status, &o.error);
     }
     Py_XDECREF(from.keep);
     release(&o);
     return none;
+}
+
+/* Fills the views of items from a list of tensors. False where one is no direct view, though some
+ * may be filled then. */
+static PyObject *direct(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    if (!takes(3, count)) return NULL;
+    pith_item *const items = address_of(args[0]);
+    const Py_ssize_t length = PyList_Size(args[1]);
+    const int write = args[2] == Py_True;
+    for (Py_ssize_t i = 0; i < length; i++) {
+        PyObject *const x = Py_XNewRef(PyList_GetItem(args[1], i));
+        const bool is_view = x && view_direct(self, &items[i].view, x, write);
+        Py_XDECREF(x);
+        if (!is_view) return PyErr_Occurred() ? NULL : Py_NewRef(Py_False);
+    }
+    return Py_NewRef(Py_True);
+}
+
+static PyObject *new_self(PyObject *from_views) {
+    static const char *const names[] = {"__array_struct__", "dtype", "is_neg", "requires_grad"};
+    PyObject *const self = PyTuple_New(PARTS);
+    for (int i = 0; self && i < PARTS; i++) {
+        PyObject *const given = i < FROM_VIEWS ? PyTuple_GetItem(from_views, i) : NULL;
+        Py_XINCREF(given);
+        PyObject *const own =
+            i < FROM_VIEWS ? given : PyUnicode_InternFromString(names[i - FROM_VIEWS]);
+        if (!own || PyTuple_SetItem(self, i, own)) {
+            Py_DECREF(self);
+            return NULL;
+        }
+    }
+    return self;
 }
 
 int pithpy_add_functions(size_t module, size_t objects) {
@@ -744,21 +800,18 @@ int pithpy_add_functions(size_t module, size_t objects) {
         {"decode", (PyCFunction)(void (*)(void))decode, METH_FASTCALL, NULL},
         {"compress", (PyCFunction)(void (*)(void))compress, METH_FASTCALL, NULL},
         {"decompress", (PyCFunction)(void (*)(void))decompress, METH_FASTCALL, NULL},
-        {0}};
-    PyObject **const from_views[] = {&direct_types, &source_of, &bytes_at, &refused_error,
-                                     &status_error};
+        {"direct", (PyCFunction)(void (*)(void))direct, METH_FASTCALL, NULL}};
     const PyGILState_STATE lock = PyGILState_Ensure();
-    array_struct = PyUnicode_InternFromString("__array_struct__");
-    dtype_name = PyUnicode_InternFromString("dtype");
-    is_neg = PyUnicode_InternFromString("is_neg");
-    requires_grad = PyUnicode_InternFromString("requires_grad");
-    for (size_t i = 0; i < sizeof from_views / sizeof *from_views; i++) {
-        *from_views[i] = PyTuple_GetItem((PyObject *)objects, (Py_ssize_t)i); /* NOLINT: id() */
-        Py_XINCREF(*from_views[i]);
+    PyObject *const self = new_self((PyObject *)objects); /* NOLINT: addresses from id() */
+    bool good = self;
+    for (size_t i = 0; good && i < sizeof functions / sizeof *functions; i++) {
+        PyObject *const function = PyCFunction_NewEx(&functions[i], self, NULL);
+        good = function && PyObject_SetAttrString((PyObject *)module, functions[i].ml_name,
+                                                  function) == 0; /* NOLINT */
+        Py_XDECREF(function);
     }
-    const int failed =
-        PyErr_Occurred() || PyModule_AddFunctions((PyObject *)module, functions); /* NOLINT: id() */
+    Py_XDECREF(self);
     PyErr_Clear();
     PyGILState_Release(lock);
-    return failed;
+    return !good;
 }

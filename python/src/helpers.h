@@ -32,9 +32,6 @@ int64_t pithpy_view(pith_view *view, int kind, size_t object, size_t more, int w
 /* Fill the views of items, as pithpy_view does one; *which is the item that was refused. */
 int64_t pithpy_views(pith_item *items, size_t count, const int *kinds, const size_t *objects,
                      const size_t *more, int write, size_t *which);
-/* The same of a list of tensors that views.direct has the types of. 0 where it has not, or one is
- * refused, or is to be written and autograd would not see it: then some views are filled. */
-int pithpy_direct(pith_item *items, size_t count, size_t list, int write);
 /* The pointer in a capsule of __dlpack_c_exchange_api__, where it can be used; else 0. */
 size_t pithpy_exchange(size_t capsule);
 

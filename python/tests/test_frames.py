@@ -6,6 +6,8 @@ SPDX-License-Identifier: Apache-2.0
 import array
 import math
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -330,3 +332,59 @@ def test_without_ml_dtypes_bf16_says_what_to_do():
     )
     with pytest.raises(pith.DtypeError, match="ml_dtypes"):
         pith.decompress(frame)
+
+
+def test_a_number_of_threads_is_asked_for_once():
+    class Threads:
+        asked = 0
+
+        def __index__(self):
+            self.asked += 1
+            if self.asked > 1:
+                raise ZeroDivisionError
+            return 1
+
+    x = np.arange(9, dtype=np.float32)
+    frame = pith.compress(x, threads=Threads())
+    assert np.array_equal(pith.decompress(frame, threads=Threads()), x)
+    with pytest.raises(pith.SpecError):
+        pith.compress(x, "zzz", threads=Threads(), out=bytearray(999))
+
+
+def test_a_frame_in_the_memory_of_its_tensor_is_refused():
+    x = np.arange(64, dtype=np.float32)
+    plan = pith.Plan("raw", like=x)
+    frame = np.frombuffer(pith.compress(x, "raw"), np.uint8)
+    coded = np.frombuffer(pith.Stream(plan).encode(x), np.uint8)
+    space = np.zeros(2048, np.uint8)
+    for at in (0, 64, 300, 320 + 4 * len(x)):
+        for bytes_, decode in (
+            (frame, lambda f, out: pith.decompress(f, out=out)),
+            (coded, lambda f, out: pith.Stream(plan).decode(f, out)),
+        ):
+            out = space[64:320].view(np.float32)
+            there = space[at : at + len(bytes_)]
+            there[:] = bytes_
+            if at >= 320 or at + len(bytes_) <= 64:
+                decode(there, out)
+                assert np.array_equal(out, x)
+                continue
+            for tensor in (out, out[::-1], out[::3]):
+                with pytest.raises(pith.ArgumentError, match="share memory"):
+                    decode(there, tensor)
+
+
+def test_a_package_imported_again_has_errors_of_its_own():
+    program = """
+import sys, pith as first
+for name in [n for n in sys.modules if n == "pith" or n.startswith("pith.")]:
+    del sys.modules[name]
+import pith as second
+assert first is not second
+for package in (first, second, first):
+    try:
+        package.compress(None)
+    except package.DtypeError:
+        pass
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

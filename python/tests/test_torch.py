@@ -348,3 +348,30 @@ def test_new_tensors_are_on_the_cpu(torch):
     with torch.device("meta"):
         y = pith.decompress(frame, dtype=torch.float32)
         assert y.device.type == "cpu" and y.tolist() == [1, 1, 1]
+
+
+def test_exceptions_of_function_modes_are_not_lost():
+    torch = pytest.importorskip("torch")
+    from torch.overrides import TorchFunctionMode
+
+    class Interrupted(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            raise KeyboardInterrupt
+
+    x = torch.ones(10)
+    plan = pith.Plan("raw", like=x)
+    stream, bucket = pith.Stream(plan), pith.Bucket([pith.Stream(plan)])
+    frame, frames = stream.encode(x), bucket.encode([x])
+    calls = (
+        lambda: pith.compress(x),
+        lambda: pith.decompress(pith.compress(np.ones(10, np.float32)), out=x),
+        lambda: stream.encode(x),
+        lambda: stream.decode(frame, x),
+        lambda: bucket.encode([x]),
+        lambda: bucket.decode(frames, [x]),
+    )
+    for call in calls:
+        with Interrupted(), pytest.raises(KeyboardInterrupt):
+            call()
+    assert torch.equal(x, torch.ones(10))
+    assert stream.encode(x) == frame
