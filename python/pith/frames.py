@@ -213,7 +213,8 @@ def decompress(
     Args:
         frame: the bytes of the frame; bytes behind its end are ignored
         base: the base that it was made against, when it was
-        out: where the values go, of the frame's element count and any strides
+        out: where the values go, of the frame's element count and any strides, in memory that the
+            frame is not in
         dtype: of the new tensor when out is None: the frame's, or for wdiff and grad any of f32,
             bf16 and f16; a dtype of PyTorch makes a PyTorch tensor
         max_output: refuse frames of more bytes of values; None: no limit
@@ -228,6 +229,7 @@ def decompress(
         StateError: codec topk: the frame has the values of a set that streams hold
         LimitError: more than max_output, or than memory
         DtypeError: NumPy has no such dtype; install ``ml_dtypes``
+        ArgumentError: out is read-only, or shares memory with the frame
 
     """
     threads = check_threads(threads)

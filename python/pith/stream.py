@@ -370,7 +370,8 @@ class Stream:
 
         Args:
             frame: the bytes of the frame; bytes behind its end are ignored
-            out: where the values go: the slot's piece, or the whole tensor
+            out: where the values go: the slot's piece, or the whole tensor, in memory that the
+                frame is not in
             slot: which piece the frame is of
             dtype: of the new tensor when out is None: the plan's, or for wdiff and grad any of f32,
                 bf16 and f16; a dtype of PyTorch makes a PyTorch tensor
@@ -385,6 +386,7 @@ class Stream:
             StateError: it has the values of a set, and the slot holds none
             MismatchError: it is of another plan
             FrameError: the bytes are no frame
+            ArgumentError: out is read-only, or shares memory with the frame
 
         """
         if out is None:
