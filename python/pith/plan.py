@@ -423,7 +423,7 @@ class Work:
         max_output: int | None = None,
     ) -> None:
         check_new(self, "_work")
-        check_threads(threads)
+        threads = check_threads(threads)
         self._plans = (plans,) if isinstance(plans, Plan) else tuple(plans)
         self._threads = threads
         bytes_ = bytes_for(self._plans, threads)
@@ -539,7 +539,7 @@ def environment(threads: int, max_output: int | None) -> Any:
         TypeError: one is no integer
 
     """
-    check_threads(threads)
+    threads = check_threads(threads)
     return ffi.new(
         "pith_env *",
         {

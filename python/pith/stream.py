@@ -208,7 +208,7 @@ class Stream:
         check_new(self, "_stream")
         if not isinstance(plan, Plan):
             raise TypeError(f"a stream needs a pith.Plan, found {type(plan).__name__}")
-        check_threads(threads)
+        threads = check_threads(threads)
         check_work(work)
         self._plan = plan
         self._work = work
@@ -1071,7 +1071,7 @@ class Bucket:
         work: Work | None = None,
     ) -> None:
         check_new(self, "_ends")
-        check_threads(threads)
+        threads = check_threads(threads)
         check_work(work)
         pairs = [end if isinstance(end, tuple) else (end, 0) for end in ends]
         for stream, _ in pairs:

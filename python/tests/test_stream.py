@@ -912,8 +912,10 @@ def test_calls_on_small_tensors_alone_keep_the_interpreters_lock():
             lambda x=x, out=out: pith.compress(x, out=out),
             lambda x=x, frame=frame: pith.decompress(frame, out=x),
         ):
-            switches = sum(switches_in(call) for _ in range(5))
-            assert (switches == 0) == (n == 1024)
+            if n == 1024:
+                assert not any(switches_in(call) for _ in range(5))
+            else:  # where another process has the core it takes several calls
+                assert any(switches_in(call) for _ in range(1000))
 
 
 def test_a_bytearray_keeps_its_size_while_a_call_uses_it():
