@@ -927,15 +927,23 @@ def test_a_bytearray_keeps_its_size_while_a_call_uses_it():
         (out, lambda: pith.compress(x, "grad", out=out)),
         (compressed, lambda: pith.decompress(compressed, out=x)),
     ):
-        refused, calls = 0, [threading.Thread(target=lambda c=call: [c() for _ in range(20)])]
-        calls[0].start()
-        while calls[0].is_alive():
+        refused = []
+
+        def repeat(call=call, refused=refused):
+            for _ in range(2000):
+                if refused:
+                    return
+                call()
+
+        other = threading.Thread(target=repeat)
+        other.start()
+        while other.is_alive():
             try:
                 bytes_.append(0)
             except BufferError:
-                refused += 1
+                refused.append(None)
             time.sleep(0)
-        calls[0].join()
+        other.join()
         assert refused
 
 
