@@ -186,9 +186,11 @@ struct pithi_list_measure pithi_packed_put_c(const uint32_t *list, size_t count,
 
 /* A group begins below n, which is at most 2^24, and adds at most 2^31, since differences have at
  * most 24 bits: sums do not overflow, so that all of its numbers are below n when the last is. */
-bool pithi_packed_take_c(const uint8_t *bytes, size_t count, size_t n, uint32_t *list) {
+bool pithi_packed_take_c(const uint8_t *bytes, size_t length, size_t count, size_t n,
+                         uint32_t *list) {
     const uint8_t *widths = bytes;
     uint32_t next = 0;
+    (void)length;
     bytes += pithi_packed_groups(count);
     for (size_t first = 0; first < count; first += GROUP, widths++) {
         const size_t c = group_count(count, first);
@@ -430,7 +432,7 @@ static const char *take_list(const struct pithi_kernels *kernels, enum pithi_ind
     if (form != PITHI_INDEX_ELIAS_FANO) {
         *used = packed_length(bytes, length, count, form == PITHI_INDEX_PATCHED);
         if (*used == SIZE_MAX) return "a packed set is cut, or has a width that it may not have";
-        return kernels->packed_take(bytes, count, n, set->list)
+        return kernels->packed_take(bytes, length, count, n, set->list)
                    ? NULL
                    : "a packed set leaves its block, has bits behind its last number, or "
                      "exceptions that are none";

@@ -146,9 +146,10 @@ struct pithi_list_measure {
 typedef struct pithi_list_measure pithi_packed_put_fn(const uint32_t *list, size_t count,
                                                       bool patched, uint8_t *to, size_t capacity);
 /* Reads the bytes of all groups, of which pithi_index_take has checked each by itself, and the
- * groups that follow them; writes up to PITHI_INDEX_SLACK numbers behind the count of the list.
- * Returns false for bytes that are no such list of numbers below n. */
-typedef bool pithi_packed_take_fn(const uint8_t *bytes, size_t count, size_t n, uint32_t *list);
+ * groups that follow them, all within `length` bytes; writes up to PITHI_INDEX_SLACK numbers behind
+ * the count of the list. Returns false for bytes that are no such list of numbers below n. */
+typedef bool pithi_packed_take_fn(const uint8_t *bytes, size_t length, size_t count, size_t n,
+                                  uint32_t *list);
 
 pithi_elias_fano_put_fn pithi_elias_fano_put_c;
 pithi_elias_fano_take_fn pithi_elias_fano_take_c;

@@ -143,8 +143,10 @@ ALWAYS void differ_four(const uint32_t *list, size_t i, uint32_t last, wide d[4]
 /* Copies fewer numbers than a group has, and makes them a group by differences of 0. */
 static inline void copy_last(const uint32_t *list, size_t count, uint32_t own[GROUP]) {
     const uint32_t first = list[count - 1] - (uint32_t)(count - 1);
-    for (unsigned i = 0; i < GROUP; i += LANES) v4_store(own + i, v4_ramp(first + i));
-    memcpy(own, list, count * sizeof *own);
+    const size_t whole = count / LANES * LANES;
+    for (size_t i = 0; i < whole; i += LANES) v4_store(own + i, v4_load(list + i));
+    for (size_t i = whole; i < GROUP; i += LANES) v4_store(own + i, v4_ramp(first + (uint32_t)i));
+    for (size_t i = whole; i < count; i++) own[i] = list[i];
 }
 #endif
 
@@ -177,8 +179,8 @@ static inline void put_string(const uint32_t *numbers, size_t count, unsigned bi
                               size_t capacity) {
     uint8_t own[GROUP * PITHI_INDEX_BITS_MAX / 8 + REACH];
     const size_t bytes = (count * bits + 7) / 8;
-    if (count % NUMBERS == 0 && bytes + REACH <= capacity) {
-        put_any(numbers, count, bits, to);
+    if (in_units(count) * bits / 8 + REACH <= capacity) {
+        put_any(numbers, in_units(count), bits, to);
     } else {
         put_any(numbers, in_units(count), bits, own);
         memcpy(to, own, bytes);
@@ -317,24 +319,29 @@ ALWAYS void put_rows(const uint32_t *difference, unsigned width, uint8_t *to) {
 #undef PUT
 }
 
+/* Groups of a list on their way to bytes, each of which follows the one before. */
+struct groups {
+    const uint32_t *list, *part; /* of the group behind the whole ones, made whole; or NULL */
+    size_t whole;
+    uint32_t last; /* the number before the list */
+};
+
 #ifdef OWN_UNITS
 enum { BATCH = 64 };
-/* Groups on their way from a list to bytes. */
 struct batch {
-    const uint32_t *list;
-    uint32_t last; /* the number before the list */
     uint8_t byte[BATCH];
 };
 
-/* Measures some groups of a list, each of which follows the one before; returns their runs. */
-ALWAYS size_t measure_batch(struct batch *b, const uint32_t *list, size_t groups, uint32_t last,
-                            bool patched) {
-    size_t runs = 0;
-    b->list = list, b->last = last;
-    for (size_t g = 0; g < groups; g++, list += GROUP) {
-        b->byte[g] = (uint8_t)measure(list, last, patched, &runs);
-        last = list[GROUP - 1];
-    }
+static inline uint32_t number_before(const struct groups *of, size_t g) {
+    return g ? of->list[GROUP * g - 1] : of->last;
+}
+
+/* Finds the bytes of groups; returns their runs. */
+ALWAYS size_t measure_batch(struct batch *b, const struct groups *of, bool patched) {
+    size_t runs = 0, g = 0;
+    for (; g < of->whole; g++)
+        b->byte[g] = (uint8_t)measure(of->list + GROUP * g, number_before(of, g), patched, &runs);
+    if (of->part) b->byte[g] = (uint8_t)measure(of->part, number_before(of, g), false, &runs);
     return runs;
 }
 
@@ -348,28 +355,29 @@ static void put_group(const uint32_t *difference, unsigned width, uint8_t *to) {
     }
 }
 
-static void put_batch(struct batch *b, size_t groups, uint8_t *to) {
+static uint8_t *put_whole(struct batch *b, const struct groups *of, uint8_t *to) {
     uint32_t difference[GROUP];
-    for (size_t g = 0; g < groups; g++) {
-        const uint32_t *const list = b->list + GROUP * g;
+    for (size_t g = 0; g < of->whole; g++) {
         const unsigned byte = b->byte[g];
-        differ(list, g ? list[-1] : b->last, byte, difference,
+        differ(of->list + GROUP * g, number_before(of, g), byte, difference,
                to + pithi_packed_string(GROUP, byte));
         put_group(difference, pithi_packed_width(byte), to);
         to += pithi_packed_bytes(GROUP, byte);
     }
+    return to;
 }
 
-/* Writes a group of which only so many numbers are numbers of the list, without exceptions. */
-static void put_last(struct batch *b, size_t count, uint8_t *to, size_t capacity) {
+/* Writes the first numbers of the part. */
+static void put_part(struct batch *b, const struct groups *of, size_t count, uint8_t *to,
+                     size_t capacity) {
     uint32_t difference[GROUP];
-    differ(b->list, b->last, b->byte[0], difference, NULL);
-    put_string(difference, count, b->byte[0], to, capacity);
+    const unsigned byte = b->byte[of->whole];
+    differ(of->part, number_before(of, of->whole), byte, difference, NULL);
+    put_string(difference, count, byte, to, capacity);
 }
 #else
 /* What is found of one group at a time waits for itself: it is found of many. */
 enum { BATCH = 16 };
-/* Groups on their way from a list to bytes. */
 struct batch {
     uint32_t difference[BATCH][GROUP];
     uint8_t byte[BATCH];
@@ -377,11 +385,11 @@ struct batch {
 };
 
 /* Writes the differences of a group of numbers, the first of which follows `last`, and a byte for
- * each, LENGTH_0 and its bits. Returns the bits of the largest, and adds to *runs how many are not
- * 0. */
+ * each, LENGTH_0 and its bits. Returns the bits of the largest, and adds to each byte of *runs how
+ * many are not 0, of GROUP / FOUR. */
 ALWAYS unsigned measure_lengths(const uint32_t *list, uint32_t last, uint32_t *difference,
-                                uint8_t *length, size_t *runs) {
-    wide longest = b_set(LENGTH_0), some = b_set(0);
+                                uint8_t *length, wide *runs) {
+    wide longest = b_set(LENGTH_0);
     for (size_t i = 0; i < GROUP; i += FOUR) {
         wide d[4];
         differ_four(list, i, last, d);
@@ -390,9 +398,8 @@ ALWAYS unsigned measure_lengths(const uint32_t *list, uint32_t last, uint32_t *d
         const wide x = b_max(w_narrow(d), b_set(LENGTH_0));
         w_store((uint32_t *)(void *)(length + i), x);
         longest = b_max(longest, x);
-        some = b_sub(some, b_least(x, b_set(LENGTH_0 + 1)));
+        *runs = b_sub(*runs, b_least(x, b_set(LENGTH_0 + 1)));
     }
-    *runs += b_sum(some);
     return b_largest(longest) - LENGTH_0;
 }
 
@@ -422,22 +429,27 @@ ALWAYS uint64_t longer_than(const uint8_t *length, unsigned bits) {
     return longer;
 }
 
-/* Measures some groups of a list, each of which follows the one before; returns their runs. */
-ALWAYS size_t measure_batch(struct batch *b, const uint32_t *list, size_t groups, uint32_t last,
-                            bool patched) {
+/* Finds the differences and the bytes of groups; returns their runs. */
+ALWAYS size_t measure_batch(struct batch *b, const struct groups *of, bool patched) {
     uint8_t length[BATCH][GROUP];
-    size_t runs = 0;
-    for (size_t g = 0; g < groups; g++, list += GROUP) {
+    const size_t whole = of->whole;
+    const uint32_t *list = of->list;
+    uint32_t last = of->last;
+    wide runs = b_set(0);
+    for (size_t g = 0; g < whole; g++, list += GROUP) {
         b->byte[g] = (uint8_t)measure_lengths(list, last, b->difference[g], length[g], &runs);
         last = list[GROUP - 1];
     }
-    if (!patched) return runs;
-    for (size_t g = 0; g < groups; g++) b->byte[g] = (uint8_t)patched_byte(length[g], b->byte[g]);
-    for (size_t g = 0; g < groups; g++)
+    if (of->part)
+        b->byte[whole] =
+            (uint8_t)measure_lengths(of->part, last, b->difference[whole], length[whole], &runs);
+    if (!patched) return b_sum(runs);
+    for (size_t g = 0; g < whole; g++) b->byte[g] = (uint8_t)patched_byte(length[g], b->byte[g]);
+    for (size_t g = 0; g < whole; g++)
         for (size_t half = 0; half < 2; half++)
             b->wider[g][half] =
                 longer_than(length[g] + GROUP / 2 * half, pithi_packed_width(b->byte[g]));
-    return runs;
+    return b_sum(runs);
 }
 
 /* Writes the exceptions of a group, and takes what they have above its width from the differences.
@@ -476,8 +488,11 @@ static void put_groups(const struct batch *b, unsigned width, unsigned which, ui
 }
 
 /* Groups of one width go together: where widths come in any order, jumps to their code are guessed
- * wrong. Before them go exceptions, in the order of groups, as they may be written over. */
-static void put_batch(struct batch *b, size_t groups, uint8_t *to) {
+ * wrong. Before them go exceptions, in the order of groups, as they may be written over. Not in
+ * line, nor is put_part: measuring before it needs all vector registers. */
+static __attribute__((noinline)) uint8_t *put_whole(struct batch *b, const struct groups *of,
+                                                    uint8_t *to) {
+    const size_t groups = of->whole;
     uint8_t *place[BATCH], width[BATCH] = {0}, *end = to;
     for (size_t g = 0; g < groups; g++) {
         place[g] = end;
@@ -496,43 +511,41 @@ static void put_batch(struct batch *b, size_t groups, uint8_t *to) {
         same = b_same(width, w) & left;
         put_groups(b, w, same, place);
     }
+    return end;
 }
 
-static void put_last(struct batch *b, size_t count, uint8_t *to, size_t capacity) {
-    put_string(b->difference[0], count, b->byte[0], to, capacity);
+static __attribute__((noinline)) void put_part(struct batch *b, const struct groups *of,
+                                               size_t count, uint8_t *to, size_t capacity) {
+    put_string(b->difference[of->whole], count, b->byte[of->whole], to, capacity);
 }
 #endif
 
 ALWAYS struct pithi_list_measure pack_list(const uint32_t *list, size_t count, bool patched,
                                            uint8_t *to, size_t capacity) {
     struct pithi_list_measure m = {pithi_packed_groups(count), list[0] ? 0 : 1, 0};
-    const size_t whole = count / GROUP, left = count % GROUP;
-    uint32_t own[GROUP], last = UINT32_MAX;
+    const size_t left = count % GROUP;
+    uint32_t own[GROUP];
+    struct groups of = {.last = UINT32_MAX};
     struct batch b;
     /* Well before they are loaded: loads of what several stores have just written wait. */
-    if (left) copy_last(list + GROUP * whole, left, own);
-    for (size_t first = 0, groups; first < whole; first += groups, list += GROUP * groups) {
-        const size_t at = m.packed;
-        groups = pithi_min(whole - first, BATCH);
-        m.runs += measure_batch(&b, list, groups, last, patched);
-        for (size_t g = 0; g < groups; g++) {
+    if (left) copy_last(list + count - left, left, own);
+    for (size_t first = 0; first < count; first += BATCH * GROUP) {
+        const size_t here = pithi_min(count - first, BATCH * GROUP), at = m.packed;
+        of.list = list + first;
+        of.whole = here / GROUP;
+        of.part = here % GROUP ? own : NULL;
+        m.runs += measure_batch(&b, &of, patched);
+        for (size_t g = 0; g < of.whole; g++) {
             m.packed += pithi_packed_bytes(GROUP, b.byte[g]);
             m.exceptions += pithi_packed_exceptions(b.byte[g]);
         }
+        if (of.part) m.packed += pithi_packed_bytes(left, b.byte[of.whole]);
         if (m.packed <= capacity) {
-            memcpy(to + first, b.byte, groups);
-            put_batch(&b, groups, to + at);
+            memcpy(to + first / GROUP, b.byte, pithi_packed_groups(here));
+            uint8_t *const end = put_whole(&b, &of, to + at);
+            if (of.part) put_part(&b, &of, left, end, capacity - (size_t)(end - to));
         }
-        last = list[GROUP * groups - 1];
-    }
-    if (left) {
-        m.runs += measure_batch(&b, own, 1, last, false);
-        const size_t at = m.packed, bytes = pithi_packed_bytes(left, b.byte[0]);
-        m.packed += bytes;
-        if (m.packed <= capacity) {
-            to[whole] = b.byte[0];
-            put_last(&b, left, to + at, bytes);
-        }
+        of.last = of.list[here - 1];
     }
     return m;
 }
@@ -602,7 +615,9 @@ ALWAYS void forget_exceptions(const uint8_t *bytes, unsigned byte, uint32_t *mor
 
 /* Exceptions are looked at a group ahead: a load of vectors of what smaller stores just wrote would
  * wait for these. */
-static bool packed_take(const uint8_t *bytes, size_t count, size_t n, uint32_t *list) {
+static bool packed_take(const uint8_t *bytes, size_t length, size_t count, size_t n,
+                        uint32_t *list) {
+    const uint8_t *const end = bytes + length;
     const uint8_t *widths = bytes, *exceptions = bytes;
     uint32_t more[2 * GROUP], *here = more, *ahead = more + GROUP;
     v4 last = v4_set(UINT32_MAX);
@@ -630,8 +645,7 @@ static bool packed_take(const uint8_t *bytes, size_t count, size_t n, uint32_t *
     }
     if (!count) return true;
     uint32_t numbers[GROUP];
-    if (!take_string(bytes, pithi_packed_bytes(count, *widths), count, *widths, numbers))
-        return false;
+    if (!take_string(bytes, (size_t)(end - bytes), count, *widths, numbers)) return false;
     for (size_t i = 0; i < count; i += LANES) { /* up to three numbers more than the list has */
         const v4 x = v4_add(last, v4_add(v4_sums(v4_load(numbers + i)), v4_ramp(1)));
         v4_store(list + i, x);

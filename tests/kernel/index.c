@@ -134,10 +134,12 @@ static void check_packed_take(const struct level *level, size_t count, size_t n,
     static uint32_t wanted[LIST];
     check_begin("index %s packed_take %s: %zu below %zu, widths %d ..", level->isa, what, count, n,
                 bytes[0]);
-    const uint8_t *const from = place_bytes(bytes, length);
+    /* Bytes of something else may follow. */
+    const size_t readable = length + (check_below(2) ? check_below(BYTES - length) : 0);
+    const uint8_t *const from = place_bytes(bytes, readable);
     uint32_t *const to = place_back(count);
-    const bool good = pithi_packed_take_c(bytes, count, n, wanted);
-    check_that(level->kernels.packed_take(from, count, n, to) == good,
+    const bool good = pithi_packed_take_c(bytes, length, count, n, wanted);
+    check_that(level->kernels.packed_take(from, readable, count, n, to) == good,
                "the kernel judges otherwise");
     if (good) check_that(!memcmp(to, wanted, 4 * count), "the list differs");
     if (!*what) check_that(good && !memcmp(wanted, list, 4 * count), "the reference lost the list");
@@ -175,7 +177,13 @@ static void check_packed(const struct level *level, size_t count, size_t n, bool
     check_that(packed_length(bytes, count) == m.packed, "the measure is not that of the bytes");
     check_that(!memcmp(to, bytes, m.packed), "bytes differ");
     check_intact();
-    /* In less memory than it takes. */
+    /* In more memory than it takes, and in less. */
+    const size_t more = m.packed + check_below(BYTES - m.packed);
+    uint8_t *const roomy = place_bytes(own, more);
+    other = level->kernels.packed_put(from, count, patched, roomy, more);
+    check_that(same_measure(&m, &other), "the measure differs where memory is left");
+    check_that(!memcmp(roomy, bytes, m.packed), "bytes differ where memory is left");
+    check_intact();
     const size_t less = check_below(m.packed);
     uint8_t *const cut = place_bytes(own, less);
     other = level->kernels.packed_put(from, count, patched, cut, less);
@@ -248,7 +256,7 @@ static void run_once(const struct pithi_kernels *k, const struct bench *b, int w
     case PUT_ELIAS_FANO: k->elias_fano_put(b->list, b->count, b->n, b->low, b->elias_fano); break;
     case TAKE_ELIAS_FANO: k->elias_fano_take(b->elias_fano, b->count, b->n, b->low, b->back); break;
     case PUT_PACKED: (void)k->packed_put(b->list, b->count, true, b->packed, 4 * b->count); break;
-    case TAKE_PACKED: k->packed_take(b->packed, b->count, b->n, b->back); break;
+    case TAKE_PACKED: k->packed_take(b->packed, 4 * b->count, b->count, b->n, b->back); break;
     case MEASURE: (void)k->packed_put(b->list, b->count, true, b->packed, 0); break;
     default: {
         const bool fast = what == PUT_FAST;
