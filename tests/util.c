@@ -75,9 +75,13 @@ size_t test_step(size_t otherwise) {
     return n ? n : 1;
 }
 
+enum { USUAL_STEP = 193 };
+
 bool is_sampled(uint64_t number, uint64_t of) {
+    const size_t step = test_step(1);
     uint64_t seed = number;
-    return test_step(1) == 1 || gen_next(&seed) % of == 0;
+    if (step > USUAL_STEP) of *= step / USUAL_STEP;
+    return step == 1 || gen_next(&seed) % of == 0;
 }
 
 size_t sample_of(size_t all) { return test_step(1) == 1 ? all : (all + 7) / 8; }
