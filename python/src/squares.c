@@ -3,16 +3,24 @@
 #include "squares.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+
+/* The same sums on every CPU: wider vectors change no result. */
+#if defined(__x86_64__) && defined(__gnu_linux__)
+#define WIDE __attribute__((target_clones("avx2", "default")))
+#else
+#define WIDE
+#endif
 
 static inline float divisor(float mean, float least) {
     const float root = sqrtf(mean);
     return root > least ? root : least;
 }
 
-void pithpy_squares_divide(const float *restrict means, float least, float *restrict x,
-                           size_t count) {
+WIDE void pithpy_squares_divide(const float *restrict means, float least, float *restrict x,
+                                size_t count) {
     for (size_t i = 0; i < count; i++) x[i] /= divisor(means[i], least);
 }
 
@@ -24,31 +32,22 @@ static inline float moved(float mean, float x, float share) {
     return mean + (square < infinite ? step : 0);
 }
 
-/* Returns the largest mean, by its bits: of what is not below 0 they are in order, and compilers
+/* The largest mean is found by its bits: of what is not below 0 they are in order, and compilers
  * know how to compare several integers at once. */
-static int32_t learn(float *restrict means, float share, const float *restrict x, size_t count) {
+WIDE float pithpy_squares_multiply(float *restrict means, float least, float share,
+                                   float *restrict x, size_t count) {
+    const bool divided = least > 0;
     int32_t largest = 0;
+    float most;
     for (size_t i = 0; i < count; i++) {
-        const float mean = moved(means[i], x[i], share);
+        const float value = divided ? x[i] * divisor(means[i], least) : x[i];
+        const float mean = moved(means[i], value, share);
         int32_t bits;
         memcpy(&bits, &mean, sizeof bits);
+        x[i] = value;
         means[i] = mean;
         largest = bits > largest ? bits : largest;
     }
-    return largest;
-}
-
-float pithpy_squares_multiply(float *restrict means, float least, float share, float *restrict x,
-                              size_t count) {
-    enum { CHUNK = 4096 }; /* which stays in the first-level cache */
-    int32_t largest = 0;
-    float mean;
-    for (size_t at = 0; at < count; at += CHUNK) {
-        const size_t n = count - at < CHUNK ? count - at : CHUNK;
-        for (size_t i = at; least > 0 && i < at + n; i++) x[i] *= divisor(means[i], least);
-        const int32_t most = learn(means + at, share, x + at, n);
-        largest = most > largest ? most : largest;
-    }
-    memcpy(&mean, &largest, sizeof mean);
-    return mean;
+    memcpy(&most, &largest, sizeof most);
+    return most;
 }
