@@ -227,14 +227,16 @@ struct once {
     size_t bytes;
 };
 
-/* Makes a work with no more threads than there are blocks: others would only hold memory. */
-static pith_status add_work(struct once *o, const pith_env *env, pith_error *error) {
+/* Makes a work with no more threads than there are blocks: others would only hold memory. Where
+ * `most` bytes of it are allowed, not 0, it has fewer threads, but always one. */
+static pith_status add_work(struct once *o, const pith_env *env, uint64_t most, pith_error *error) {
     pith_env e;
     PITHI_TRY(pithi_env_take(&e, env, error));
     PITHI_TRY(pithi_check_threads(&e, error));
     const uint64_t blocks = o->plan->blocks ? o->plan->blocks : 1;
     const uint32_t threads = e.threads ? e.threads : 1;
-    const uint32_t workers = threads > blocks ? (uint32_t)blocks : threads;
+    uint32_t workers = threads > blocks ? (uint32_t)blocks : threads;
+    while (most && workers > 1 && pithi_work_bytes_alone(o->plan, workers) > most) workers--;
     const uint64_t bytes = pithi_work_bytes_alone(o->plan, workers);
     e.size = sizeof e; /* the caller's struct may be shorter, or NULL */
     e.threads = workers;
@@ -271,7 +273,7 @@ static pith_status open_for_frame(struct once *o, const void *frame, size_t leng
             error, PITH_ERR_TRUNCATED, length, "the frame has # bytes, found #",
             &(struct pithi_words){.number = {f.header_bytes + f.payload_bytes, length}});
     PITHI_TRY(pithi_plan_for_frame(&o->plan, &f, env, error));
-    const pith_status status = add_work(o, env, error);
+    const pith_status status = add_work(o, env, e.max_output_bytes, error);
     return status == PITH_OK ? status : finish(o, status, error);
 }
 
@@ -417,7 +419,7 @@ pith_status pith_compress(const char *spec, const pith_view *view, const pith_vi
     if (!written) return pithi_fail(error, PITH_ERR_ARG, "written is NULL");
     PITHI_TRY(take_layout(view, base, layout, &made, error));
     PITHI_TRY(pith_plan_create(&o.plan, spec, &made, env, error));
-    pith_status status = add_work(&o, env, error);
+    pith_status status = add_work(&o, env, 0, error);
     if (status != PITH_OK) return finish(&o, status, error);
     const uint64_t before = pithi_fp_enter();
     status = compress(&o, view, base, dst, cap, written);

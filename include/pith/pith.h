@@ -238,7 +238,10 @@ typedef struct pith_env {
     /* 0: every CPU feature found. Else a mask of PITH_CPU_*: for tests and support; it never
      * changes a byte. */
     uint32_t cpu_mask;
-    /* 0: no limit. Else decoding refuses a frame with more bytes of values (PITH_ERR_LIMIT). */
+    /* 0: no limit. Else decoding refuses a frame with more bytes of values (PITH_ERR_LIMIT), and
+     * calls without a stream take no more threads for a frame than whose scratch memory has as many
+     * bytes together, but at least one. That of a thread is up to 65 bytes for each element of the
+     * frame's largest block, which has no more than 2^24. */
     uint64_t max_output_bytes;
 } pith_env;
 

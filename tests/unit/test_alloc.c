@@ -284,6 +284,32 @@ static void test_limit_before_memory(void **state) {
     free(zeros);
 }
 
+/* Every thread has scratch memory of many times a block: few bytes that declare many blocks made
+ * that of all threads, whatever the output limit. */
+static void test_limit_of_threads(void **state) {
+    (void)state;
+    enum { N = 1 << 20, BLOCKS = 16 };
+    float *zeros = allocate(N * sizeof *zeros);
+    memset(zeros, 0, N * sizeof *zeros);
+    const pith_view v = pith_view_flat(zeros, PITH_F32, N);
+    struct frame f = compress("topk:density=0.01,block=65536", &v, NULL, 0);
+    size_t peak[3]; /* of one thread; of as many as there are blocks; of these with a limit */
+    context("threads within the output limit");
+    for (size_t k = 0; k < 3; k++) {
+        struct allocator a = {0};
+        pith_env env = env_with(&a);
+        env.threads = k ? BLOCKS : 1;
+        env.max_output_bytes = k == 2 ? N * 4 : 0;
+        CHECK_OK(pith_verify(f.bytes, f.length, &env, NULL));
+        peak[k] = a.peak;
+        CHECK(a.live == 0);
+    }
+    CHECK(peak[1] > peak[0] + N * 4);
+    CHECK(peak[2] < peak[0] + N * 4);
+    free(f.bytes);
+    free(zeros);
+}
+
 /* What a frame says of its encoder (block size, level) costs its decoder nothing: an 88-byte frame
  * with the largest block and level once made half a gigabyte of workspace. */
 static void test_small_frames_take_little(void **state) {
@@ -591,6 +617,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_a_plan_is_one_allocation),
         cmocka_unit_test(test_memory_that_suffices),
         cmocka_unit_test(test_limit_before_memory),
+        cmocka_unit_test(test_limit_of_threads),
         cmocka_unit_test(test_small_frames_take_little),
         cmocka_unit_test(test_memory_of_one_block),
         cmocka_unit_test(test_work_of_a_block),
