@@ -11,6 +11,7 @@ given as ``x[b].transpose(0, 1)``: nothing is moved, since tensors may have any 
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
@@ -23,6 +24,7 @@ from .errors import (
     DtypeError,
     OutOfMemoryError,
     ShapeError,
+    StateError,
     check_new,
     from_status,
     numbered,
@@ -84,6 +86,8 @@ class Cache:
         self._plan, self._work, self._bytes = plan, work, int(bytes_)
         self._memory = views.memory(self._bytes)
         self._parent: Cache | None = None
+        self._shared = 0  # first tokens, of which pages are read where the parent has them
+        self._forks: list[weakref.ref[Cache]] = []  # that share
         self._mark = ffi.new("intptr_t *")
 
     def _do(self, call: Callable[..., int], *arguments: Any) -> None:
@@ -180,9 +184,23 @@ class Cache:
 
         Raises:
             ArgumentError: more than there are
+            StateError: a fork that is still held reads more where this cache has them
 
         """
-        self._do(lib.pithpy_kv_truncate, unsigned("tokens", tokens))
+        tokens = unsigned("tokens", tokens)
+        self._check_forks(min(tokens, len(self)), f"truncate({tokens})")
+        self._do(lib.pithpy_kv_truncate, tokens)
+        self._shared = min(self._shared, tokens)
+
+    def _check_forks(self, tokens: int, what: str) -> None:
+        """Raise where a fork reads more than the first tokens where this cache has them."""
+        self._forks = [ref for ref in self._forks if ref() is not None]
+        shared = max((fork._shared for ref in self._forks if (fork := ref())), default=0)
+        if shared > tokens:
+            raise StateError(
+                f"{what} of a cache whose first {numbered(shared, 'tokens')} a fork reads: fork"
+                " with copy=True, or drop the fork before"
+            )
 
     def fork(self, tokens: int | None = None, *, reserve: int = 0, copy: bool = False) -> Cache:
         """Return a second cache that begins with this one's first tokens.
@@ -190,8 +208,8 @@ class Cache:
         Args:
             tokens: how many; None: all
             reserve: tokens that can be appended to it
-            copy: copy everything. Else complete pages are read where this cache has them: it must
-                not be truncated below ``tokens`` or loaded as long as the other one is used
+            copy: copy everything. Else complete pages are read where this cache has them: it is not
+                truncated below ``tokens`` or loaded as long as the other one is held
 
         Raises:
             ArgumentError: more tokens than there are; reserve below 0
@@ -207,7 +225,9 @@ class Cache:
         flags = lib.PITH_KV_COPY if copy else 0
         self._do(lib.pithpy_kv_fork, tokens, flags, child._memory, child._bytes, made)
         child._cache = made[0]
-        child._parent = None if copy else self
+        if not copy:
+            child._parent, child._shared = self, tokens
+            self._forks.append(weakref.ref(child))
         return child
 
     def save(self) -> bytes:
@@ -230,10 +250,13 @@ class Cache:
             FrameError: the bytes are not that; with ``checksums=True`` of the plan, any damage
             MismatchError: they are of another setting
             SpaceError: they do not fit
+            StateError: a fork that is still held reads tokens where this cache has them
 
         """
         data, length, keep = views.bytes_of(saved, "saved")
+        self._check_forks(0, "load()")
         self._do(lib.pithpy_kv_load, data, length)
+        self._shared = 0
         del keep
 
     def append_delta(self, x: Tensor, base: Tensor) -> None:

@@ -248,6 +248,37 @@ def test_fork_truncate_save_load():
     assert len(other) == 100
 
 
+def test_what_a_fork_reads_stays():
+    """A fork read what its parent had appended after it was truncated."""
+    p = plan()
+    parent = kv.Cache(p)
+    parent.append(noise(400, 4, 64))
+    fork = parent.fork(390)
+    expected = fork.read()
+    for call in (lambda: parent.truncate(389), lambda: parent.load(parent.save())):
+        with pytest.raises(pith.StateError, match=r"390 tokens a fork reads: fork with copy=True"):
+            call()
+    with pytest.raises(pith.ArgumentError):  # more than there are, as without forks
+        parent.truncate(401)
+    parent.truncate(390)
+    parent.append(noise(100, 4, 64, seed=1))
+    assert same(fork.read(), expected)
+    fork.truncate(200)
+    parent.truncate(200)
+    assert same(fork.read(), expected[:200])
+    second = fork.fork(reserve=400)  # which keeps the fork, and what that reads
+    copy = parent.fork(copy=True)
+    del fork
+    with pytest.raises(pith.StateError, match="200 tokens"):
+        parent.truncate(100)
+    second.load(copy.save())
+    with pytest.raises(pith.StateError, match="200 tokens"):
+        parent.truncate(100)
+    del second
+    parent.truncate(100)
+    assert same(copy.read(), expected[:200])
+
+
 def test_window_that_the_spec_names():
     p = plan("kv:preset=kivi4,window=32")
     cache = kv.Cache(p)
