@@ -1167,8 +1167,11 @@ def _elsewhere(status: int, why: Any, where: str) -> Error:
         return from_status(status, why)
     error = from_status(status)
     # Of an argument only the rank that gave it can say more.
-    text = "a rank refused the call" if status == lib.PITH_ERR_ARG else error.text
-    return type(error)(f"{text}; {where}", status=status)
+    if status == lib.PITH_ERR_ARG:
+        where = f"a rank refused the call; {where}, and its error says why"
+    else:
+        where = f"{error.text}; {where}"
+    return type(error)(where, status=status)
 
 
 def _to(raised: list[BaseException]) -> int:

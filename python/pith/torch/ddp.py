@@ -133,7 +133,8 @@ class State:
 
     Raises:
         SpecError: a spec does not parse
-        ArgumentError: op, exempt, kind or partitions is none of these; or a later hop has error
+        ArgumentError: op, exempt, kind or partitions is none of these; the codec is topk, and there
+            is no kind; or a later hop has error
             feedback and the first has not, to which it moves when buckets are rebuilt
 
     """
@@ -184,6 +185,11 @@ class State:
             )
         if kind is not None:
             inter = exempt = None
+        elif spec.split(":")[0] == "topk":
+            raise ArgumentError(
+                f"spec: found {spec!r}, expected another codec, as grad, or kind='gather', 'union'"
+                " or 'oktopk' with it"
+            )
         _group.exempt_ranges([], exempt)
         later = [one for one in (inter, gather) if one is not None and _group.has_feedback(one)]
         if not _group.has_feedback(spec) and later:

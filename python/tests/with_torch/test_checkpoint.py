@@ -43,13 +43,13 @@ class Hook:
 class Fsdp:
     """A model under FSDP2's functions."""
 
-    def __init__(self, seed=0):
+    def __init__(self, seed=0, weights="lossless"):
         self.model = net(seed=seed)
         for layer in (self.model[0], self.model[2], self.model):
             fully_shard(layer)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
         options = {"gradients": "grad:bits=3,ef=full", "timeout": TIMEOUT}
-        self.comms = fsdp.apply(self.model, self.optimizer, weights="lossless", **options)
+        self.comms = fsdp.apply(self.model, self.optimizer, weights=weights, **options)
         self.saved = {"model": self.model.state_dict(), "pith": self.comms}
 
 
@@ -103,6 +103,23 @@ def resumed(rank, ranks, kind, folder, how):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_rank_goes_on_bit_for_bit(kind, how, tmp_path):
     run(3 if how == "object" else 2, resumed, kind, str(tmp_path), how)
+
+
+def after_a_reset(rank, ranks, folder):
+    """Weights that are rounded are exact after loading, as after a reset."""
+    first, second = Fsdp(weights="wdiff:bits=4"), Fsdp(seed=1, weights="wdiff:bits=4")
+    train(first, rank, range(3))
+    checkpoint.save(first.saved, checkpoint_id=folder)
+    checkpoint.load(second.saved, checkpoint_id=folder)
+    before = parameters(first)
+    first.comms.reset()
+    for made in (first, second):
+        train(made, rank, range(3, 6))
+    assert parameters(second) == parameters(first) != before
+
+
+def test_fsdp_goes_on_as_after_a_reset(tmp_path):
+    run(2, after_a_reset, str(tmp_path))
 
 
 def saved(rank, ranks, folder):

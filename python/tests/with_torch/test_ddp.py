@@ -556,6 +556,7 @@ def test_specs_that_differ_are_an_error_on_every_rank():
             "codec wdiff takes no exempt ranges: exempt has to be none",
         ),
         ({"spec": "lossless", "exempt": None, "inter": None}, "fixed rate"),
+        ({"spec": "topk:density=0.01,ef=full"}, "or kind='gather', 'union' or 'oktopk' with it"),
         ({"kind": "most"}, "'gather', 'union' or 'oktopk'"),
         ({"kind": "gather", "partitions": "even"}, "of kind='union'"),
         ({"kind": "union", "partitions": "odd"}, "'even', 'moving', 'deft', 'leader'"),
