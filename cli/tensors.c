@@ -208,8 +208,8 @@ static const char *why_unknown(const struct input *in) {
     if (packed_is(in)) return "is already compressed by pith; pith decompress restores it";
     if (in->length == 0) return "is empty; raw bytes need --dtype and --shape";
     if (in->mapped >= 4 && memcmp(in->bytes, "PK\003\004", 4) == 0)
-        return "is a zip archive: unpack a .npz first; a .pt is read by the command line of the "
-               "Python package";
+        return "is a zip archive: unpack a .npz first; a .pt is read by its name, by the command "
+               "line of the Python package";
     return "neither .npy nor .safetensors; raw bytes need --dtype and --shape";
 }
 
