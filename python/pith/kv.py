@@ -207,7 +207,7 @@ class Cache:
 
         Args:
             tokens: how many; None: all
-            reserve: tokens that can be appended to it
+            reserve: tokens that can be appended to it, at least
             copy: copy everything. Else complete pages are read where this cache has them: it is not
                 truncated below ``tokens`` or loaded as long as the other one is held
 
