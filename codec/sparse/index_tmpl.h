@@ -386,7 +386,7 @@ struct batch {
 
 /* Writes the differences of a group of numbers, the first of which follows `last`, and a byte for
  * each, LENGTH_0 and its bits. Returns the bits of the largest, and adds to each byte of *runs how
- * many are not 0, of GROUP / FOUR. */
+ * many of its GROUP / FOUR are not 0. */
 ALWAYS unsigned measure_lengths(const uint32_t *list, uint32_t last, uint32_t *difference,
                                 uint8_t *length, wide *runs) {
     wide longest = b_set(LENGTH_0);

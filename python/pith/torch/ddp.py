@@ -134,8 +134,8 @@ class State:
     Raises:
         SpecError: a spec does not parse
         ArgumentError: op, exempt, kind or partitions is none of these; the codec is topk, and there
-            is no kind; or a later hop has error
-            feedback and the first has not, to which it moves when buckets are rebuilt
+            is no kind; or a later hop has error feedback and the first has not, to which it moves
+            when buckets are rebuilt
 
     """
 
