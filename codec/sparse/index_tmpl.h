@@ -16,7 +16,8 @@
  *   w_after(last, x)            `last`, then all lanes of x but the last;
  *   w_length(x)                 LENGTH_0 and the bits of each number below 2^24; of 0 perhaps less;
  *   w_narrow(x)                 the numbers of x[0..3] below 256 as bytes;
- *   b_add, b_sub, b_max, b_set  of a wide vector's bytes; b_least(x, y): ~0 where x >= y, else 0;
+ *   b_add, b_sub, b_max, b_set  of a wide vector's bytes; b_least(x, y) and b_equal(x, y): ~0 where
+ *                               x >= y and where x == y, else 0;
  *   b_look(table, x)            bytes of table[16] by x - LOOK_0, 0 where that is 16 to 24;
  *   b_sum(x), b_largest(x)      of all bytes;
  *   b_sums(x, y)                the sums of the low and of the high halves of x's bytes in bytes 0
@@ -140,17 +141,27 @@ ALWAYS void differ_four(const uint32_t *list, size_t i, uint32_t last, wide d[4]
     }
 }
 
-/* Copies fewer numbers than a group has, and makes them a group by differences of 0. */
-static inline void copy_last(const uint32_t *list, size_t count, uint32_t own[GROUP]) {
-    const uint32_t first = list[count - 1] - (uint32_t)(count - 1);
-    const size_t whole = count / LANES * LANES;
-    for (size_t i = 0; i < whole; i += LANES) v4_store(own + i, v4_load(list + i));
-    for (size_t i = whole; i < GROUP; i += LANES) v4_store(own + i, v4_ramp(first + (uint32_t)i));
-    for (size_t i = whole; i < count; i++) own[i] = list[i];
+/* ~0 in the bytes of places i and above, of a group, that are `skip` or more. */
+static inline wide b_from(size_t i, size_t skip) {
+#define SAME(place) place
+    static const uint8_t places[32] = {ROWS(SAME)};
+#undef SAME
+    const wide first = w_load((const uint32_t *)(const void *)places);
+    return b_least(b_add(first, b_set((unsigned)i)), b_set((unsigned)skip));
 }
 #endif
 
 /* ---- Code strings of at most a group ---------------------------------------------------------*/
+
+/* Compilers make a memcpy of so many bytes at most a loop over single ones. */
+static inline void copy_bytes(void *to, const void *from, size_t count) {
+    uint8_t *const t = to;
+    const uint8_t *const f = from;
+    size_t i = 0;
+    for (; i + 16 <= count; i += 16)
+        v4_store((uint32_t *)(void *)(t + i), v4_load((const uint32_t *)(const void *)(f + i)));
+    for (; i < count; i++) t[i] = f[i];
+}
 
 /* Does what put_units does, for 17 bits and more: eight numbers by twos. They fill whole bytes. */
 static inline void put_pairs(const uint32_t *numbers, size_t count, unsigned bits, uint8_t *to) {
@@ -183,7 +194,7 @@ static inline void put_string(const uint32_t *numbers, size_t count, unsigned bi
         put_any(numbers, in_units(count), bits, to);
     } else {
         put_any(numbers, in_units(count), bits, own);
-        memcpy(to, own, bytes);
+        copy_bytes(to, own, bytes);
     }
 }
 
@@ -195,9 +206,9 @@ static inline bool take_string(const uint8_t *bytes, size_t length, size_t count
     if (in_units(count) * bits / 8 + REACH <= length) {
         take_units(bytes, in_units(count), bits, numbers);
     } else {
-        uint8_t copy[GROUP * PITHI_INDEX_BITS_MAX / 8 + REACH];
-        memcpy(copy, bytes, own);
-        memset(copy + own, 0, sizeof copy - own);
+        uint8_t copy[GROUP * PITHI_INDEX_BITS_MAX / 8 + 2 * REACH];
+        copy_bytes(copy, bytes, own);
+        memset(copy + own, 0, 2 * REACH); /* more than the rest of a unit and what is read behind */
         take_units(copy, in_units(count), bits, numbers);
     }
     return count * bits % 8 == 0 || !(bytes[own - 1] >> count * bits % 8);
@@ -257,8 +268,9 @@ static void elias_fano_put(const uint32_t *list, size_t count, size_t n, unsigne
         uint32_t own[GROUP];
         const uint32_t *numbers = list + first;
         if (c % NUMBERS) {
-            memcpy(own, numbers, c * sizeof *own);
-            memset(own + c, 0, (in_units(c) - c) * sizeof *own);
+            for (size_t i = c / LANES * LANES; i < in_units(c); i += LANES)
+                v4_store(own + i, v4_set(0));
+            copy_bytes(own, numbers, c * sizeof *own);
             numbers = own;
         }
         put_string(numbers, c, low_bits, to + at, bytes - at);
@@ -321,10 +333,17 @@ ALWAYS void put_rows(const uint32_t *difference, unsigned width, uint8_t *to) {
 
 /* Groups of a list on their way to bytes, each of which follows the one before. */
 struct groups {
-    const uint32_t *list, *part; /* of the group behind the whole ones, made whole; or NULL */
-    size_t whole;
+    const uint32_t *list;
+    const uint32_t *part; /* GROUP numbers, of which the last `left` follow whole groups; or NULL */
+    size_t whole, left;
     uint32_t last; /* the number before the list */
 };
+
+/* Makes a list of fewer numbers than a group has the last of one: each follows the one before. */
+static inline void copy_last(const uint32_t *list, size_t count, uint32_t own[GROUP]) {
+    for (size_t i = 0; i < GROUP; i += LANES) v4_store(own + i, v4_set(UINT32_MAX));
+    copy_bytes(own + GROUP - count, list, count * sizeof *own);
+}
 
 #ifdef OWN_UNITS
 enum { BATCH = 64 };
@@ -340,8 +359,9 @@ static inline uint32_t number_before(const struct groups *of, size_t g) {
 ALWAYS size_t measure_batch(struct batch *b, const struct groups *of, bool patched) {
     size_t runs = 0, g = 0;
     for (; g < of->whole; g++)
-        b->byte[g] = (uint8_t)measure(of->list + GROUP * g, number_before(of, g), patched, &runs);
-    if (of->part) b->byte[g] = (uint8_t)measure(of->part, number_before(of, g), false, &runs);
+        b->byte[g] =
+            (uint8_t)measure(of->list + GROUP * g, number_before(of, g), 0, patched, &runs);
+    if (of->part) b->byte[g] = (uint8_t)measure(of->part, 0, GROUP - of->left, false, &runs);
     return runs;
 }
 
@@ -367,55 +387,65 @@ static uint8_t *put_whole(struct batch *b, const struct groups *of, uint8_t *to)
     return to;
 }
 
-/* Writes the first numbers of the part. */
-static void put_part(struct batch *b, const struct groups *of, size_t count, uint8_t *to,
-                     size_t capacity) {
-    uint32_t difference[GROUP];
+static void put_part(struct batch *b, const struct groups *of, uint8_t *to, size_t capacity) {
+    uint32_t difference[GROUP + NUMBERS];
     const unsigned byte = b->byte[of->whole];
-    differ(of->part, number_before(of, of->whole), byte, difference, NULL);
-    put_string(difference, count, byte, to, capacity);
+    differ(of->part, 0, byte, difference, NULL);
+    for (size_t i = GROUP; i < GROUP + NUMBERS; i += LANES) v4_store(difference + i, v4_set(0));
+    put_string(difference + GROUP - of->left, of->left, byte, to, capacity);
 }
 #else
 /* What is found of one group at a time waits for itself: it is found of many. */
-enum { BATCH = 16 };
+enum { BATCH = 16, PAGE = 4096 / sizeof(uint32_t) };
 struct batch {
-    uint32_t difference[BATCH][GROUP];
+    uint32_t *difference; /* of group g from GROUP * g on */
+    _Alignas(wide) uint32_t room[BATCH * GROUP + NUMBERS + PAGE];
     uint8_t byte[BATCH];
     uint64_t wider[BATCH][2]; /* a bit for each difference: whether it is an exception */
 };
 
+/* Loads wait for stores a short while before that lie as they do within a page: here differences
+ * are stored where, for the page, numbers were loaded a quarter of it before. */
+static inline uint32_t *away_from(const uint32_t *list, uint32_t *room) {
+    const size_t at = ((uintptr_t)list - (uintptr_t)room) / sizeof *room % PAGE;
+    return room + (at + PAGE / 4 * 3) % PAGE / WIDE * WIDE;
+}
+
 /* Writes the differences of a group of numbers, the first of which follows `last`, and a byte for
- * each, LENGTH_0 and its bits. Returns the bits of the largest, and adds to each byte of *runs how
- * many of its GROUP / FOUR are not 0. */
-ALWAYS unsigned measure_lengths(const uint32_t *list, uint32_t last, uint32_t *difference,
-                                uint8_t *length, wide *runs) {
+ * each, LENGTH_0 and its bits; those of the first `skip` count as 0. Returns LENGTH_0 and the bits
+ * of the largest, and adds to each byte of *zeros how many of its GROUP / FOUR are 0. */
+ALWAYS unsigned measure_lengths(const uint32_t *list, uint32_t last, size_t skip,
+                                uint32_t *difference, uint8_t *length, wide *zeros) {
     wide longest = b_set(LENGTH_0);
     for (size_t i = 0; i < GROUP; i += FOUR) {
         wide d[4];
         differ_four(list, i, last, d);
         for (size_t k = 0; k < 4; k++) w_store(difference + i + WIDE * k, d[k]);
         for (size_t k = 0; k < 4; k++) d[k] = w_length(d[k]);
-        const wide x = b_max(w_narrow(d), b_set(LENGTH_0));
+        wide x = w_narrow(d);
+        if (skip) x = w_and(x, b_from(i, skip));
+        x = b_max(x, b_set(LENGTH_0));
         w_store((uint32_t *)(void *)(length + i), x);
         longest = b_max(longest, x);
-        *runs = b_sub(*runs, b_least(x, b_set(LENGTH_0 + 1)));
+        *zeros = b_sub(*zeros, b_equal(x, b_set(LENGTH_0)));
     }
-    return b_largest(longest) - LENGTH_0;
+    return b_largest(longest);
 }
 
-/* Returns the byte of a group of such lengths, of which the largest is that of `bits`. */
-ALWAYS unsigned patched_byte(const uint8_t *length, unsigned bits) {
+/* Returns the byte of a group of such lengths, of which the largest is *most - LOOK_0: in memory,
+ * where one load makes it all bytes of a vector. */
+ALWAYS unsigned patched_byte(const uint8_t *length, const uint8_t *most) {
     /* By how many bits a number is shorter: in each half of a byte a count of up to 8 of those that
      * are not shorter than by 0 and 1, and by 2 and 3. */
     static const uint8_t near_of[16] = {0x11, 0x10}, far_of[16] = {0x11, 0x11, 0x11, 0x10};
     wide near = b_set(0), far = b_set(0);
     for (size_t i = 0; i < GROUP; i += FOUR) {
         const wide x = w_load((const uint32_t *)(const void *)(length + i));
-        const wide shorter = b_sub(b_set(bits + LENGTH_0 + LOOK_0), x);
+        const wide shorter = b_sub(b_set(*most), x);
         near = b_add(near, b_look(near_of, shorter));
         far = b_add(far, b_look(far_of, shorter));
     }
-    return pithi_patched_byte(bits, b_sums(near, far));
+    return pithi_patched_byte((uint8_t)(*most - LENGTH_0 - LOOK_0), b_sums(near, far));
 }
 
 /* Returns a bit for each of 64 such lengths: whether it is that of more than so many bits. */
@@ -431,25 +461,30 @@ ALWAYS uint64_t longer_than(const uint8_t *length, unsigned bits) {
 
 /* Finds the differences and the bytes of groups; returns their runs. */
 ALWAYS size_t measure_batch(struct batch *b, const struct groups *of, bool patched) {
-    uint8_t length[BATCH][GROUP];
+    uint8_t length[BATCH][GROUP], most[BATCH];
     const size_t whole = of->whole;
     const uint32_t *list = of->list;
+    uint32_t *difference = b->difference = away_from(list, b->room);
     uint32_t last = of->last;
-    wide runs = b_set(0);
-    for (size_t g = 0; g < whole; g++, list += GROUP) {
-        b->byte[g] = (uint8_t)measure_lengths(list, last, b->difference[g], length[g], &runs);
+    wide zeros = b_set(0);
+    for (size_t g = 0; g < whole; g++, list += GROUP, difference += GROUP) {
+        const unsigned longest = measure_lengths(list, last, 0, difference, length[g], &zeros);
+        most[g] = (uint8_t)(longest + LOOK_0);
+        b->byte[g] = (uint8_t)(longest - LENGTH_0);
         last = list[GROUP - 1];
     }
     if (of->part)
-        b->byte[whole] =
-            (uint8_t)measure_lengths(of->part, last, b->difference[whole], length[whole], &runs);
-    if (!patched) return b_sum(runs);
-    for (size_t g = 0; g < whole; g++) b->byte[g] = (uint8_t)patched_byte(length[g], b->byte[g]);
+        b->byte[whole] = (uint8_t)(measure_lengths(of->part, 0, GROUP - of->left, difference,
+                                                   length[whole], &zeros) -
+                                   LENGTH_0);
+    const size_t runs = GROUP * (whole + (of->part != NULL)) - b_sum(zeros);
+    if (!patched) return runs;
+    for (size_t g = 0; g < whole; g++) b->byte[g] = (uint8_t)patched_byte(length[g], most + g);
     for (size_t g = 0; g < whole; g++)
         for (size_t half = 0; half < 2; half++)
             b->wider[g][half] =
                 longer_than(length[g] + GROUP / 2 * half, pithi_packed_width(b->byte[g]));
-    return b_sum(runs);
+    return runs;
 }
 
 /* Writes the exceptions of a group, and takes what they have above its width from the differences.
@@ -459,14 +494,15 @@ ALWAYS void put_exceptions(struct batch *b, size_t g, bool pairs, uint8_t *to) {
     const unsigned width = pithi_packed_width(b->byte[g]);
     const unsigned count = pithi_packed_exceptions(b->byte[g]);
     uint64_t low = b->wider[g][0], high = b->wider[g][1];
+    uint32_t *const difference = b->difference + GROUP * g;
     for (unsigned k = 0; k < count; k += pairs ? 2 : 1)
         for (unsigned one = 0; one < (pairs ? 2 : 1); one++, to += 2) {
             const uint64_t word = low ? low : high | UINT64_C(1) << 63;
             const unsigned i = (low ? 0 : 64) + (unsigned)__builtin_ctzll(word);
-            const uint32_t x = b->difference[g][i];
+            const uint32_t x = difference[i];
             high = low ? high : high & (high - 1);
             low &= low - 1;
-            b->difference[g][i] = x & ((UINT32_C(1) << width) - 1);
+            difference[i] = x & ((UINT32_C(1) << width) - 1);
             pithi_put16(to, (uint16_t)(i | x >> width << 8));
         }
 }
@@ -478,7 +514,7 @@ static void put_groups(const struct batch *b, unsigned width, unsigned which, ui
     case w:                                                    \
         for (; which; which &= which - 1) {                    \
             const unsigned g = (unsigned)__builtin_ctz(which); \
-            put_rows(b->difference[g], w, to[g]);              \
+            put_rows(b->difference + GROUP * g, w, to[g]);     \
         }                                                      \
         return;
         WIDTHS(PUT)
@@ -515,8 +551,10 @@ static __attribute__((noinline)) uint8_t *put_whole(struct batch *b, const struc
 }
 
 static __attribute__((noinline)) void put_part(struct batch *b, const struct groups *of,
-                                               size_t count, uint8_t *to, size_t capacity) {
-    put_string(b->difference[of->whole], count, b->byte[of->whole], to, capacity);
+                                               uint8_t *to, size_t capacity) {
+    uint32_t *const end = b->difference + GROUP * (of->whole + 1);
+    for (size_t i = 0; i < NUMBERS; i += LANES) v4_store(end + i, v4_set(0));
+    put_string(end - of->left, of->left, b->byte[of->whole], to, capacity);
 }
 #endif
 
@@ -527,13 +565,13 @@ ALWAYS struct pithi_list_measure pack_list(const uint32_t *list, size_t count, b
     uint32_t own[GROUP];
     struct groups of = {.last = UINT32_MAX};
     struct batch b;
-    /* Well before they are loaded: loads of what several stores have just written wait. */
-    if (left) copy_last(list + count - left, left, own);
+    if (count < GROUP) copy_last(list, count, own);
     for (size_t first = 0; first < count; first += BATCH * GROUP) {
         const size_t here = pithi_min(count - first, BATCH * GROUP), at = m.packed;
         of.list = list + first;
         of.whole = here / GROUP;
-        of.part = here % GROUP ? own : NULL;
+        of.left = here % GROUP;
+        of.part = !of.left ? NULL : count < GROUP ? own : list + count - GROUP;
         m.runs += measure_batch(&b, &of, patched);
         for (size_t g = 0; g < of.whole; g++) {
             m.packed += pithi_packed_bytes(GROUP, b.byte[g]);
@@ -543,7 +581,7 @@ ALWAYS struct pithi_list_measure pack_list(const uint32_t *list, size_t count, b
         if (m.packed <= capacity) {
             memcpy(to + first / GROUP, b.byte, pithi_packed_groups(here));
             uint8_t *const end = put_whole(&b, &of, to + at);
-            if (of.part) put_part(&b, &of, left, end, capacity - (size_t)(end - to));
+            if (of.part) put_part(&b, &of, end, capacity - (size_t)(end - to));
         }
         of.last = of.list[here - 1];
     }
@@ -621,7 +659,7 @@ static bool packed_take(const uint8_t *bytes, size_t length, size_t count, size_
     const uint8_t *widths = bytes, *exceptions = bytes;
     uint32_t more[2 * GROUP], *here = more, *ahead = more + GROUP;
     v4 last = v4_set(UINT32_MAX);
-    for (unsigned i = 0; i < 2 * GROUP; i += LANES) v4_store(more + i, v4_set(1));
+    for (unsigned i = 0; i < 2 * GROUP; i += WIDE) w_store(more + i, w_set(1));
     bytes += pithi_packed_groups(count);
     if (count >= GROUP) {
         exceptions = bytes + pithi_packed_string(GROUP, *widths);

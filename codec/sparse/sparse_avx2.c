@@ -96,6 +96,7 @@ static inline wide b_set(unsigned x) { return _mm256_set1_epi8((char)x); }
 static inline wide b_add(wide x, wide y) { return _mm256_add_epi8(x, y); }
 static inline wide b_sub(wide x, wide y) { return _mm256_sub_epi8(x, y); }
 static inline wide b_max(wide x, wide y) { return _mm256_max_epu8(x, y); }
+static inline wide b_equal(wide x, wide y) { return _mm256_cmpeq_epi8(x, y); }
 static inline wide b_least(wide x, wide y) { return _mm256_cmpeq_epi8(b_max(x, y), x); }
 /* A shuffle looks at bit 7, and else at bits 0 to 3. */
 enum { LOOK_0 = 0x70 };
@@ -109,17 +110,16 @@ static inline uint32_t b_sum(wide x) {
     const __m128i y = _mm_add_epi64(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
     return (uint32_t)_mm_cvtsi128_si32(_mm_add_epi64(y, _mm_unpackhi_epi64(y, y)));
 }
-/* Sums of the low and of the high halves of bytes, in bytes 0 and 1 of four parts. */
-static inline wide half_sums(wide x) {
-    const wide half = b_set(15), none = _mm256_setzero_si256();
-    const wide high = _mm256_sad_epu8(w_and(w_shr(x, 4), half), none);
-    return _mm256_or_si256(_mm256_sad_epu8(w_and(x, half), none), _mm256_slli_epi64(high, 8));
-}
 static inline uint32_t b_sums(wide x, wide y) {
-    const wide sums = _mm256_or_si256(half_sums(x), _mm256_slli_epi64(half_sums(y), 16));
-    const __m128i two =
-        _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
-    return (uint32_t)_mm_cvtsi128_si32(_mm_add_epi64(two, _mm_unpackhi_epi64(two, two)));
+    const wide half = b_set(15), none = _mm256_setzero_si256();
+    const wide both =
+        b_add(_mm256_permute2x128_si256(x, y, 0x20), _mm256_permute2x128_si256(x, y, 0x31));
+    const wide low = _mm256_sad_epu8(w_and(both, half), none);
+    const wide high = _mm256_sad_epu8(w_and(w_shr(both, 4), half), none);
+    const wide sums = _mm256_or_si256(low, _mm256_slli_epi64(high, 8));
+    const wide all = _mm256_add_epi64(sums, _mm256_unpackhi_epi64(sums, sums));
+    return (uint32_t)_mm_cvtsi128_si32(
+        _mm_unpacklo_epi16(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1)));
 }
 static inline unsigned b_same(const uint8_t bytes[16], unsigned x) {
     const __m128i all = _mm_loadu_si128((const __m128i *)(const void *)bytes);

@@ -176,11 +176,20 @@ static inline uint32_t bytes_from(__m512i x, __m512i y, unsigned least) {
            (uint32_t)_mm_popcnt_u64(_mm512_cmpge_epu8_mask(y, from));
 }
 
-ALWAYS unsigned measure(const uint32_t *list, uint32_t last, bool patched, size_t *runs) {
+/* The lanes of vector i of a group whose numbers are `skip` or more, below GROUP. */
+static inline __mmask16 lanes_from(unsigned i, size_t skip) {
+    const size_t first = 16 * i;
+    return (__mmask16)(skip <= first ? 0xFFFF : skip - first < 16 ? 0xFFFFu << (skip - first) : 0);
+}
+
+/* The differences of the first `skip` numbers count as 0. */
+ALWAYS unsigned measure(const uint32_t *list, uint32_t last, size_t skip, bool patched,
+                        size_t *runs) {
     __m512i before = _mm512_set1_epi32((int)last), d[8];
-    for (int i = 0; i < 8; i++) {
+    for (unsigned i = 0; i < 8; i++) {
         const __m512i x = _mm512_loadu_si512(list + 16 * i);
         d[i] = difference_of(x, before);
+        if (skip) d[i] = _mm512_maskz_mov_epi32(lanes_from(i, skip), d[i]);
         before = x;
     }
     const __m512i low = narrow(d), high = narrow(d + 4);
@@ -200,17 +209,6 @@ ALWAYS unsigned measure(const uint32_t *list, uint32_t last, bool patched, size_
     for (unsigned k = 0; k < PITHI_PATCHED_LESS; k++)
         wider |= bytes_from(a, b, bits > k ? most - k : 0) << 8 * k;
     return pithi_patched_byte(bits, wider);
-}
-
-/* Whole vectors are stored, as they are loaded afterwards. */
-static inline void copy_last(const uint32_t *list, size_t count, uint32_t own[PITHI_PACKED_GROUP]) {
-    __m512i more = _mm512_add_epi32(ramp(), _mm512_set1_epi32((int)(list[count - 1] + 1 - count)));
-    for (size_t i = 0; i < PITHI_PACKED_GROUP; i += 16) {
-        const size_t left = count > i ? count - i : 0;
-        const __mmask16 there = (__mmask16)(left < 16 ? (1u << left) - 1 : 0xFFFF);
-        _mm512_storeu_si512(own + i, _mm512_mask_loadu_epi32(more, there, list + i));
-        more = _mm512_add_epi32(more, _mm512_set1_epi32(16));
-    }
 }
 
 ALWAYS void differ(const uint32_t *list, uint32_t last, unsigned byte, uint32_t *difference,

@@ -88,6 +88,7 @@ static inline wide b_set(unsigned x) { return of_bytes(vdupq_n_u8((uint8_t)x)); 
 static inline wide b_add(wide x, wide y) { return of_bytes(vaddq_u8(bytes_of(x), bytes_of(y))); }
 static inline wide b_sub(wide x, wide y) { return of_bytes(vsubq_u8(bytes_of(x), bytes_of(y))); }
 static inline wide b_max(wide x, wide y) { return of_bytes(vmaxq_u8(bytes_of(x), bytes_of(y))); }
+static inline wide b_equal(wide x, wide y) { return of_bytes(vceqq_u8(bytes_of(x), bytes_of(y))); }
 static inline wide b_least(wide x, wide y) { return of_bytes(vcgeq_u8(bytes_of(x), bytes_of(y))); }
 static inline wide b_look(const uint8_t table[16], wide x) {
     return of_bytes(vqtbl1q_u8(vld1q_u8(table), bytes_of(x)));
