@@ -336,7 +336,8 @@ struct groups {
     const uint32_t *list;
     const uint32_t *part; /* GROUP numbers, of which the last `left` follow whole groups; or NULL */
     size_t whole, left;
-    uint32_t last; /* the number before the list */
+    uint32_t last;        /* the number before the list */
+    const uint8_t *limit; /* bytes may be written up to there */
 };
 
 /* Makes a list of fewer numbers than a group has the last of one: each follows the one before. */
@@ -387,12 +388,12 @@ static uint8_t *put_whole(struct batch *b, const struct groups *of, uint8_t *to)
     return to;
 }
 
-static void put_part(struct batch *b, const struct groups *of, uint8_t *to, size_t capacity) {
+static void put_part(struct batch *b, const struct groups *of, uint8_t *to) {
     uint32_t difference[GROUP + NUMBERS];
     const unsigned byte = b->byte[of->whole];
     differ(of->part, 0, byte, difference, NULL);
     for (size_t i = GROUP; i < GROUP + NUMBERS; i += LANES) v4_store(difference + i, v4_set(0));
-    put_string(difference + GROUP - of->left, of->left, byte, to, capacity);
+    put_string(difference + GROUP - of->left, of->left, byte, to, (size_t)(of->limit - to));
 }
 #else
 /* What is found of one group at a time waits for itself: it is found of many. */
@@ -469,8 +470,10 @@ ALWAYS size_t measure_batch(struct batch *b, const struct groups *of, bool patch
     wide zeros = b_set(0);
     for (size_t g = 0; g < whole; g++, list += GROUP, difference += GROUP) {
         const unsigned longest = measure_lengths(list, last, 0, difference, length[g], &zeros);
-        most[g] = (uint8_t)(longest + LOOK_0);
-        b->byte[g] = (uint8_t)(longest - LENGTH_0);
+        if (patched)
+            most[g] = (uint8_t)(longest + LOOK_0);
+        else
+            b->byte[g] = (uint8_t)(longest - LENGTH_0);
         last = list[GROUP - 1];
     }
     if (of->part)
@@ -490,11 +493,10 @@ ALWAYS size_t measure_batch(struct batch *b, const struct groups *of, bool patch
 /* Writes the exceptions of a group, and takes what they have above its width from the differences.
  * With `pairs` two at a time, so that fewer ends of the loop are guessed wrong: the last may be one
  * of 127 that is none, whose bytes are those of what follows. */
-ALWAYS void put_exceptions(struct batch *b, size_t g, bool pairs, uint8_t *to) {
-    const unsigned width = pithi_packed_width(b->byte[g]);
-    const unsigned count = pithi_packed_exceptions(b->byte[g]);
-    uint64_t low = b->wider[g][0], high = b->wider[g][1];
-    uint32_t *const difference = b->difference + GROUP * g;
+ALWAYS void put_exceptions(uint32_t *difference, const uint64_t wider[2], unsigned byte, bool pairs,
+                           uint8_t *to) {
+    const unsigned width = pithi_packed_width(byte), count = pithi_packed_exceptions(byte);
+    uint64_t low = wider[0], high = wider[1];
     for (unsigned k = 0; k < count; k += pairs ? 2 : 1)
         for (unsigned one = 0; one < (pairs ? 2 : 1); one++, to += 2) {
             const uint64_t word = low ? low : high | UINT64_C(1) << 63;
@@ -529,41 +531,59 @@ static void put_groups(const struct batch *b, unsigned width, unsigned which, ui
 static __attribute__((noinline)) uint8_t *put_whole(struct batch *b, const struct groups *of,
                                                     uint8_t *to) {
     const size_t groups = of->whole;
-    uint8_t *place[BATCH], width[BATCH] = {0}, *end = to;
+    uint8_t *place[BATCH], width[BATCH] = {0};
     for (size_t g = 0; g < groups; g++) {
-        place[g] = end;
-        width[g] = (uint8_t)pithi_packed_width(b->byte[g]);
-        end += pithi_packed_bytes(GROUP, b->byte[g]);
-    }
-    for (size_t g = 0; g < groups; g++) {
-        uint8_t *const at = place[g] + pithi_packed_string(GROUP, b->byte[g]);
-        if (end - at >= 2 * (PITHI_PATCHED_MOST + 1))
-            put_exceptions(b, g, true, at);
+        const unsigned byte = b->byte[g];
+        uint32_t *const difference = b->difference + GROUP * g;
+        uint8_t *const at = to + pithi_packed_string(GROUP, byte);
+        if (of->limit - at >= 2 * (PITHI_PATCHED_MOST + 1))
+            put_exceptions(difference, b->wider[g], byte, true, at);
         else
-            put_exceptions(b, g, false, at);
+            put_exceptions(difference, b->wider[g], byte, false, at);
+        place[g] = to;
+        width[g] = (uint8_t)pithi_packed_width(byte);
+        to += pithi_packed_bytes(GROUP, byte);
     }
     for (unsigned left = (1u << groups) - 1, same; left; left &= ~same) {
         const unsigned w = width[__builtin_ctz(left)];
         same = b_same(width, w) & left;
         put_groups(b, w, same, place);
     }
-    return end;
+    return to;
 }
 
 static __attribute__((noinline)) void put_part(struct batch *b, const struct groups *of,
-                                               uint8_t *to, size_t capacity) {
+                                               uint8_t *to) {
     uint32_t *const end = b->difference + GROUP * (of->whole + 1);
     for (size_t i = 0; i < NUMBERS; i += LANES) v4_store(end + i, v4_set(0));
-    put_string(end - of->left, of->left, b->byte[of->whole], to, capacity);
+    put_string(end - of->left, of->left, b->byte[of->whole], to, (size_t)(of->limit - to));
 }
 #endif
+
+/* Adds what whole groups and a part take, eight groups at a time: with no exceptions a part takes
+ * what it has of a whole group's. */
+ALWAYS void add_groups(struct pithi_list_measure *m, const struct batch *b,
+                       const struct groups *of) {
+    const uint64_t ones = UINT64_C(0x0101010101010101);
+    const size_t groups = of->whole + (of->part != NULL);
+    size_t widths = 0, exceptions = 0;
+    for (size_t g = 0; g < groups; g += 8) {
+        const uint64_t bytes = pithi_get64(b->byte + g);
+        widths += (size_t)((bytes & 0x1F * ones) * ones >> 56);
+        exceptions += (size_t)((bytes >> PITHI_PATCHED_SHIFT & 7 * ones) * ones >> 56);
+    }
+    m->packed += pithi_packed_string(GROUP, 1) * widths + 2 * exceptions;
+    m->exceptions += exceptions;
+    if (!of->part) return;
+    const unsigned byte = b->byte[of->whole];
+    m->packed -= pithi_packed_string(GROUP, byte) - pithi_packed_string(of->left, byte);
+}
 
 ALWAYS struct pithi_list_measure pack_list(const uint32_t *list, size_t count, bool patched,
                                            uint8_t *to, size_t capacity) {
     struct pithi_list_measure m = {pithi_packed_groups(count), list[0] ? 0 : 1, 0};
-    const size_t left = count % GROUP;
     uint32_t own[GROUP];
-    struct groups of = {.last = UINT32_MAX};
+    struct groups of = {.last = UINT32_MAX, .limit = to + capacity};
     struct batch b;
     if (count < GROUP) copy_last(list, count, own);
     for (size_t first = 0; first < count; first += BATCH * GROUP) {
@@ -572,16 +592,13 @@ ALWAYS struct pithi_list_measure pack_list(const uint32_t *list, size_t count, b
         of.whole = here / GROUP;
         of.left = here % GROUP;
         of.part = !of.left ? NULL : count < GROUP ? own : list + count - GROUP;
+        memset(b.byte, 0, sizeof b.byte);
         m.runs += measure_batch(&b, &of, patched);
-        for (size_t g = 0; g < of.whole; g++) {
-            m.packed += pithi_packed_bytes(GROUP, b.byte[g]);
-            m.exceptions += pithi_packed_exceptions(b.byte[g]);
-        }
-        if (of.part) m.packed += pithi_packed_bytes(left, b.byte[of.whole]);
+        add_groups(&m, &b, &of);
         if (m.packed <= capacity) {
             memcpy(to + first / GROUP, b.byte, pithi_packed_groups(here));
             uint8_t *const end = put_whole(&b, &of, to + at);
-            if (of.part) put_part(&b, &of, end, capacity - (size_t)(end - to));
+            if (of.part) put_part(&b, &of, end);
         }
         of.last = of.list[here - 1];
     }
