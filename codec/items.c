@@ -296,7 +296,8 @@ static pith_status call(pith_work *w, const struct operation *operation, pith_it
     l.plan = l.coding.plan = NULL;
     pith_status status = PITH_OK;
     if (flags & ~operation->flags)
-        status = pithi_fail(&w->error, PITH_ERR_UNSUPPORTED, "unknown flags of a call");
+        status = pithi_fail_with(&w->error, PITH_ERR_UNSUPPORTED, 0, "unknown flags of a call: #",
+                                 &(struct pithi_words){.number = {flags & ~operation->flags}});
     if (status == PITH_OK && count && operation->items)
         status = take_sizes(items, count, sizeof *items, &l.item_bytes, &w->error);
     if (status == PITH_OK && count && operation->sums)

@@ -165,6 +165,9 @@ static pith_status unknown_codec(const char *name, size_t length, pith_error *er
     struct names names = {{0}, 0};
     for (uint32_t i = 0; (codec = pithi_codec_by_index(i)) != NULL; i++)
         add_name(&names, codec->name);
+    if (!length)
+        return pithi_fail_with(error, PITH_ERR_SPEC, 0, "a spec begins with a codec, one of $",
+                               &(struct pithi_words){.name = {names.text}});
     return pithi_fail_with(error, PITH_ERR_SPEC, 0, "there is no codec $; there are $",
                            &(struct pithi_words){.name = {word_of(name, length).text, names.text}});
 }

@@ -539,7 +539,8 @@ static pith_status fork_cache(const pith_kv *parent, uint64_t tokens, uint32_t f
                               size_t bytes, pith_kv **child, pith_error *error) {
     pith_kv *c;
     if (flags & ~(uint32_t)PITH_KV_COPY)
-        return pithi_fail(error, PITH_ERR_UNSUPPORTED, "unknown flags of a fork");
+        return pithi_fail_with(error, PITH_ERR_UNSUPPORTED, 0, "unknown flags of a fork: #",
+                               &(struct pithi_words){.number = {flags & ~(uint32_t)PITH_KV_COPY}});
     if (tokens > pith_kv_count(parent))
         return pithi_fail_with(error, PITH_ERR_ARG, pith_kv_count(parent),
                                "the cache has # tokens: not #",

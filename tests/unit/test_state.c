@@ -379,6 +379,7 @@ static void test_refusals(void **state) {
                       .length = sizeof memory};
     CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_encode(s.work, &item, 1, PITH_ADD));
     CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_encode(s.work, &item, 1, 0x80));
+    CHECK(strcmp(pith_work_error(s.work)->text, "unknown flags of a call: 128") == 0);
     CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_decode(s.work, &item, 1, PITH_KEY_FRAME));
     CHECK(pith_stream_step(s.stream, 0) == 2);
     CHECK_STATUS(PITH_ERR_UNSUPPORTED, encode_one(plain.work, plain.stream, &v, 0, PITH_KEY_FRAME,

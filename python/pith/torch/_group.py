@@ -21,6 +21,7 @@ from torch.distributed.distributed_c10d import Work as C10dWork
 from .. import collective
 from ..errors import ArgumentError, DtypeError, UnsupportedError
 from ..frames import check_spec
+from ..plan import Plan
 
 INTER = "grad:bits=4,group=64,scale_dtype=bf16,search=mse"
 """Of gradients between nodes: searched scales, in the bytes of grad:preset=inter."""
@@ -183,6 +184,30 @@ def exempt_ranges(
                 ranges.append((first, count, how))
         first += count
     return ranges
+
+
+def check_sums(*specs: str | None) -> None:
+    """Raise at once for specs that channels of sums refuse, whatever their elements.
+
+    Raises:
+        SpecError: one does not parse
+        UnsupportedError: the frames of one have no fixed size
+
+    """
+    for spec in specs:
+        if spec is not None and not Plan(spec, shape=1 << 16, dtype=torch.float32).sizes.fixed:
+            raise UnsupportedError(f"spec: found {spec!r}, and sums take those of fixed rate only")
+
+
+def check_weights(spec: str) -> None:
+    """Raise at once for a spec that cannot send weights as differences.
+
+    Raises:
+        SpecError: it does not parse
+        DtypeError: its codec takes no base
+
+    """
+    Plan(spec, shape=1 << 16, dtype=torch.float32, base_dtype=torch.float32)
 
 
 def factor(op: Any, ranks: int) -> float:

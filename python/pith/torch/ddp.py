@@ -190,6 +190,8 @@ class State:
                 f"spec: found {spec!r}, expected another codec, as grad, or kind='gather', 'union'"
                 " or 'oktopk' with it"
             )
+        if kind is None:
+            _group.check_sums(spec, inter)
         _group.exempt_ranges([], exempt)
         later = [one for one in (inter, gather) if one is not None and _group.has_feedback(one)]
         if not _group.has_feedback(spec) and later:

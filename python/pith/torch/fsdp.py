@@ -171,10 +171,15 @@ class AllGather(_Comm):
         comms: shared by the model's objects; it tells this one of steps
         spec: of the differences
 
+    Raises:
+        SpecError: the spec does not parse
+        DtypeError: its codec takes no base
+
     """
 
     def __init__(self, comms: Comms, spec: str = "wdiff:bits=8") -> None:
         super().__init__(comms)
+        _group.check_weights(spec)
         self._spec = spec
         self._shard: torch.Tensor | None = None  # as it was encoded last
         self._next, self._changed, self._exact = 0, True, True
@@ -260,6 +265,10 @@ class ReduceScatter(_Comm):
         inter: of those between nodes; None: one level
         seed: of random bits
 
+    Raises:
+        SpecError: a spec does not parse
+        UnsupportedError: its frames have no fixed size
+
     """
 
     def __init__(
@@ -271,6 +280,7 @@ class ReduceScatter(_Comm):
         seed: int = 0,
     ) -> None:
         super().__init__(comms)
+        _group.check_sums(spec, inter)
         self._spec, self._inter, self._seed, self._step = spec, inter, seed, 0
         self._saved: dict[str, Any] | None = None  # to be loaded when there is a channel
         comms.scatters.append(self)
@@ -385,6 +395,7 @@ def apply(
 
     Raises:
         ArgumentError: no module of the model is sharded
+        SpecError, DtypeError, UnsupportedError: what AllGather and ReduceScatter raise for specs
         ValueError: from PyTorch, for modules with several parameter groups
 
     """

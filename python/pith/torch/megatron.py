@@ -93,6 +93,7 @@ def reduce_scatter(
     Raises:
         SpecError: a spec does not parse
         ArgumentError: a spec has error feedback
+        UnsupportedError: the frames of a spec have no fixed size
 
     """
     for one in (spec, inter):
@@ -101,6 +102,7 @@ def reduce_scatter(
                 f"spec: found {one!r}, expected none with error feedback: nothing says which bucket"
                 " a call is of"
             )
+    _group.check_sums(spec, inter)
     ranks: dict[Any, Communicator] = {}
     channels: dict[Any, Channel] = {}
     steps: dict[Any, int] = {}

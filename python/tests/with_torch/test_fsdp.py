@@ -247,6 +247,15 @@ def refused(rank, ranks):
         gather(torch.zeros(12), torch.zeros(6), group)
     with pytest.raises(pith.ArgumentError, match="fully_shard"):
         fsdp.apply(net())
+    for spec, cls, text in (
+        ("nope", pith.SpecError, "no codec nope"),
+        ("grad", pith.DtypeError, "takes no base"),
+    ):
+        with pytest.raises(cls, match=text):
+            fsdp.AllGather(comms, spec)
+    for specs in ("lossless", None), ("grad", "topk:density=0.01"):
+        with pytest.raises(pith.UnsupportedError, match=f"{specs[1] or specs[0]}'.*fixed rate"):
+            fsdp.ReduceScatter(comms, *specs)
     other = fsdp.AllGather(comms, "wdiff:bits=4" if rank else "wdiff:bits=8")
     with pytest.raises(pith.MismatchError, match="rank 1"):
         other(whole, x, group)

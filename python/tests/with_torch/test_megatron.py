@@ -46,6 +46,8 @@ def refused(rank, ranks):
         megatron.reduce_scatter("grad:ef=full")
     with pytest.raises(pith.SpecError):
         megatron.reduce_scatter("grad:nothing=1")
+    with pytest.raises(pith.UnsupportedError, match=r"'lossless'.*fixed rate"):
+        megatron.reduce_scatter("grad", "lossless")
     func = megatron.reduce_scatter(timeout=TIMEOUT)
     with pytest.raises(pith.UnsupportedError, match=r"SUM or ReduceOp\.AVG"):
         func(torch.zeros(4), torch.zeros(8), op=dist.ReduceOp.PRODUCT)
