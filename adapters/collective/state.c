@@ -366,6 +366,17 @@ pith_status pith_collective_save(pith_collective_channel *ch, void *dst, size_t 
     return PITH_OK;
 }
 
+/* Checks that streams of so many bytes as the head says end where the bytes do. */
+static pith_status check_saved(pith_collective_channel *ch, const uint8_t *head, size_t bytes) {
+    uint64_t left = bytes - save_head(ch);
+    for (uint32_t k = 0; k < ch->encoded_hops; k++) {
+        const uint64_t own = get64(head + 8 * (1 + PLACE + k));
+        if (own > left) return refused(ch, PITH_ERR_TRUNCATED, "the saved state ends in a stream");
+        left -= own;
+    }
+    return left ? refused(ch, PITH_ERR_CORRUPT, "bytes follow the saved state") : PITH_OK;
+}
+
 static pith_status load_streams(pith_collective_channel *ch, const uint8_t *head, size_t bytes) {
     uint64_t at = save_head(ch), place[PLACE];
     if (bytes < at) return refused(ch, PITH_ERR_TRUNCATED, "the saved state ends in its head");
@@ -379,11 +390,10 @@ static pith_status load_streams(pith_collective_channel *ch, const uint8_t *head
                              (unsigned long long)found, (unsigned long long)place[i]);
         return PITH_ERR_MISMATCH;
     }
+    PITHI_COLLECTIVE_TRY(check_saved(ch, head, bytes));
     for (uint32_t k = 0; k < ch->encoded_hops; k++) {
         const struct pithi_collective_hop *h = &ch->hop[k];
         const uint64_t own = get64(head + 8 * (1 + PLACE + k));
-        if (own > bytes - at)
-            return refused(ch, PITH_ERR_TRUNCATED, "the saved state ends in a stream");
         PITHI_COLLECTIVE_TRY(
             keep_error(ch, pith_stream_load(ch->work, h->encoding, head + at, (size_t)own)));
         PITHI_COLLECTIVE_TRY(

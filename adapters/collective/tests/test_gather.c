@@ -157,7 +157,7 @@ static void late(void) {
     /* A checkpoint goes on like the original. */
     const uint64_t capacity = pith_collective_save_bytes(r.ch);
     size_t bytes = 0;
-    unsigned char *saved = sim_take(capacity);
+    unsigned char *saved = sim_take(capacity + 1);
     struct replica other;
     make(&other, &o);
     CHECK_STATUS(pith_collective_save(r.ch, saved, capacity, &bytes), PITH_OK);
@@ -173,6 +173,8 @@ static void late(void) {
         CHECK(pith_collective_load(other.ch, saved, cut) != PITH_OK);
         CHECK(pith_collective_last_error(other.ch)->text[0]);
     }
+    saved[bytes] = 0;
+    CHECK_STATUS(pith_collective_load(other.ch, saved, bytes + 1), PITH_ERR_CORRUPT);
     saved[0] ^= 1;
     CHECK_STATUS(pith_collective_load(other.ch, saved, bytes), PITH_ERR_MAGIC);
     CHECK(pith_collective_base_hash(other.ch) == hash);

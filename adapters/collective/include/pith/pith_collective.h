@@ -506,9 +506,10 @@ PITH_NODISCARD PITH_API pith_status pith_collective_save(pith_collective_channel
                                                          void *dst, size_t cap, size_t *written);
 /* The other way: the channel goes on as the saved one would have; seed and rng_stream are its own
  * options'. Any bytes are safe. PITH_ERR_MISMATCH: they were saved by another rank, among other
- * ranks or with another shard, or for other specs; errors of pith_stream_load; PITH_ERR_ARG: src is
- * NULL; PITH_ERR_BUSY. On failure a channel with a base is as before, values included; any other is
- * as after pith_collective_reset. */
+ * ranks or with another shard, or for other specs; PITH_ERR_TRUNCATED, PITH_ERR_CORRUPT: they end
+ * early, or others follow; errors of pith_stream_load; PITH_ERR_ARG: src is NULL; PITH_ERR_BUSY. On
+ * failure a channel with a base is as before, values included; any other is as after
+ * pith_collective_reset. */
 PITH_NODISCARD PITH_API pith_status pith_collective_load(pith_collective_channel *channel,
                                                          const void *src, size_t bytes);
 /* Counters of what this rank encoded in one hop, and, in all-gather, decoded: 0 the first encoding,
