@@ -16,12 +16,20 @@
  *   e_load, e_store         eight numbers from and to memory
  *   put_codes(to, row, flip, bits)
  *                           the low four bits of 16 numbers, with `flip` inverted, as codes
+ *
+ * and for decoding, either
  *   v_down(x, n)            lanes of 32 bits, shifted to the right
  *   struct window, window_of(place, shift), window_take(w, from)
  *                           of 16 codes: each lane of 32 bits gets a code and the three before it,
  *                           the last of these lowest; `from` is two bytes before the first code's
  *                           and 16 may be read. Of these bytes a lane gets four `place`s, 0 where
  *                           the highest bit is 1, shifted down by its `shift`
+ * or, with OWN_LEVELS,
+ *   struct decoder, decoder_make
+ *                           for trellis_job_tmpl.h
+ *   unit_levels(levels, d, codes, k, sequence, bits)
+ *                           the levels of UNIT codes, the first of which is number k of sequences
+ *                           of so many; called for one unit after the other, beginning with k = 0
  *
  * Encoding takes 16 sequences at a time, one to a lane, which are those of as many groups or of
  * one. */
@@ -51,11 +59,13 @@ struct paths {
     uint16_t state[WIDE];
 };
 
+#ifndef OWN_LEVELS
 struct decoder {
     struct window window;
     v16 level, begin; /* levels, or the upper half of them; what of a window is in a sequence that
                        * begins with it */
 };
+#endif
 
 #include "group/trellis_job_tmpl.h"
 
@@ -289,6 +299,7 @@ static void encode_sequences(struct pithi_group_job *job, const struct tables *t
 
 /* ---- Decode -----------------------------------------------------------------------------------*/
 
+#ifndef OWN_LEVELS
 static void decoder_make(struct decoder *d, uint32_t bits) {
     struct pithi_trellis t;
     _Alignas(64) float level[16];
@@ -309,8 +320,10 @@ static void decoder_make(struct decoder *d, uint32_t bits) {
     d->window = window_of(place, shift);
 }
 
-/* Returns the levels of 16 windows. */
-ALWAYS v16 levels_of(const struct decoder *d, v16 window, unsigned bits) {
+/* Returns the levels of 16 codes, which lie behind those before them. */
+ALWAYS v16 levels_of(const struct decoder *d, const uint8_t *codes, bool begin, unsigned bits) {
+    v16 window = window_take(&d->window, codes - 2);
+    if (begin) window = v_and(window, d->begin);
     const v16 one = v_set(1), odd = v_xor(window, v_down(window, 2 * bits));
     const v16 parity = v_and(v_xor(odd, v_down(window, 3 * bits)), one);
     const v16 high = v_and(v_down(window, 3 * bits - 1), v_set(((1u << (bits - 1)) - 1) << 2));
@@ -322,12 +335,12 @@ ALWAYS v16 levels_of(const struct decoder *d, v16 window, unsigned bits) {
     return v_xor(look16(d->level, v_xor(number, below)), v_and(below, v_set(0x80000000u)));
 }
 
-ALWAYS v16 decode16(const struct decoder *d, const uint8_t *codes, bool begin, unsigned bits,
-                    const float *scale) {
-    v16 window = window_take(&d->window, codes - 2);
-    if (begin) window = v_and(window, d->begin);
-    return f_add(f_mul(levels_of(d, window, bits), v_spread(scale)), v_set(0)); /* never -0 */
+ALWAYS void unit_levels(v16 levels[4], struct decoder *d, const uint8_t *codes, size_t k,
+                        size_t sequence, unsigned bits) {
+    PITHI_UNROLL for (size_t j = 0; j < 4; j++) levels[j] =
+        levels_of(d, codes + 2 * bits * j, ((k + 16 * j) & (sequence - 1)) == 0, bits);
 }
+#endif
 
 static size_t decode_first(struct pithi_group_job *job) {
     (void)job;
@@ -338,7 +351,7 @@ static size_t decode_first(struct pithi_group_job *job) {
 ALWAYS void decode_part(const struct decoder *d, struct pithi_group_job *job, size_t i, size_t n,
                         const float *scale, unsigned bits, uint32_t bt, uint32_t ot,
                         struct streamer *stream) {
-    const struct decoder copy = *d; /* a copy that no store can alias */
+    struct decoder copy = *d; /* a copy that no store can alias */
     const size_t group = job->set.group, shift = (size_t)__builtin_ctz(job->set.group);
     const size_t bytes = (n * bits + 7) / 8, at = i * bits / 8;
     const size_t sequence = group < SEQUENCE ? group : SEQUENCE;
@@ -349,9 +362,11 @@ ALWAYS void decode_part(const struct decoder *d, struct pithi_group_job *job, si
     const uint8_t *from = codes + BEFORE;
     for (size_t k = 0; k < n; k += UNIT, from += UNIT * bits / 8) {
         v16 x[4];
-        PITHI_UNROLL for (size_t j = 0; j < 4; j++) x[j] =
-            decode16(&copy, from + 2 * bits * j, ((k + 16 * j) & (sequence - 1)) == 0, bits,
-                     &scale[(k + 16 * j) >> shift]);
+        unit_levels(x, &copy, from, k, sequence, bits);
+        PITHI_UNROLL for (size_t j = 0; j < 4; j++) { /* the sum is never -0 */
+            const v16 own = v_spread(&scale[(k + 16 * j) >> shift]);
+            x[j] = f_add(f_mul(x[j], own), v_set(0));
+        }
         if (n - k >= UNIT) {
             put_unit(job, i + k, x, bt, ot, stream);
         } else {
