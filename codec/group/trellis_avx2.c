@@ -66,7 +66,7 @@ struct decoder {
     /* Of 32 codes all ones where a first, second, third one before them is of their sequence: of
      * the first 16 begin[0] where these begin one, begin[1] where the others do, too. */
     __m256i begin[2][3];
-    __m256i last; /* the 32 codes before those that come next */
+    __m256i last; /* the 32 codes before those that come next; any where these begin a sequence */
 };
 
 static void decoder_make(struct decoder *d, uint32_t bits) {

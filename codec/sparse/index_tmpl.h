@@ -153,7 +153,7 @@ static inline wide b_from(size_t i, size_t skip) {
 
 /* ---- Code strings of at most a group ---------------------------------------------------------*/
 
-/* Compilers make a memcpy of so many bytes at most a loop over single ones. */
+/* A memcpy whose length is known to be small becomes a loop over single bytes. */
 static inline void copy_bytes(void *to, const void *from, size_t count) {
     uint8_t *const t = to;
     const uint8_t *const f = from;

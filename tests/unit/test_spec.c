@@ -151,12 +151,10 @@ static void test_former_spellings(void **state) {
     CHECK(strcmp(error.text, "key bits stands twice") == 0);
     CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("grand:bits=4", NULL, 0, &error));
     CHECK(strncmp(error.text, "there is no codec grand; there are raw, lossless, wdiff", 55) == 0);
-    for (const char *none = ":bits=4";; none = "") {
-        CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check(none, NULL, 0, &error));
-        CHECK(strncmp(error.text, "a spec begins with a codec, one of raw, lossless, wdiff", 55) ==
-              0);
-        if (!*none) break;
-    }
+    CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("", NULL, 0, &error));
+    CHECK(strncmp(error.text, "a spec begins with a codec, one of raw, lossless, wdiff", 55) == 0);
+    CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check(":bits=4", NULL, 0, &error));
+    CHECK(strncmp(error.text, "a spec begins with a codec, one of raw, lossless, wdiff", 55) == 0);
     CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("wdiff:bit=4", NULL, 0, &error));
     CHECK(strncmp(error.text, "wdiff has no key bit; it has bits, ", 35) == 0);
     CHECK_STATUS(PITH_ERR_SPEC, pith_spec_check("kv:bit=4", NULL, 0, &error));

@@ -136,6 +136,7 @@ class State:
         ArgumentError: op, exempt, kind or partitions is none of these; the codec is topk, and there
             is no kind; or a later hop has error feedback and the first has not, to which it moves
             when buckets are rebuilt
+        UnsupportedError: without a kind: the frames of a spec have no fixed size
 
     """
 
