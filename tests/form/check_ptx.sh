@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# check_ptx.sh NVCC FOLDER FLAG...: what nvcc makes of the kernels keeps to the rules of numbers.
+# check_ptx.sh NVCC FOLDER FLAG...: what nvcc made of the kernels, in FOLDER/kernels_<family>.o,
+# keeps to the rules of numbers.
 # SPDX-License-Identifier: Apache-2.0
 #
 # -fmad=false reaches ptxas too, but a driver that compiles the PTX for a newer device does not see
@@ -11,10 +12,16 @@ place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 failed=0
 
+# Objects hold PTX as text with a 0 behind it, not indented.
+ptx_of() { # ptx_of OBJECT
+    objcopy -O binary --only-section=.nv_fatbin "$1" "$place/section"
+    LC_ALL=C grep -za '\.version ' "$place/section" | tr '\0' '\n'
+}
+
 # PITH_PTX_QUICK: code that is not optimised has calls, and arrays in memory.
 lint() { # lint FILE [QUICK]: what breaks a rule in a PTX file, by rule, with the number of times
     awk -v quick="${2:-}" '
-        /^\.func|^\.visible|^\.entry|^\/\// || !/^[ \t]/ { next }
+        /^\.func|^\.visible|^\.entry|^\/\// { next }
         { line = $0; sub(/^[ \t]+/, "", line); sub(/^@!?%p[0-9]+[ \t]+/, "", line) }
         { op = line; sub(/[ \t;].*/, "", op) }
         op ~ /^fma\./ || op ~ /^mad\.([a-z]+\.)*f/ { bad["contracted: " op]++ }
@@ -49,17 +56,18 @@ __global__ void negates(int *p) {
     asm("{.reg .s32 t;\n neg.s32 t, %0;\n max.s32 %0, %0, t;\n}" : "+r"(p[0]));
 }
 EOF
-"$nvcc" -std=c++17 -fmad=true -ftz=true -arch=compute_90 -ptx "$place/bad.cu" -o "$place/bad.ptx"
+"$nvcc" -std=c++17 -fmad=true -ftz=true -gencode arch=compute_90,code=compute_90 \
+    -Xfatbin --compress=false -c "$place/bad.cu" -o "$place/bad.o"
+ptx_of "$place/bad.o" >"$place/bad.ptx"
 found=$(lint "$place/bad.ptx")
 for rule in contracted approximate 'not rounded' 'local memory' 'a maximum'; do
     grep -q "^$rule" <<<"$found" || { echo "no longer found: $rule"; failed=1; }
 done
 
 # ---- The kernels ---------------------------------------------------------------------------------
-# The build has kept the PTX of every family, kernels_<family>*.ptx in FOLDER. PITH_PTX_SWEEP: also
-# what becomes of Hopper's in registers, in families with special kernels of these, which are to be
-# fast; "all": of all kernels, and what the oldest devices get, not optimised: that takes half of
-# the time and keeps the same rules of numbers. Minutes each.
+# PITH_PTX_SWEEP: also what becomes of Hopper's in registers, in families with special kernels of
+# these, which are to be fast; "all": of all kernels, and what the oldest devices get, not
+# optimised: that takes half of the time and keeps the same rules of numbers. Minutes each.
 check() { # check NAME PTX...
     local name=$1 count ptx all=0
     shift
@@ -73,51 +81,52 @@ check() { # check NAME PTX...
     printf '%s: %d files, %d sums and products, each rounded to nearest\n' "$name" $# "$all"
 }
 
-sources=("$folder"/kernels_*.cu)
-kept=()
-for source in "${sources[@]}"; do
-    for ptx in "${source%.cu}".ptx "${source%.cu}".compute_*.ptx; do
-        [ ! -s "$ptx" ] || kept+=("$ptx")
-    done
+families=() held=()
+for object in "$folder"/kernels_*.o; do
+    family=${object##*/kernels_} family=${family%.o}
+    families+=("$family") held+=("$place/$family.ptx")
+    ptx_of "$object" >"$place/$family.ptx" || {
+        echo "$family has no PTX"
+        failed=1
+    }
 done
-[ ${#kept[@]} -ge ${#sources[@]} ] || { echo 'a family has no PTX'; failed=1; }
-check 'as built' "${kept[@]}"
+check 'as built' "${held[@]}"
 
 if [ -n "${PITH_PTX_SWEEP:-}" ]; then
-    compile() { # compile SOURCE FLAG...: for the oldest devices
-        local source=$1 family
+    compile() { # compile FAMILY FLAG...: for the oldest devices
+        local family=$1
         shift
-        family=${source##*/kernels_} family=${family%.cu}
         "$NVCC" "$@" -O1 -Xcicc -O1 "-DPITHI_GPU_$family" "-DPITHI_GPU_FAMILY=$family" \
-            -arch=compute_75 -ptx "$source" -o "$PLACE/$family.75.ptx"
+            -arch=compute_75 -ptx "$GPU/kernels.cu" -o "$PLACE/$family.75.ptx"
     }
     special() { # special PTX: without the general kernels, where there are special ones
         sed -n 's/^PITH_GPU_SPECIAL(\w*, \(\w*\), \(\w*\), \(\w*\))$/kernel_\1_\2_\3/p' \
-            "$SPECIAL" | awk '
+            "$GPU/device/special.def" | awk '
             NR == FNR { wanted[$1]; next }
             FNR == 1 { pass++ }
             /^\.entry / {
                 name = $2; sub(/.*kernel_/, "kernel_", name); sub(/14pithi_.*/, "", name) }
             pass == 1 { some = some || name in wanted; next }
             name == "" || !some || name in wanted
-            /^}/ { name = "" }' - "$1" "$1"
+            { line = $0; depth += gsub(/[{]/, "", line) - gsub(/[}]/, "", line) }
+            /^}/ && !depth { name = "" }' - "$1" "$1"
     }
     assemble() { # assemble PTX: as the build has it, for Hopper
         local name=${1##*/} from=$1
         if [ "$PITH_PTX_SWEEP" != all ]; then
-            from=$PLACE/$name
+            from=$PLACE/special_$name
             special "$1" >"$from"
         fi
         "${NVCC%nvcc}ptxas" -v -arch=sm_90 --fmad false "$from" -o "$PLACE/$name.cubin" \
             >"$PLACE/$name.usage" 2>&1
     }
     export -f compile special assemble
-    export NVCC=$nvcc PLACE=$place SPECIAL
-    SPECIAL=$(realpath "$(dirname "$0")/../../gpu/device/special.def")
-    mapfile -t hopper < <(grep -lE '^\.target sm_90$' "${kept[@]}")
-    [ ${#hopper[@]} = ${#sources[@]} ] || { echo 'the build has no PTX for Hopper'; failed=1; }
+    export NVCC=$nvcc PLACE=$place GPU
+    GPU=$(realpath "$(dirname "$0")/../../gpu")
+    mapfile -t hopper < <(grep -lE '^\.target sm_90$' "${held[@]}")
+    [ ${#hopper[@]} = ${#families[@]} ] || { echo 'the build has no PTX for Hopper'; failed=1; }
     if [ "$PITH_PTX_SWEEP" = all ]; then
-        printf '%s\0' "${sources[@]}" | xargs -0 -P "$(nproc)" -I{} bash -c \
+        printf '%s\0' "${families[@]}" | xargs -0 -P "$(nproc)" -I{} bash -c \
             'compile "$@"' compile {} "$@" || { echo 'nvcc failed'; failed=1; }
         PITH_PTX_QUICK=1 check compute_75 "$place"/*.75.ptx
     fi
