@@ -15,6 +15,8 @@ import os
 import pathlib
 import statistics
 import struct
+import subprocess
+import tempfile
 import time
 
 import blosc2
@@ -35,15 +37,22 @@ DTYPES = {"BF16": ml_dtypes.bfloat16, "F16": numpy.float16, "F32": numpy.float32
 PAGE_HEAD = """# Beside other programs
 
 Made by `./dev peers --write`: floats [exactly](#exactly) and
-[within a bound](#values-within-a-bound), on one thread, GB of values a second in and out.
-Candidates took turns on one machine, so that figures compare within a table. Every result was
-compared with what went in.
+[within a bound](#values-within-a-bound), and [coders of bytes alone](#coders-of-bytes), on one
+thread, GB of values a second in and out. Candidates took turns on one machine, so that figures
+compare within a table. Every result was compared with what went in.
 """
 EXACT_HEAD = """## Exactly
 
 Codec `lossless`: what is left in percent.
 
 ![ratio against speed, exactly](peers_lossless.svg)
+"""
+CODERS_HEAD = """## Coders of bytes
+
+The exponents of bf16 values as symbols, in strings of 128 KiB, each with its table: what
+`lossless` does to a block of them, beside the rANS of htscodecs, which has vectors for its 32
+states, and zstd, whose literals are Huffman codes. "Entropy": that of the counts of each string,
+by which a table and the states of a coder take more.
 """
 ROW = "| {} | {:.2f} | {:.2f} | {:.2f} |\n"
 TABLE = "| | percent | in, GB/s | out, GB/s |\n|---|---|---|---|\n"
@@ -187,6 +196,28 @@ def exactly(more, rounds):
     return text, pictured
 
 
+def exponents(arrays):
+    """The exponents of bf16 arrays, one behind the other."""
+    words = numpy.concatenate([x.view(numpy.uint16) for x in arrays.values()])
+    return (words >> 7 & 0xFF).astype(numpy.uint8)
+
+
+def coders():
+    """The text of the page's part, by bench/coders."""
+    text = CODERS_HEAD
+    for title, arrays, _ in sets(()):
+        if "bf16" not in title or "update" in title:
+            continue
+        with tempfile.NamedTemporaryFile() as file:
+            exponents(arrays).tofile(file.name)
+            command = [TOP / "build-peers" / "build" / "bench" / "coders", file.name]
+            rows = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        text += f"\n**Of: {title}**\n\n{TABLE}"
+        for row in rows.splitlines():
+            text += "| {} | {} | {} | {} |\n".format(*row.split("\t"), "", "")
+    return text
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="write doc/PEERS.md, doc/peers_*.svg")
@@ -196,7 +227,8 @@ def main():
     (field,) = tensors(DATA / "field64.safetensors").values()
     exact, exact_pictured = exactly(args.files, args.rounds)
     bounded, bounded_pictured = peers_bounded.page(field.reshape(64, 64, 64), args.rounds)
-    text = f"{PAGE_HEAD}\nOf {processor()}, pith {pith.__version__}.\n\n{exact}\n{bounded}"
+    head = f"{PAGE_HEAD}\nOf {processor()}, pith {pith.__version__}.\n"
+    text = f"{head}\n{exact}\n{coders()}\n{bounded}"
     print(text)
     if args.write:
         PAGE.write_text(text, encoding="ascii")
