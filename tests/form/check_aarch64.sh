@@ -7,6 +7,7 @@ cc=aarch64-linux-gnu-gcc
 for tool in $cc qemu-aarch64; do
     command -v $tool >/dev/null || { echo "not checked: no $tool"; exit 77; }
 done
+cache=$(command -v ccache || true)
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 
@@ -19,7 +20,7 @@ flags=(-std=c11 -O1 -D_POSIX_C_SOURCE=200809L -ffp-contract=off
     -ffunction-sections -fdata-sections -Wall -Wextra -Wconversion -Wshadow -Werror
     -Iinclude -Icodec -Icli)
 printf '%s\n' "${sources[@]}" | xargs -P "$(nproc)" -I{} sh -c \
-    "$cc ${flags[*]} -c {} -o $place/\$(echo {} | tr / _).o"
+    "$cache $cc ${flags[*]} -c {} -o $place/\$(echo {} | tr / _).o"
 $cc -static -Wl,--gc-sections "$place"/*.o -lm -o "$place/kernelcheck"
 qemu-aarch64 "$place/kernelcheck" "$@" | tee "$place/log"
 grep -qE '^[1-9][0-9]* passed, 0 failed$' "$place/log"

@@ -7,6 +7,7 @@ cross=arm-linux-gnueabihf-gcc
 for tool in $cross qemu-arm pkg-config ninja; do
     command -v $tool >/dev/null || { echo "not checked: no $tool"; exit 77; }
 done
+cache=$(command -v ccache || true)
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 
@@ -20,7 +21,7 @@ mapfile -t sources < <(find codec -name '*.c' | grep -vE '_(avx[0-9]+|neon)\.c$'
 flags=(-std=c11 -O1 -D_POSIX_C_SOURCE=200809L -DPITH_BUILD -ffp-contract=off
     -Wall -Wextra -Wshadow -Werror -Iinclude -Icodec "-I$place/headers")
 printf '%s\n' "${sources[@]}" | xargs -P "$(nproc)" -I{} sh -c \
-    "$cross ${flags[*]} -c {} -o $place/\$(echo {} | tr / _).o"
+    "$cache $cross ${flags[*]} -c {} -o $place/\$(echo {} | tr / _).o"
 $cross -static "$place"/*.o -lm -o "$place/instructions"
 
 # Of these rows zstd has coded a part.
