@@ -309,6 +309,9 @@ static pith_status create(pith_collective_channel **channel, const pith_transpor
     forget_pointers(&ch->o);
     ch->t.node_of = NULL;
     if (status && !error->text[0]) *error = ch->error; /* of a timeout, or the transport */
+    if (status && !error->text[0]) /* a rank said so where ranks compare numbers */
+        pithi_collective_say(error, "rank %d failed: %s", (int)ch->election.merged.culprit,
+                             pith_status_text(status));
     pithi_collective_say(&ch->error, "%s", "");
     if (status == PITH_OK)
         *channel = ch;

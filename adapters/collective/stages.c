@@ -129,13 +129,24 @@ void pithi_collective_copy_out(const pith_collective_channel *ch,
     pithi_collective_unpack(&ch->call.out, first, count, ch->scratch);
 }
 
+/* Whether the base of each item's slot is that after this call: a key frame brings any step. */
+static bool follow(pith_collective_channel *ch, const pith_item *items, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (pith_stream_step(items[i].stream, items[i].slot) == ch->call.step + 1) continue;
+        pithi_collective_fail_text(ch, PITH_ERR_STEP, "a key frame of another step arrived");
+        return false;
+    }
+    return true;
+}
+
 /* Decodes n frames, each of another source. */
 static bool decode_list(pith_collective_channel *ch, const struct pithi_collective_hop *h,
                         pith_item *items, size_t n) {
     if (!n) return true;
     if (ch->o.kind == PITH_COLLECTIVE_ALLREDUCE)
         return pithi_collective_decode_finished(ch, h, items, n);
-    return pithi_collective_good(ch, pith_decode(ch->work, items, n, 0));
+    return pithi_collective_good(ch, pith_decode(ch->work, items, n, 0)) &&
+           (!ch->with_base || follow(ch, items, n));
 }
 
 /* Decodes the frames that a hop brought in one call, but for those that go through the scratch
