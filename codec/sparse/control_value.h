@@ -21,10 +21,15 @@ PITHI_INLINE uint32_t pithi_control_kept(uint32_t t) {
     return t > PITHI_CONTROL_LOWEST && t < PITHI_CONTROL_HIGHEST ? t : 0;
 }
 
-/* Returns the share of k that `part` of n elements has, at least 1. */
+/* Returns the share of k that `part` of n elements has, rounded down, at least 1; k and part are at
+ * most n, n at most 2^56. What doubles find is at most some 40 off, so that what is left of the
+ * product then is below 2^62, and right modulo 2^64, though the product may need more bits. */
 PITHI_INLINE uint64_t pithi_control_share(uint64_t k, uint64_t part, uint64_t n) {
-    const double share = (double)k * ((double)part / (double)n);
-    return share < 1 ? 1 : (uint64_t)share;
+    uint64_t share = (uint64_t)((double)k * ((double)part / (double)n));
+    int64_t left = (int64_t)(k * part - share * n);
+    for (; left < 0; left += (int64_t)n) share--;
+    for (; left >= (int64_t)n; left -= (int64_t)n) share++;
+    return share > 0 ? share : 1;
 }
 
 /* In the rules below `ratio` is how many times k elements the last step selected; they return the
