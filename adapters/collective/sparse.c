@@ -399,6 +399,10 @@ static pith_status chooser(const pith_collective_channel *ch, char text[PITH_SPE
         pithi_collective_say(error, "this sum takes its values from the residual: ef=full");
         return PITH_ERR_UNSUPPORTED;
     }
+    if (!is_value(text, "transform", "")) {
+        pithi_collective_say(error, "this sum is of values, not of coefficients: no transform");
+        return PITH_ERR_UNSUPPORTED;
+    }
     if (strlen(text) + sizeof own > PITH_SPEC_MAX) return PITH_ERR_SPEC;
     strcat(text, own);
     return PITH_OK;

@@ -732,6 +732,8 @@ static void arguments(void) {
     refused_spec(UNION, "topk", PITH_ERR_UNSUPPORTED);
     refused_spec(UNION, "topk:ef=ema:0.5", PITH_ERR_UNSUPPORTED);
     refused_spec(UNION, "topk:ef=full,values=f16", PITH_ERR_UNSUPPORTED);
+    refused_spec(UNION, "topk:ef=full,transform=dct", PITH_ERR_UNSUPPORTED);
+    refused_spec(OKTOPK, "topk:ef=full,transform=hadamard", PITH_ERR_UNSUPPORTED);
     refused_spec(OKTOPK, "topk:density=0", PITH_ERR_SPEC);
     if (world_ranks > 1) {
         refused_spec(GATHER, failing ? "topk:k=40" : "topk:k=41", PITH_ERR_MISMATCH);

@@ -411,11 +411,11 @@ PITH_NODISCARD PITH_API pith_status pith_collective_run(pith_collective_channel 
  * SPARSE_GATHER (Top-k, DGC, GaussianK, DCT): every rank sends its frame to all, and
  *     out = round(scale * (D(frame of rank 0) + D(frame of rank 1) + ...)), as pith_reduce.
  *   Any spec of topk but values=none and clear=call. Each rank gets about ranks * k elements.
- * SPARSE_UNION (Top-k with union, CLT-k, DEFT, MiCRO, ExDyna): the spec has ef=full, and values=f32
- *   if it says so; values=none,clear=call are the channel's own. Every rank sends the set that it
- *   chose to all; in the union of all sets every rank's accumulator counts. These values, U of them
- *   in ascending order, are summed in f32 in rank order by owners, rank r that of [min(U, rL),
- *   min(U, (r+1)L)) with L = ceil(U / ranks), and go back to all:
+ * SPARSE_UNION (Top-k with union, CLT-k, DEFT, MiCRO, ExDyna): the spec has ef=full, no transform,
+ *   and values=f32 if it says so; values=none,clear=call are the channel's own. Every rank sends
+ *   the set that it chose to all; in the union of all sets every rank's accumulator counts. These
+ *   values, U of them in ascending order, are summed in f32 in rank order by owners, rank r that of
+ *   [min(U, rL), min(U, (r+1)L)) with L = ceil(U / ranks), and go back to all:
  *     out = round(0 + scale * sum), as pith_sparse_scatter,
  *   and every rank's residual becomes 0 at the union. Each rank chooses k elements, unless requests
  *   give it a part: ranges that are disjoint (MiCRO: the ranks' parts, which rotate; ExDyna: parts
