@@ -283,8 +283,9 @@ class State:
         rank, parts = self._ranks.rank, bucket.partitions
         if isinstance(parts, Partitions):
             # As many of every rank, however long its part is: rules that take their first threshold
-            # from the number alone begin with one then.
-            k = bucket.channel.sparse_state().k // self._ranks.ranks
+            # from the number alone begin with one then. Where all are wanted 0, all of a part.
+            k = bucket.channel.sparse_state().k
+            k = 0 if k == buffer.numel() else k // self._ranks.ranks
             return [parts.choice(rank)._replace(k=k)]
         if isinstance(parts, _Layers):
             norms = parts.norms(bucket.channel, buffer, self._scale, step)

@@ -475,6 +475,32 @@ def test_ranks_are_asked_for_as_many_whatever_their_parts():
         assert threshold == pytest.approx(1 / (2 * 655**0.5))
 
 
+def all_of_parts(rank, ranks, count, partitions, control):
+    """Return how many each rank chose in two steps of all gradients, which are those of no hook."""
+    model = DistributedDataParallel(Vector(count))
+    spec = f"topk:density=1,control={control},ef=full"
+    state = ddp.register(model, kind="union", partitions=partitions, spec=spec, timeout=TIMEOUT)
+    chosen = []
+    for step in range(2):
+        given = [
+            torch.randn(count, generator=torch.Generator().manual_seed(10 * step + r)) * 1e-3
+            for r in range(ranks)
+        ]
+        model.zero_grad()
+        model(given[rank]).backward()
+        wanted = sum(given[1:], given[0]) * (1 / ranks)
+        assert torch.equal(model.module.x.grad, wanted)
+        chosen.append(state.chosen[0])
+    return chosen
+
+
+@pytest.mark.parametrize("control", ["prop", "micro"])
+@pytest.mark.parametrize("count,partitions", [(527, "even"), (40001, "moving")])
+def test_all_gradients_travel_whatever_the_parts(count, partitions, control):
+    for chosen in run(3, all_of_parts, count, partitions, control):
+        assert [sum(counts) for counts in chosen] == [count] * 2
+
+
 def norms_of_one_size(rank, ranks):
     """What one rank cannot take the norms of is an exception on every rank, and no hang."""
     group = _group.communicator(None, timeout=TIMEOUT)
