@@ -62,6 +62,8 @@ def _source_for(x: Tensor) -> Callable[[Tensor], Source]:
         return _refuse_masked
     if isinstance(x, np.ndarray):
         return _from_numpy
+    if isinstance(x, np.generic):
+        return _from_scalar
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
         return _torch_source(torch, type(x))
@@ -84,6 +86,13 @@ def _from_numpy(x: Any) -> Source:
         number = dtypes.number_of(x.dtype)
     interface = x.__array_struct__
     return _NUMPY, id(interface), number, interface
+
+
+def _from_scalar(x: Any) -> Source:
+    """Return a source of a scalar of NumPy: those of bf16 and fp8 export no buffer as others do."""
+    array = np.asarray(x)
+    array.flags.writeable = False  # it is a copy, in which what is written would be lost
+    return _from_numpy(array)
 
 
 def _torch_source(torch: Any, cls: type) -> Callable[[Tensor], Source]:

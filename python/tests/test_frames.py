@@ -158,6 +158,15 @@ def test_buffers():
     assert pith.decompress(pith.compress(strided)).tobytes() == strided.tobytes()
 
 
+@pytest.mark.parametrize("name", dtypes.NAMES[1:])
+def test_scalars_of_numpy(name, ml_dtypes):
+    x = of_dtype(name, (3,))
+    assert isinstance(x[1], np.generic)
+    assert pith.compress(x[1]) == pith.compress(x[1:2].reshape(()))
+    with pytest.raises(pith.ArgumentError, match="read-only"):
+        pith.decompress(pith.compress(x[1]), out=x[1])
+
+
 @pytest.mark.parametrize("x", [3, "text", None, [1.0, 2.0], object()])
 def test_what_is_no_tensor_is_refused(x):
     with pytest.raises(pith.DtypeError, match="expected a NumPy array"):
