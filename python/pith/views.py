@@ -113,9 +113,7 @@ def _torch_source(torch: Any, cls: type) -> Callable[[Tensor], Source]:
 
     def from_any_torch(x: Any) -> Source:
         if x.layout is not strided:
-            raise UnsupportedError(
-                f"expected a strided tensor, found one of layout {x.layout}: give its to_dense()"
-            )
+            raise UnsupportedError(_other_layout(x))
         if x.is_neg():
             raise UnsupportedError("PyTorch's negative bit is set: call resolve_neg()")
         if hasattr(x, "fake_mode"):
@@ -156,6 +154,12 @@ def _refuse_masked(x: Any) -> Source:
     raise DtypeError("a masked array: pith keeps no masks; give its data, or filled()")
 
 
+def _other_layout(x: Any) -> str:
+    if x.is_nested:  # of layout strided or jagged; neither has to_dense()
+        return "expected a plain tensor, found a nested one: give its unbind()"
+    return f"expected a strided tensor, found one of layout {x.layout}: give its to_dense()"
+
+
 def refused(refusal: int, x: Tensor) -> Error:
     """Return the exception for a refusal of helpers.h."""
     why, found = refusal & 255, refusal >> 8
@@ -180,12 +184,10 @@ def refused(refusal: int, x: Tensor) -> Error:
     text = f"a {type(x).__name__} that does not say where it lies"
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
-        if x.layout is not torch.strided:
-            text = f"expected a strided tensor, found one of layout {x.layout}: give its to_dense()"
+        if x.is_nested or x.layout is not torch.strided:
+            text = _other_layout(x)
         elif x.device.type == "meta":
             text = "expected a tensor in memory, found one on device meta, which has no values"
-        elif x.is_nested:
-            text = "expected a plain tensor, found a nested one: give its unbind()"
         elif x.is_quantized:
             text = (
                 f"expected a plain tensor, found a quantized one of {x.dtype}: give its int_repr()"

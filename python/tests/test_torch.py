@@ -274,7 +274,11 @@ def test_refusals_say_what_to_do(torch):
         (torch.eye(3).to_sparse_csr(), "to_dense"),
         (torch.zeros(3, device="meta"), "no values"),
         (torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8), "int_repr"),
-        (torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)]), "nested one"),
+        (torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)]), "nested one: .* unbind"),
+        (
+            torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)], layout=torch.jagged),
+            "nested one: .* unbind",
+        ),
     ):
         with pytest.raises(pith.UnsupportedError, match=text):
             pith.compress(x)
