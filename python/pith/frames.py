@@ -215,8 +215,8 @@ def decompress(
         base: the base that it was made against, when it was
         out: where the values go, of the frame's element count and any strides, in memory that the
             frame is not in
-        dtype: of the new tensor when out is None: the frame's, or for wdiff and grad any of f32,
-            bf16 and f16; a dtype of PyTorch makes a PyTorch tensor
+        dtype: of the new tensor when out is None: the frame's, or of frames of lossy codecs in f32,
+            bf16 or f16 any of these; a dtype of PyTorch makes a PyTorch tensor
         max_output: refuse frames of more bytes of values; None: no limit
         threads: threads to use
 

@@ -373,8 +373,8 @@ class Stream:
             out: where the values go: the slot's piece, or the whole tensor, in memory that the
                 frame is not in
             slot: which piece the frame is of
-            dtype: of the new tensor when out is None: the plan's, or for wdiff and grad any of f32,
-                bf16 and f16; a dtype of PyTorch makes a PyTorch tensor
+            dtype: of the new tensor when out is None: the plan's, or of lossy codecs in f32, bf16
+                or f16 any of these; a dtype of PyTorch makes a PyTorch tensor
 
         Returns:
             out, or a new tensor: of the plan's shape, or flat when there are slots.
@@ -473,7 +473,7 @@ class Stream:
 
         Args:
             frames: frames without a base, of fixed rate or of codec topk
-            to: the stream of the frame that is made: another than this one
+            to: the stream of the frame that is made: another than this one, of dtype f32
             slot: which piece the frames are of
             to_slot: which piece of ``to`` the sum is
             scale: what the sum is multiplied by, not 0
@@ -482,6 +482,7 @@ class Stream:
             The frame.
 
         Raises:
+            UnsupportedError: ``to`` is not of dtype f32, or either side has no such sums
             As :meth:`decode` and :meth:`encode`.
 
         """

@@ -167,6 +167,21 @@ def test_scalars_of_numpy(name, ml_dtypes):
         pith.decompress(pith.compress(x[1]), out=x[1])
 
 
+@pytest.mark.parametrize("codec", [c for c in pith.codecs() if "f16" in c.dtypes])
+def test_dtypes_that_a_frame_is_decoded_to(codec, ml_dtypes):
+    floats = ("f32", "bf16", "f16")
+    for dtype in floats:
+        x = noise(64, 64).astype(dtypes.numpy_dtype(dtypes.number_of(dtype)))
+        frame = pith.compress(x, codec.name)
+        for to in (*floats, "f64"):
+            if to == dtype or (to in floats and not codec.lossless):
+                number = dtypes.number_of(to)
+                assert pith.decompress(frame, dtype=to).dtype == dtypes.numpy_dtype(number)
+            else:
+                with pytest.raises(pith.DtypeError):
+                    pith.decompress(frame, dtype=to)
+
+
 @pytest.mark.parametrize("x", [3, "text", None, [1.0, 2.0], object()])
 def test_what_is_no_tensor_is_refused(x):
     with pytest.raises(pith.DtypeError, match="expected a NumPy array"):
