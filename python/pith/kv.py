@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from numbers import Integral
 from typing import Any, cast
 
 import numpy as np
@@ -30,7 +31,7 @@ from .errors import (
     numbered,
     of_each,
 )
-from .plan import Plan, Work, check_status, check_work, unsigned
+from .plan import Plan, Work, check_status, check_work, integer, unsigned
 from .stream import Stats, borrow, marks_of
 from .views import Buffer, Tensor
 
@@ -40,8 +41,11 @@ def check(plan: Plan) -> None:
 
     Raises:
         UnsupportedError: what the plan is that it may not be
+        TypeError: it is no plan
 
     """
+    if not isinstance(plan, Plan):
+        raise TypeError(f"plan: expected a pith.Plan, found {type(plan).__name__}")
     error = ffi.new("pith_error *", {"size": ffi.sizeof("pith_error")})
     status = lib.pith_kv_check(plan._plan, error)
     if status:
@@ -282,6 +286,8 @@ class Cache:
             base
 
         """
+        first = unsigned("first", first)
+        count = None if count is None else unsigned("count", count)
         count = max(len(self) - first, 0) if count is None else count
         view, keep = views.new(base, write=True)
         self._do(lib.pithpy_kv_read_add, first, count, view)
@@ -431,9 +437,18 @@ def read(
 
 
 def _of_each(value: Any, caches: Sequence[Cache], what: str) -> Sequence[Any]:
-    """Return a value for each cache, which `value` is or has."""
-    if value is None or isinstance(value, int):
+    """Return a number, or None, for each cache, which `value` is or has.
+
+    Raises:
+        ArgumentError: it has more numbers, or fewer
+        TypeError: it is neither an integer nor a sequence
+
+    """
+    # An integer of NumPy is no int, and a tensor of one number has a length that raises.
+    if value is None or isinstance(value, Integral) or getattr(value, "ndim", 1) == 0:
         return [value] * len(caches)
+    if isinstance(value, str) or not hasattr(value, "__len__"):
+        integer(what, value)
     if len(value) != len(caches):
         raise ArgumentError(f"{what}: found {len(value)}, expected {len(caches)}")
     return cast("Sequence[Any]", value)
@@ -443,10 +458,13 @@ def _set_range(
     to: Any, cache: Cache, first: int, count: int | None, head: int, heads: int | None
 ) -> None:
     """Set all of a ``pith_kv_range`` but the view."""
-    count = max(len(cache) - first, 0) if count is None else count
-    heads = max(_token_shape(cache._plan)[1] - head, 0) if heads is None else heads
-    if min(first, count, head, heads) < 0:
-        raise ArgumentError("a range of tokens or heads: found a negative number")
+    first, head = unsigned("first", first), unsigned("head", head, 32)
+    count = max(len(cache) - first, 0) if count is None else unsigned("count", count)
+    heads = (
+        max(_token_shape(cache._plan)[1] - head, 0)
+        if heads is None
+        else unsigned("heads", heads, 32)
+    )
     to.cache, to.first, to.count, to.head, to.heads = cache._cache, first, count, head, heads
 
 
@@ -484,7 +502,7 @@ def page_tokens(plan: Plan) -> int:
 
 def page_bytes(plan: Plan, tokens: int | None = None) -> int:
     """Return the bytes of a page of so many tokens; None: of a whole page."""
-    tokens = page_tokens(plan) if tokens is None else tokens
+    tokens = page_tokens(plan) if tokens is None else integer("tokens", tokens)
     if not 1 <= tokens <= page_tokens(plan):
         raise ArgumentError(f"tokens: found {tokens}, expected 1 to {page_tokens(plan)}")
     return int(lib.pith_kv_page_bytes(plan._plan, tokens))
@@ -493,7 +511,7 @@ def page_bytes(plan: Plan, tokens: int | None = None) -> int:
 def page_bound(plan: Plan, page: Buffer, tokens: int | None = None) -> float:
     """Return the largest error of the values of a page; NaN where a group decodes to NaN."""
     data, length, keep = views.bytes_of(page, "page")
-    tokens = page_tokens(plan) if tokens is None else tokens
+    tokens = page_tokens(plan) if tokens is None else integer("tokens", tokens)
     if length < page_bytes(plan, tokens):
         raise ArgumentError(
             f"page: found {numbered(length, 'bytes')}, expected {page_bytes(plan, tokens)}"

@@ -58,6 +58,43 @@ def test_append_and_read():
     assert one.stats.poisoned == 0 and "400 tokens" in repr(one)
 
 
+def test_ranges_are_numbers_of_any_kind():
+    cache = kv.Cache(plan(), 400)
+    cache.append(noise(300, 4, 64))
+    expected = cache.read(7, 20, head=1, heads=2)
+    for of in (np.int64, np.uint8, np.array):
+        assert same(cache.read(of(7), of(20), head=of(1), heads=of(2)), expected)
+        lists = kv.read([cache] * 2, of(7), [of(20), 20], head=1, heads=2)
+        assert same(lists[0], expected) and same(lists[1], expected)
+    for at in ("first", "count", "head", "heads"):
+        for value, error in ((-1, pith.ArgumentError), (1 << 70, pith.ArgumentError)):
+            with pytest.raises(error, match=f"^{at}: found {value}, expected 0 to"):
+                cache.read(**{at: value})
+        for value in (1.5, "2", np.array(1.5)):
+            with pytest.raises(TypeError, match=f"^{at}: expected an integer, found"):
+                cache.read(**{at: value})
+    for at in ("first", "count"):
+        with pytest.raises(TypeError, match=f"^{at}: expected an integer, found 1.5"):
+            kv.read([cache, cache], **{at: [1, 1.5]})
+    for value in (-1, 1 << 70):
+        with pytest.raises(pith.ArgumentError, match=r"^first: found"):
+            cache.read_add(noise(1, 4, 64), value)
+    with pytest.raises(TypeError, match=r"^tokens: expected an integer, found '2'"):
+        kv.page_bytes(cache.plan, "2")
+
+
+def test_caches_and_pages_are_of_a_plan():
+    for call in (
+        kv.check,
+        kv.Cache,
+        kv.page_tokens,
+        kv.page_bytes,
+        lambda p: kv.encode_pages(p, noise(2, 128, 4, 64), [0]),
+    ):
+        with pytest.raises(TypeError, match=r"^plan: expected a pith\.Plan, found str"):
+            call("kv")
+
+
 def test_read_of_several():
     p, q = plan(), plan("kv:page=16")
     caches = [kv.Cache(p), kv.Cache(q), kv.Cache(p)]
