@@ -250,6 +250,10 @@ class Cache:
     def load(self, saved: Buffer) -> None:
         """Replace the tokens by those that :meth:`save` returned.
 
+        A cache that was made for ``window + tokens + page`` has space for so many saved tokens,
+        ``window`` and ``page`` being the keys of the spec. With ``axis=channel`` add a page for
+        every time that finished tokens were cut off before they were saved, also by a fork.
+
         Raises:
             FrameError: the bytes are not that; with ``checksums=True`` of the plan, any damage
             MismatchError: they are of another setting

@@ -236,6 +236,27 @@ def test_a_copy_is_no_second_name_of_a_cache(how):
         how(cache)
 
 
+@pytest.mark.parametrize("axis", ["token", "channel"])
+@pytest.mark.parametrize("window", [0, 5, 33])
+def test_space_for_what_is_loaded(axis, window):
+    page = 16
+    p = pith.Plan(
+        f"kv:axis={axis},page={page},group=16,window={window}", shape=(1000, 1, 8), dtype="f32"
+    )
+    cache, cuts = kv.Cache(p), 0
+    for tokens, kept, forked in ((90, 37, 30), (50, 60, 45), (70, 101, 101), (1, 33, 20)):
+        cache.append(noise(tokens, 1, 8))
+        cuts += (kept < cache.finished) + (forked < cache.finished)
+        cache.truncate(kept)
+        cache = cache.fork(forked, reserve=200)
+        for more in (0, 5, 20):
+            cache.append(noise(more, 1, 8))
+            space = window + len(cache) + page * (1 + cuts * (axis == "channel"))
+            loaded = kv.Cache(p, space)
+            loaded.load(cache.save())
+            assert same(loaded.read(), cache.read())
+
+
 @pytest.mark.parametrize("checksums", [False, True])
 def test_damage_to_a_saved_cache_is_found_where_there_are_checksums(checksums):
     made = pith.Plan("kv:preset=kivi4", shape=SHAPE, dtype="f32", checksums=checksums)
