@@ -339,7 +339,7 @@ class Plan:
 
     def is_key(self, step: int) -> bool:
         """Whether the spec makes the frame of a step a key frame (``key_every=N``)."""
-        return bool(lib.pith_plan_is_key(self._plan, step))
+        return bool(lib.pith_plan_is_key(self._plan, unsigned("step", step)))
 
     def __repr__(self) -> str:
         return f"<pith.Plan {self._spec!r} {self.dtype} {list(self._shape)}>"

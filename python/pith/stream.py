@@ -504,6 +504,7 @@ class Stream:
             StateError, UnsupportedError: the plan has no base
 
         """
+        step = unsigned("step", step)
         view, keep = views.new(x)
         self._do(lib.pithpy_stream_set_base, view, step)
         del keep
@@ -525,6 +526,7 @@ class Stream:
             DtypeError, ShapeError: it is not that
 
         """
+        step = unsigned("step", step)
         view, keep = views.new_base(x)
         count = lib.pith_view_count(view)
         if view.dtype != self._plan._base_number:

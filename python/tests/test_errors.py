@@ -188,9 +188,16 @@ def test_numbers_that_c_has_not_are_refused_by_name():
                     pith.Plan("raw", shape=9, dtype="f32", **{key: value})
                 else:
                     pith.Stream(stream.plan, **{key: value})
-    for call in (stream.set_step, stream.rollback):
-        with pytest.raises(pith.ArgumentError, match=r"^step: found -1"):
-            call(-1)
+    x = noise(9)
+    for call in (
+        *(stream.set_step, stream.rollback, stream.plan.is_key),
+        *(lambda n: stream.set_base(x, n), lambda n: stream.bind_base(x, n)),
+    ):
+        for value in (-1, 1 << 64):
+            with pytest.raises(pith.ArgumentError, match=f"^step: found {value}, expected 0 to"):
+                call(value)
+        with pytest.raises(TypeError, match=r"^step: expected an integer, found 1\.5"):
+            call(1.5)
     for keys, text in (
         ({"shape": 1 << 70}, "shape"),
         ({"slot_counts": [9, -1]}, r"slot_counts\[1\]"),
