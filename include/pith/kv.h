@@ -221,7 +221,8 @@ PITH_API double pith_kv_idempotent_from(const pith_plan *plan);
 typedef struct pith_kv_pair {
     void *values;    /* the first element of the page's tokens; encode reads, decode writes */
     void *page;      /* pith_kv_page_bytes(plan, page tokens), any alignment; the other way round */
-    uint32_t tokens; /* 0: all of a page. A shorter page is followed by zeros */
+    uint32_t tokens; /* 0: all of a page. Encode writes zeros behind a shorter page; decode leaves
+                      * the values of further tokens as they were */
 } pith_kv_pair;
 /* Encode `count` pages, with the work's threads. `like` says where the tokens of every page lie:
  * the layout's dtype, shape [page tokens, heads, dim] and strides; its data is not used. Neither

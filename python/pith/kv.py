@@ -549,7 +549,7 @@ def encode_pages(
         pool: ``[blocks, page tokens, heads, dim]``, any strides
         block_ids: which blocks, a list or an array of integers
         out: ``[len(block_ids), page_bytes(plan)]`` bytes, u8, rows of any stride; None: a new array
-        tokens: of every page, where some are shorter; None: all of a page
+        tokens: of every page, where some are shorter, which zeros follow; None: all of a page
         work: scratch memory and threads to use instead of the calling thread's own
 
     Returns:
@@ -583,7 +583,7 @@ def decode_pages(
         pages: ``[len(block_ids), page_bytes(plan)]`` bytes, u8; any bytes decode to something
         pool: ``[blocks, page tokens, heads, dim]`` of dtype f32, bf16 or f16, any strides
         block_ids: which blocks are written, none twice
-        tokens: of every page, where some are shorter; what follows them in a block is zero
+        tokens: of every page, where some are shorter; what follows them in a block stays as it was
         work: scratch memory and threads to use instead of the calling thread's own
 
     Returns:

@@ -415,6 +415,8 @@ def test_short_pages():
     back = np.ones_like(pool)
     kv.decode_pages(p, pages, back, [0, 1], tokens=[5, 16])
     assert np.abs(back[0, :5] - pool[0, :5]).max() < 0.1
+    assert (back[0, 5:] == 1).all() and (back[2:] == 1).all()
+    assert not pages[0, kv.page_bytes(p, 5) :].any()
     assert kv.page_bytes(p, 5) < kv.page_bytes(p)
     for wrong in ([0, 1], [17, 1], [1]):
         with pytest.raises(pith.ArgumentError):
