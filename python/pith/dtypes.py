@@ -78,7 +78,10 @@ def number_of(dtype: Any) -> int:
     except TypeError:
         number = None
     if number is None or dtype is None:
-        raise DtypeError(f"dtype: found {dtype!r}, expected one of {' '.join(NAMES[1:])}")
+        text = f"dtype: found {dtype!r}, expected one of {' '.join(NAMES[1:])}"
+        if isinstance(dtype, np.dtype) and dtype.newbyteorder("=") in _number_of:
+            text += f", in this machine's byte order: give its astype({dtype.name!r})"
+        raise DtypeError(text)
     return number
 
 

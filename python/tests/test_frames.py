@@ -192,6 +192,13 @@ def test_dtypes_that_pith_has_not_are_refused():
     for x in (np.zeros(3, np.complex64), np.zeros(3, ">f4"), np.array(["a"]), np.zeros(3, "M8[s]")):
         with pytest.raises(pith.DtypeError):
             pith.compress(x)
+    swapped = np.arange(3, dtype=np.float32).astype(np.dtype("f4").newbyteorder())
+    with pytest.raises(pith.DtypeError, match=r"byte order: give its astype\('float32'\)"):
+        pith.compress(swapped)
+    assert pith.compress(swapped.astype("float32"))
+    with pytest.raises(pith.DtypeError) as caught:
+        pith.compress(np.zeros(3, np.complex64))
+    assert "byte order" not in str(caught.value)
     with pytest.raises(pith.DtypeError, match="mask"):
         pith.compress(np.ma.masked_array([1.0, 2.0], [0, 1]))
     fields = np.zeros(4, [("a", "f4"), ("b", "i1")])
