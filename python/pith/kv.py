@@ -25,6 +25,7 @@ from .errors import (
     DtypeError,
     OutOfMemoryError,
     ShapeError,
+    SpaceError,
     StateError,
     check_new,
     from_status,
@@ -222,16 +223,35 @@ class Cache:
         reserve = unsigned("reserve", reserve)
         tokens = len(self) if tokens is None else unsigned("tokens", tokens)
         page = int(lib.pith_kv_page_tokens(self._plan._plan))
-        need = _window(self._plan) + reserve + page + (tokens if copy else 0)
-        child = Cache.__new__(Cache)
-        child._start(self._plan, lib.pith_kv_bytes(self._plan._plan, need), self._work)
-        made = ffi.new("pith_kv **")
-        flags = lib.PITH_KV_COPY if copy else 0
-        self._do(lib.pithpy_kv_fork, tokens, flags, child._memory, child._bytes, made)
-        child._cache = made[0]
+        need = _window(self._plan) + reserve + page + (min(tokens, len(self)) if copy else 0)
         if not copy:
+            child = self._fork(tokens, 0, need)
             child._parent, child._shared = self, tokens
             self._forks.append(weakref.ref(child))
+            return child
+        # Where finished tokens were cut off, pages have places that stay empty. How many pages
+        # there are is not known here, but that each has a token.
+        most = min(reserve, self._plan._shape[0] - tokens)
+        spare = 0
+        while True:
+            try:
+                child = self._fork(tokens, lib.PITH_KV_COPY, need + spare * page)
+            except SpaceError:
+                if spare >= tokens:
+                    raise
+            else:
+                if child.remaining >= most or spare >= tokens:
+                    return child
+            spare = max(2 * spare, 1)
+
+    def _fork(self, tokens: int, flags: int, need: int) -> Cache:
+        """Return a fork in memory to which so many tokens could be appended."""
+        child = Cache.__new__(Cache)
+        bytes_ = lib.pith_kv_bytes(self._plan._plan, need) if need < 1 << 64 else 0
+        child._start(self._plan, bytes_, self._work)
+        made = ffi.new("pith_kv **")
+        self._do(lib.pithpy_kv_fork, tokens, flags, child._memory, child._bytes, made)
+        child._cache = made[0]
         return child
 
     def save(self) -> bytes:

@@ -236,6 +236,31 @@ def test_a_copy_is_no_second_name_of_a_cache(how):
         how(cache)
 
 
+@pytest.mark.parametrize("copy", [False, True])
+@pytest.mark.parametrize("axis", ["token", "channel"])
+def test_forks_of_what_was_cut_have_space(axis, copy):
+    p = pith.Plan(f"kv:axis={axis},page=16,group=16", shape=(1000, 1, 8), dtype="f32")
+    for cuts in (1, 2, 20):
+        cache = kv.Cache(p)
+        for kept in range(1, cuts + 1):  # with axis=channel a page of one token each
+            cache.append(noise(16, 1, 8))
+            cache.truncate(kept)
+        expected = cache.read()
+        for reserve in (0, 1, 16, 50):
+            child = cache.fork(reserve=reserve, copy=copy)
+            assert same(child.read(), expected) and child.remaining >= reserve
+            child.append(noise(reserve, 1, 8))
+            assert same(child.read(0, cuts), expected)
+    for most in (1 << 62, (1 << 64) - 1):
+        with pytest.raises(pith.ArgumentError, match="20 tokens"):
+            cache.fork(most, copy=copy)
+        with pytest.raises(pith.OutOfMemoryError):
+            cache.fork(reserve=most, copy=copy)
+    full = kv.Cache(p)
+    full.append(noise(1000, 1, 8))
+    assert len(full.fork(reserve=50, copy=copy)) == 1000
+
+
 @pytest.mark.parametrize("axis", ["token", "channel"])
 @pytest.mark.parametrize("window", [0, 5, 33])
 def test_space_for_what_is_loaded(axis, window):
