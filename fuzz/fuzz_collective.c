@@ -263,7 +263,9 @@ static void draw_scene(struct scene *x, struct fuzz_source *s) {
                                  .timeout = fuzz_u8(s) & 7 ? TIMEOUT : 0.05};
     const bool sums = x->kind <= PITH_COLLECTIVE_ALLREDUCE;
     if (sums && fuzz_u8(s) & 1) o.inter = "grad:bits=4,group=128";
-    if (x->kind < PITH_COLLECTIVE_SPARSE_GATHER && !x->based && fuzz_u8(s) & 1) o.threshold = 300;
+    if (x->kind < PITH_COLLECTIVE_SPARSE_GATHER && !x->based && fuzz_u8(s) & 1 &&
+        x->kind != PITH_COLLECTIVE_ALLTOALLV)
+        o.threshold = 300;
     for (uint32_t from = 0; from < x->ranks; from++)
         for (uint32_t to = 0; to < x->ranks; to++)
             x->counts[from][to] = x->got[to][from] = fuzz_u8(s) % 128 / 16 * 16;
@@ -352,7 +354,8 @@ static bool finite(const float *values, uint64_t n) {
     return true;
 }
 
-/* What every rank has after a call without damage: the same, and no number that nobody gave. */
+/* What every rank has after a call without damage: the same, and finite numbers. What the numbers
+ * should be is for tests that compute them (adapters/collective/tests/sim.c). */
 static void check_outputs(const struct scene *x) {
     for (uint32_t r = 0; r < x->ranks; r++) FUZZ_CHECK(finite(x->rank[r].out, out_count(x, r)));
     if (x->kind == PITH_COLLECTIVE_REDUCE_SCATTER || x->kind == PITH_COLLECTIVE_ALLTOALLV) return;
