@@ -175,7 +175,10 @@ struct pithi_list_measure pithi_packed_put_c(const uint32_t *list, size_t count,
         at = m.packed;
         m.packed += pithi_packed_bytes(c, byte);
         m.exceptions += pithi_packed_exceptions(byte);
-        for (size_t i = 0; i < c; i++) m.runs += difference[i] != 0;
+        for (size_t i = 0; i < c; i++) {
+            m.runs += difference[i] != 0;
+            m.far += difference[i] > 255;
+        }
         if (m.packed > capacity) continue;
         to[first / GROUP] = (uint8_t)byte;
         put_packed_group(difference, c, byte, to + at);
@@ -358,12 +361,12 @@ struct pithi_index_choice pithi_index_choose(const struct pithi_kernels *kernels
     if (!count) return of(PITHI_INDEX_EMPTY, 0, 0);
     if (count == n) return of(PITHI_INDEX_ALL, 0, 0);
     struct pithi_index_choice best = of(PITHI_INDEX_BITMAP, 0, (n + 7) / 8);
-    size_t runs;
+    size_t least; /* bytes of RUNS: two or more for each */
     if (has_list(set)) {
         /* Where lists are not Elias-Fano, they are nearly always what is written here. */
         const struct pithi_list_measure m = kernels->packed_put(
             set->list, count, setting.patched, to, setting.elias_fano ? 0 : best.bytes);
-        runs = m.runs;
+        least = 2 * m.runs + m.far;
         for (unsigned low = 0; setting.elias_fano && low < PITHI_INDEX_BITS_MAX; low++)
             best = shorter(best,
                            of(PITHI_INDEX_ELIAS_FANO, low, pithi_elias_fano_bytes(n, count, low)));
@@ -372,9 +375,9 @@ struct pithi_index_choice pithi_index_choose(const struct pithi_kernels *kernels
         packed.written = !setting.elias_fano;
         best = shorter(best, packed);
     } else {
-        runs = runs_of_map(set);
+        least = 2 * runs_of_map(set);
     }
-    if (2 * runs < best.bytes) /* of two bytes or more each */
+    if (least < best.bytes)
         best = shorter(best, of(PITHI_INDEX_RUNS, 0, runs_bytes(set, best.bytes)));
     return best;
 }

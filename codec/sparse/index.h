@@ -83,7 +83,11 @@ enum {
     PITHI_PATCHED_BITS_MAX =
         16,                 /* of a group that has exceptions: 8 bits more are no more than 24 */
     PITHI_PATCHED_MOST = 7, /* exceptions of a group */
-    PITHI_PATCHED_LESS = 4  /* by how many bits at most the choice narrows a group */
+    PITHI_PATCHED_LESS = 4, /* by how many bits at most the choice narrows a group */
+    /* A group whose largest difference has so many bits is not narrowed for less than so many bytes
+     * of its 256 and more: exceptions take time. */
+    PITHI_PATCHED_WIDE = 16,
+    PITHI_PATCHED_WIDE_SAVES = 12
 };
 
 static inline size_t pithi_elias_fano_low_bytes(size_t count, unsigned low_bits) {
@@ -133,12 +137,16 @@ PITHI_INLINE unsigned pithi_patched_byte(unsigned bits, uint32_t wider) {
     const uint32_t few = ~(wider + 0x78787878u) & 0x80808080u;
     const unsigned less = (few >> 7) * 0x01010101u >> 24, width = bits - less;
     const unsigned exceptions = (unsigned)((uint64_t)wider << 8 >> 8 * less & 0xFF);
-    return width > PITHI_PATCHED_BITS_MAX ? bits : width | exceptions << PITHI_PATCHED_SHIFT;
+    const bool saves =
+        bits < PITHI_PATCHED_WIDE || 16 * less >= 2 * exceptions + PITHI_PATCHED_WIDE_SAVES;
+    return !saves || width > PITHI_PATCHED_BITS_MAX ? bits
+                                                    : width | exceptions << PITHI_PATCHED_SHIFT;
 }
 
 struct pithi_list_measure {
     size_t packed; /* bytes as PACKED or, where a group has exceptions, as PATCHED */
     size_t runs, exceptions;
+    size_t far; /* differences of 256 and more: gaps before runs, for which RUNS takes two bytes */
 };
 /* Writes a list of 1 <= count numbers, which ascend and are below 2^24, as PACKED or, where the
  * form may be PATCHED, with exceptions in whole groups; measures it. Of a list that takes more

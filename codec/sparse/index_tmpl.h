@@ -356,14 +356,13 @@ static inline uint32_t number_before(const struct groups *of, size_t g) {
     return g ? of->list[GROUP * g - 1] : of->last;
 }
 
-/* Finds the bytes of groups; returns their runs. */
-ALWAYS size_t measure_batch(struct batch *b, const struct groups *of, bool patched) {
-    size_t runs = 0, g = 0;
+/* Finds the bytes of groups; adds up their runs and their far differences. */
+ALWAYS void measure_batch(struct batch *b, const struct groups *of, bool patched,
+                          struct pithi_list_measure *m) {
+    size_t g = 0;
     for (; g < of->whole; g++)
-        b->byte[g] =
-            (uint8_t)measure(of->list + GROUP * g, number_before(of, g), 0, patched, &runs);
-    if (of->part) b->byte[g] = (uint8_t)measure(of->part, 0, GROUP - of->left, false, &runs);
-    return runs;
+        b->byte[g] = (uint8_t)measure(of->list + GROUP * g, number_before(of, g), 0, patched, m);
+    if (of->part) b->byte[g] = (uint8_t)measure(of->part, 0, GROUP - of->left, false, m);
 }
 
 static void put_group(const uint32_t *difference, unsigned width, uint8_t *to) {
@@ -402,7 +401,7 @@ struct batch {
     uint32_t *difference; /* of group g from GROUP * g on */
     _Alignas(wide) uint32_t room[BATCH * GROUP + NUMBERS + PAGE];
     uint8_t byte[BATCH];
-    uint64_t wider[BATCH][2]; /* a bit for each difference: whether it is an exception */
+    uint64_t wider[BATCH][2]; /* of groups with exceptions, a bit for each difference: which are */
 };
 
 /* Loads wait for stores a short while before that lie as they do within a page: here differences
@@ -414,9 +413,10 @@ static inline uint32_t *away_from(const uint32_t *list, uint32_t *room) {
 
 /* Writes the differences of a group of numbers, the first of which follows `last`, and a byte for
  * each, LENGTH_0 and its bits; those of the first `skip` count as 0. Returns LENGTH_0 and the bits
- * of the largest, and adds to each byte of *zeros how many of its GROUP / FOUR are 0. */
+ * of the largest, and adds to each byte of *zeros and *far how many of its GROUP / FOUR are 0, and
+ * are 256 or more. */
 ALWAYS unsigned measure_lengths(const uint32_t *list, uint32_t last, size_t skip,
-                                uint32_t *difference, uint8_t *length, wide *zeros) {
+                                uint32_t *difference, uint8_t *length, wide *zeros, wide *far) {
     wide longest = b_set(LENGTH_0);
     for (size_t i = 0; i < GROUP; i += FOUR) {
         wide d[4];
@@ -429,6 +429,7 @@ ALWAYS unsigned measure_lengths(const uint32_t *list, uint32_t last, size_t skip
         w_store((uint32_t *)(void *)(length + i), x);
         longest = b_max(longest, x);
         *zeros = b_sub(*zeros, b_equal(x, b_set(LENGTH_0)));
+        *far = b_sub(*far, b_least(x, b_set(LENGTH_0 + 9)));
     }
     return b_largest(longest);
 }
@@ -460,16 +461,18 @@ ALWAYS uint64_t longer_than(const uint8_t *length, unsigned bits) {
     return longer;
 }
 
-/* Finds the differences and the bytes of groups; returns their runs. */
-ALWAYS size_t measure_batch(struct batch *b, const struct groups *of, bool patched) {
+/* Finds the differences and the bytes of groups; adds up their runs and their far differences. */
+ALWAYS void measure_batch(struct batch *b, const struct groups *of, bool patched,
+                          struct pithi_list_measure *m) {
     uint8_t length[BATCH][GROUP], most[BATCH];
     const size_t whole = of->whole;
     const uint32_t *list = of->list;
     uint32_t *difference = b->difference = away_from(list, b->room);
     uint32_t last = of->last;
-    wide zeros = b_set(0);
+    wide zeros = b_set(0), far = b_set(0);
     for (size_t g = 0; g < whole; g++, list += GROUP, difference += GROUP) {
-        const unsigned longest = measure_lengths(list, last, 0, difference, length[g], &zeros);
+        const unsigned longest =
+            measure_lengths(list, last, 0, difference, length[g], &zeros, &far);
         if (patched)
             most[g] = (uint8_t)(longest + LOOK_0);
         else
@@ -478,16 +481,18 @@ ALWAYS size_t measure_batch(struct batch *b, const struct groups *of, bool patch
     }
     if (of->part)
         b->byte[whole] = (uint8_t)(measure_lengths(of->part, 0, GROUP - of->left, difference,
-                                                   length[whole], &zeros) -
+                                                   length[whole], &zeros, &far) -
                                    LENGTH_0);
-    const size_t runs = GROUP * (whole + (of->part != NULL)) - b_sum(zeros);
-    if (!patched) return runs;
+    m->runs += GROUP * (whole + (of->part != NULL)) - b_sum(zeros);
+    m->far += b_sum(far);
+    if (!patched) return;
     for (size_t g = 0; g < whole; g++) b->byte[g] = (uint8_t)patched_byte(length[g], most + g);
-    for (size_t g = 0; g < whole; g++)
+    for (size_t g = 0; g < whole; g++) {
+        if (!pithi_packed_exceptions(b->byte[g])) continue;
         for (size_t half = 0; half < 2; half++)
             b->wider[g][half] =
                 longer_than(length[g] + GROUP / 2 * half, pithi_packed_width(b->byte[g]));
-    return runs;
+    }
 }
 
 /* Writes the exceptions of a group, and takes what they have above its width from the differences.
@@ -581,7 +586,7 @@ ALWAYS void add_groups(struct pithi_list_measure *m, const struct batch *b,
 
 ALWAYS struct pithi_list_measure pack_list(const uint32_t *list, size_t count, bool patched,
                                            uint8_t *to, size_t capacity) {
-    struct pithi_list_measure m = {pithi_packed_groups(count), list[0] ? 0 : 1, 0};
+    struct pithi_list_measure m = {.packed = pithi_packed_groups(count), .runs = !list[0]};
     uint32_t own[GROUP];
     struct groups of = {.last = UINT32_MAX, .limit = to + capacity};
     struct batch b;
@@ -593,7 +598,7 @@ ALWAYS struct pithi_list_measure pack_list(const uint32_t *list, size_t count, b
         of.left = here % GROUP;
         of.part = !of.left ? NULL : count < GROUP ? own : list + count - GROUP;
         memset(b.byte, 0, sizeof b.byte);
-        m.runs += measure_batch(&b, &of, patched);
+        measure_batch(&b, &of, patched, &m);
         add_groups(&m, &b, &of);
         if (m.packed <= capacity) {
             memcpy(to + first / GROUP, b.byte, pithi_packed_groups(here));

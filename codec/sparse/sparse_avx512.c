@@ -182,9 +182,19 @@ static inline __mmask16 lanes_from(unsigned i, size_t skip) {
     return (__mmask16)(skip <= first ? 0xFFFF : skip - first < 16 ? 0xFFFFu << (skip - first) : 0);
 }
 
+static inline uint32_t far_of(const __m512i d[8]) {
+    __mmask16 far[8];
+    for (int i = 0; i < 8; i++) far[i] = _mm512_cmpge_epu32_mask(d[i], _mm512_set1_epi32(256));
+    const __mmask64 low =
+        _mm512_kunpackd(_mm512_kunpackw(far[0], far[1]), _mm512_kunpackw(far[2], far[3]));
+    const __mmask64 high =
+        _mm512_kunpackd(_mm512_kunpackw(far[4], far[5]), _mm512_kunpackw(far[6], far[7]));
+    return (uint32_t)(_mm_popcnt_u64(low) + _mm_popcnt_u64(high));
+}
+
 /* The differences of the first `skip` numbers count as 0. */
 ALWAYS unsigned measure(const uint32_t *list, uint32_t last, size_t skip, bool patched,
-                        size_t *runs) {
+                        struct pithi_list_measure *m) {
     __m512i before = _mm512_set1_epi32((int)last), d[8];
     for (unsigned i = 0; i < 8; i++) {
         const __m512i x = _mm512_loadu_si512(list + 16 * i);
@@ -193,7 +203,8 @@ ALWAYS unsigned measure(const uint32_t *list, uint32_t last, size_t skip, bool p
         before = x;
     }
     const __m512i low = narrow(d), high = narrow(d + 4);
-    *runs += bytes_from(low, high, 1);
+    m->runs += bytes_from(low, high, 1);
+    m->far += far_of(d);
     if (!patched) {
         const __m512i some =
             _mm512_or_si512(_mm512_or_si512(d[0], d[1]), _mm512_or_si512(d[2], d[3]));

@@ -161,7 +161,8 @@ static void damage_exception(size_t count) {
 }
 
 static bool same_measure(const struct pithi_list_measure *a, const struct pithi_list_measure *b) {
-    return a->packed == b->packed && a->runs == b->runs && a->exceptions == b->exceptions;
+    return a->packed == b->packed && a->runs == b->runs && a->exceptions == b->exceptions &&
+           a->far == b->far;
 }
 
 static void check_packed(const struct level *level, size_t count, size_t n, bool patched) {

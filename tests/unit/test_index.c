@@ -113,13 +113,16 @@ static size_t bits_of_number(size_t x) {
 static size_t leb(size_t x) { return x ? (bits_of_number(x) + 6) / 7 : 1; }
 
 /* Returns the fewest bytes of a whole group: with 2 bytes for each number that is too wide, which
- * are 7 at most, and no width above 16 with them; at most 4 bits less than the largest has. */
+ * are 7 at most, and no width above 16 with them; at most 4 bits less than the largest has. Where
+ * that has 16 bits or more it is not narrowed for less than 12 bytes. */
 static size_t patched_group(const size_t *d, size_t bits) {
+    const size_t saves = bits < 16 ? 1 : 12;
     size_t least = 16 * bits;
     for (size_t width = bits < 4 ? 0 : bits - 4; width < bits && width <= 16; width++) {
         size_t exceptions = 0;
         for (size_t i = 0; i < 128; i++) exceptions += d[i] >= (size_t)1 << width;
-        if (exceptions <= 7 && 16 * width + 2 * exceptions < least)
+        if (exceptions <= 7 && 16 * width + 2 * exceptions < least &&
+            16 * width + 2 * exceptions + saves <= 16 * bits)
             least = 16 * width + 2 * exceptions;
     }
     return least;
@@ -573,7 +576,7 @@ static void bits_are_near_the_entropy(void **unused) {
             "%5.2f (+%.2f)\n",
             count, rows[i].density, least, small, small - least, fast, fast - least);
         CHECK(small >= least && small <= least + 0.6);
-        CHECK(fast >= least && fast <= least + 1.1);
+        CHECK(fast >= least && fast <= least + (rows[i].density < 1e-3 ? 1.25 : 1.1));
     }
 }
 
