@@ -506,8 +506,11 @@ def check_scale(scale: float) -> float:
 
     Raises:
         ArgumentError: it is 0 in f32
+        TypeError: it is no number
 
     """
+    if not hasattr(scale, "__float__"):
+        raise TypeError(f"scale: expected a number, found {scale!r}")
     if abs(scale) <= 2.0**-150:
         raise ArgumentError(f"scale: found {scale}, expected a number that is not 0 in f32")
     return scale

@@ -1077,6 +1077,9 @@ class Bucket:
         threads = check_threads(threads)
         check_work(work)
         pairs = [end if isinstance(end, tuple) else (end, 0) for end in ends]
+        for pair in pairs:
+            if len(pair) != 2:
+                raise TypeError(f"a bucket needs (stream, slot), found a tuple of {len(pair)}")
         for stream, _ in pairs:
             if not isinstance(stream, Stream):
                 raise TypeError(f"a bucket needs pith.Stream, found {type(stream).__name__}")

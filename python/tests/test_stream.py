@@ -553,6 +553,8 @@ def test_arguments_are_refused_where_they_are_given():
             pith.Bucket([], threads=threads)
     with pytest.raises(TypeError, match="found int"):
         pith.Bucket([5])
+    with pytest.raises(TypeError, match="found a tuple of 3"):
+        pith.Bucket([(pith.Stream(plan), 0, 1)])
     with pytest.raises(pith.OutOfMemoryError, match="no memory for"):
         pith.Stream(pith.Plan("grad:ef=full", shape=1 << 50, dtype="f32"))
     end = pith.Stream(pith.Plan("grad:ef=full", shape=10, dtype="f32"))
@@ -593,6 +595,8 @@ def test_reduce():
             receiver.reduce(frames, scale=scale)
         with pytest.raises(pith.ArgumentError, match="scale"):
             receiver.reduce_encode(frames, to, scale=scale)
+    with pytest.raises(TypeError, match="scale: expected a number, found '1'"):
+        receiver.reduce(frames, scale="1")
 
 
 # ---- Lists --------------------------------------------------------------------------------------
