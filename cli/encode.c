@@ -97,6 +97,15 @@ static int encode_shorter(struct encoder *e, const struct tensor *tensor, struct
     return encode_as(e, tensor, choice, layout, values, out);
 }
 
+/* Whether a lossy frame lost what it should have kept: its bound is not finite when a finite value
+ * and a finite base are too far apart for f32, when the sums that a rotation forms are too large,
+ * or when a frame has a set without values. One of rows' largest values has them all, but states no
+ * bound on those that it leaves out. */
+static bool loses_values(const struct encoded *out) {
+    const bool leaves_out = out->info.value_bits && isinf(out->bound);
+    return !isfinite(out->bound) && !leaves_out;
+}
+
 int encode(struct encoder *e, const struct tensor *tensor, struct choice *choice,
            const void *source, size_t source_bytes, struct encoded *out) {
     uint64_t bound = 0;
@@ -109,9 +118,7 @@ int encode(struct encoder *e, const struct tensor *tensor, struct choice *choice
     if (!scratch_reserve(&e->frame, bound)) return EXIT_FAILED;
     const pith_layout layout = file_layout(source, source_bytes);
     code = encode_as(e, tensor, choice, &layout, values, out);
-    /* The bound is not finite when a finite value and a finite base are too far apart for f32, when
-     * the sums that a rotation forms are too large, or when a frame has a set without values. */
-    if (code == EXIT_GOOD && choice->lossy && !isfinite(out->bound)) {
+    if (code == EXIT_GOOD && choice->lossy && loses_values(out)) {
         choose_lossless(choice, out->info.sent && !out->info.value_bits
                                     ? "would lose all values but their places; stored lossless"
                                 : choice->base

@@ -71,6 +71,29 @@ json out "[t.get('value_bits') for t in d['tensors']] == [None, 16]"
 exits 0 pith compress --rule 'w=topk:values=none' -f m.safetensors
 says 'w: would lose all values but their places; stored lossless'
 
+# The largest of every row: no threshold says how far off the others are. Values that overflow in
+# f16 are not kept that way.
+exits 0 pith compress -C topk:k=2,scope=row -o rows.pith gradients.npy
+exits 0 pith inspect --json rows.pith
+json out "[(t['sent'], t['error_bound']) for t in d['tensors']] == [(200, None)]"
+exits 0 pith inspect rows.pith
+grep -qE '^\(unnamed\) .* -$' out || die "the bound of rows: $(cat out)"
+exits 0 pith decompress -q -o rows.npy rows.pith
+cat >rows.py <<'PY'
+import struct
+x, y = (struct.unpack('<20000f', open(name, 'rb').read()[-80000:])
+        for name in ('gradients.npy', 'rows.npy'))
+for at in range(0, 20000, 200):
+    largest = sorted(range(at, at + 200), key=lambda i: -abs(x[i]))[:2]
+    assert [i for i in range(at, at + 200) if y[i]] == sorted(largest)
+    assert all(y[i] == x[i] for i in largest)
+open('large.bin', 'wb').write(struct.pack('<2000f', 1e6, *[1.0] * 1999))
+PY
+python3 rows.py || die 'other elements of rows came back'
+exits 0 pith compress --dtype f32 --shape 20x100 -C topk:k=2,scope=row,values=f16 -o large.pith \
+    large.bin
+says 'overflows in the codec; stored lossless'
+
 # Nothing is sent of zeros.
 head -c 8000 /dev/zero >zeros.bin
 exits 0 pith compress -q --dtype f32 --shape 20x100 -C topk -o zeros.pith zeros.bin
