@@ -439,7 +439,11 @@ static pith_status open_payload(struct pithi_coding *c, uint64_t origin, const u
     if (c->frame.exempt_bytes)
         c->exempt_values = (struct pithi_exempt_values){&c->plan->exempt, origin,
                                                         c->bytes + c->frame.payload.exempt_values};
-    if (too_many_blocks(c)) return pithi_fail(error, PITH_ERR_MISMATCH, "another plan's frame");
+    if (too_many_blocks(c))
+        return pithi_fail_numbers(
+            error, PITH_ERR_MISMATCH,
+            "another plan's frame: it has # blocks, those of the plan at most #",
+            c->frame.payload.blocks, c->plan->blocks);
     c->frame.params.most = c->plan->params.most;
     memcpy(c->frame.params.extent, c->plan->params.extent, sizeof c->frame.params.extent);
     c->frame.params.decode_only = c->plan->params.decode_only;

@@ -651,6 +651,30 @@ static void test_union(void **state) {
     CHECK(strcmp(error.text, "clear=call goes with ef=full") == 0);
 }
 
+/* A frame of more blocks than the slot's, which the work has no memory for, is told by them. */
+static void test_hold_of_smaller_blocks(void **state) {
+    static float x[COUNT];
+    struct stream from, to;
+    (void)state;
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
+    stream_open(&from, "topk:k=9,block=512", &layout, NULL);
+    stream_open(&to, "topk:k=9,block=1024", &layout, NULL);
+    values(x, COUNT);
+    const pith_view view = flat(x, PITH_F32, COUNT);
+    const struct frame frame = stream_encode(&from, &view, 0, false);
+    const void *const bytes = frame.bytes;
+    char text[80];
+    snprintf(text, sizeof text,
+             "another plan's frame: it has %d blocks, those of the plan at most %d",
+             (COUNT + 511) / 512, (COUNT + 1023) / 1024);
+    CHECK_STATUS(PITH_ERR_MISMATCH,
+                 pith_sparse_hold(to.work, to.stream, 0, &bytes, &frame.length, 1, PITH_SET_UNION));
+    CHECK(strcmp(pith_work_error(to.work)->text, text) == 0);
+    free(frame.bytes);
+    stream_close(&from);
+    stream_close(&to);
+}
+
 /* With a range a rank chooses its share of k; what is reported of all is compared with all of k. */
 static void test_request(void **state) {
     static float x[COUNT];
@@ -1929,6 +1953,7 @@ int main(void) {
         cmocka_unit_test(test_share_of_a_part),
         cmocka_unit_test(test_first_guess),
         cmocka_unit_test(test_union),
+        cmocka_unit_test(test_hold_of_smaller_blocks),
         cmocka_unit_test(test_adding_to_a_busy_stream),
         cmocka_unit_test(test_same_set),
         cmocka_unit_test(test_same_blocks),
