@@ -74,7 +74,8 @@ class _Bucket:
         partitions: Partitions | _Layers | None,
         squares: Squares | None,
     ) -> None:
-        self.names, self.channel, self.partitions = names, channel, partitions
+        self.names, self.counts = names, counts
+        self.channel, self.partitions = channel, partitions
         self.squares = squares
         self.step = -1  # the last one that ended well
         self.pieces, first = {}, 0
@@ -309,8 +310,7 @@ class State:
         parts: Partitions | _Layers | None = None
         spec, pieces = self._spec, None
         if self._partitions in ("even", "moving"):
-            moving = self._partitions == "moving"
-            parts = Partitions(sum(counts), self._ranks.ranks, moving=moving)
+            parts = self._parts(counts)
         elif self._partitions == "deft" and any(counts):
             parts = _Layers(counts, self._ranks)
             spec, pieces = _whole(spec), parts.deft.pieces
@@ -335,6 +335,11 @@ class State:
         for name in names:
             self._give(bucket, name)
         return bucket
+
+    def _parts(self, counts: tuple[int, ...]) -> Partitions:
+        """Return the parts of a bucket of so many elements as they are at first."""
+        moving = self._partitions == "moving"
+        return Partitions(sum(counts), self._ranks.ranks, moving=moving)
 
     def _divided(self, names: tuple[str, ...], counts: tuple[int, ...]) -> list[tuple[int, int]]:
         """Return the first element and the count of each parameter that is not exempt."""
@@ -406,7 +411,9 @@ class State:
     def state_dict(self) -> dict[str, Any]:
         """Return this rank's step and what its encoding has lost, by parameter.
 
-        With ``normalize`` the running means too, which are the same on every rank.
+        With ``normalize`` the running means too, which are the same on every rank. The momentum
+        and the threshold of a spec of codec topk, and where partitions are, are not in it: they
+        begin anew when it is loaded.
 
         Each rank saves its own, ``{"rank 3": (parts,)}``, torch.distributed.checkpoint that of
         every rank; it holds whatever buckets, nodes or shards there are later.
@@ -452,6 +459,8 @@ class State:
         self._forgotten = forgotten if self._means else 1.0
         for bucket in self._buckets:
             bucket.channel.reset()
+            if isinstance(bucket.partitions, Partitions):
+                bucket.partitions = self._parts(bucket.counts)
             if bucket.squares is not None:
                 bucket.squares.reset()
             for name in bucket.names:
