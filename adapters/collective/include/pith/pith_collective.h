@@ -483,10 +483,11 @@ PITH_NODISCARD PITH_API pith_status pith_collective_reset(pith_collective_channe
  * calls of reduce-scatter or all-reduce, as if the first hop had lost it all: to its residual is
  * added that of the second hop, and that of the gathering half divided by scale (of the calls; 0
  * stands for 1), where this rank encodes there. Added up over all ranks that is all that the sums
- * still lack. For frameworks that cut their buckets anew: each rank reads the residual of the old
- * channel and writes it to the new one, wherever shards and nodes now lie. get writes count values
- * to out. PITH_ERR_STATE: no hop has error feedback; PITH_ERR_ARG: the range does not lie in the
- * tensor, out is NULL and count not 0, or scale is not finite; PITH_ERR_BUSY. */
+ * still lack; momentum, through which gradients go first (topk), only pith_collective_save keeps.
+ * For frameworks that cut their buckets anew: each rank reads the residual of the old channel and
+ * writes it to the new one, wherever shards and nodes now lie. get writes count values to out.
+ * PITH_ERR_STATE: no hop has error feedback; PITH_ERR_ARG: the range does not lie in the tensor,
+ * out is NULL and count not 0, or scale is not finite; PITH_ERR_BUSY. */
 PITH_NODISCARD PITH_API pith_status pith_collective_get_residual(pith_collective_channel *channel,
                                                                  uint64_t first, uint64_t count,
                                                                  float scale, float *out);
