@@ -11,8 +11,8 @@ import re
 import socket
 import struct
 from collections import OrderedDict
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -23,6 +23,7 @@ from ..errors import ArgumentError, DtypeError, UnsupportedError
 from ..frames import check_spec
 from ..plan import Plan
 
+_T = TypeVar("_T")
 INTER = "grad:bits=4,group=64,scale_dtype=bf16,search=mse"
 """Of gradients between nodes: searched scales, in the bytes of grad:preset=inter."""
 SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
@@ -45,17 +46,19 @@ def communicator(
     *,
     ranks_per_node: int | None = None,
     timeout: float | None = None,
-    alike: str = "",
+    alike: dict[str, Any] | None = None,
+    failed: Exception | None = None,
 ) -> collective.Communicator:
     """Return a new communicator of a process group's ranks. Collective.
 
     Addresses are exchanged with the group's own object all-gather. The interface is the one that
     gloo takes: the first of ``GLOO_SOCKET_IFNAME``, else that of the machine's name; on one machine
-    the loopback one. ``alike`` says what has to be the same on every rank and channels do not know.
+    the loopback one. ``alike`` has what must be the same on every rank and channels do not know,
+    by its name, and ``failed`` is what this rank has refused before, which is raised again.
 
     Raises:
         ArgumentError: this process is not in the group, or torch.distributed is not initialised;
-            on every rank: one has another ``alike``
+            on every rank: one has something else there; another rank has refused something
 
     """
     if not dist.is_initialized():
@@ -66,11 +69,21 @@ def communicator(
 
     def exchange(text: str) -> list[str]:
         found: list[Any] = [None] * ranks
-        dist.all_gather_object(found, (text, alike), group=group)
-        for other, (_, one) in enumerate(found):
-            if one != found[0][1]:
-                raise ArgumentError(f"rank {other} has {one}, rank 0 {found[0][1]}")
-        return [str(text) for text, _ in found]
+        mine = (text, alike or {}, failed and str(failed))
+        dist.all_gather_object(found, mine, group=group)
+        if failed is not None:
+            raise failed
+        for other, (_, _, why) in enumerate(found):
+            if why is not None:
+                raise ArgumentError(f"rank {other}: {why}")
+        first = found[0][1]
+        for other, (_, has, _) in enumerate(found):
+            for name in has:
+                if has[name] != first[name]:
+                    raise ArgumentError(
+                        f"rank {other} has {name}={has[name]!r}, rank 0 {name}={first[name]!r}"
+                    )
+        return [str(text) for text, _, _ in found]
 
     name = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
     host: str | Exception | None = None
@@ -87,6 +100,30 @@ def communicator(
         ranks_per_node=ranks_per_node,
         timeout=300.0 if timeout is None else timeout,
     )
+
+
+def agree(
+    check: Callable[[], _T], group: Any, **options: Any
+) -> tuple[collective.Communicator, _T]:
+    """Return a new communicator, and what a check of this rank's arguments returns. Collective.
+
+    Args:
+        check: raises what this rank refuses, of which no other is left waiting
+        group: see :func:`communicator`
+        options: of it
+
+    Raises:
+        Exception: what the check raises
+        ArgumentError: as communicator
+
+    """
+    failed: Exception | None = None
+    found: Any = None
+    try:
+        found = check()
+    except Exception as error:  # the others are told
+        failed = error
+    return communicator(group, failed=failed, **options), found
 
 
 def refuse(ranks: collective.Communicator, channel: collective.Channel | None = None) -> None:

@@ -161,52 +161,25 @@ class State:
         threads: int = 1,
     ) -> None:
         group = model.process_group if isinstance(model, DistributedDataParallel) else None
-        # First, so that what is refused below is noticed by ranks that go on.
-        self._ranks = _group.communicator(
+        self._ranks, (self._spec, inter, self._exempt) = _group.agree(
+            lambda: _checked(
+                spec,
+                inter,
+                exempt,
+                kind=kind,
+                partitions=partitions,
+                gather=gather,
+                op=op,
+                normalize=normalize,
+            ),
             group,
             ranks_per_node=ranks_per_node,
             timeout=timeout,
-            alike=f"normalize={normalize!r}",
+            alike={"normalize": normalize, "partitions": partitions},
         )
-        if op not in ("avg", "sum"):
-            raise ArgumentError(f"op: found {op!r}, expected 'avg' or 'sum'")
-        if kind not in (None, "gather", "union", "oktopk"):
-            raise ArgumentError(f"kind: found {kind!r}, expected 'gather', 'union' or 'oktopk'")
-        if partitions is not None and (kind != "union" or partitions not in _PARTITIONS):
-            raise ArgumentError(
-                f"partitions: found {partitions!r}, expected {_PARTITIONS}, of kind='union'"
-            )
-        exact = partitions in ("deft", "leader")
-        if spec is None:
-            spec = "grad:preset=intra" if kind is None else "topk:density=0.01,ef=full"
-            spec += ",control=exact" * exact
-        if exact and _keys(spec).get("control") != "exact":
-            raise ArgumentError(
-                f"spec: found {spec!r}, and partitions={partitions!r} takes control=exact: of what"
-                " a rank chooses from in turn it keeps no threshold"
-            )
-        if kind is not None:
-            inter = exempt = None
-        elif spec.split(":")[0] == "topk":
-            raise ArgumentError(
-                f"spec: found {spec!r}, expected another codec, as grad, or kind='gather', 'union'"
-                " or 'oktopk' with it"
-            )
-        if kind is None:
-            _group.check_sums(spec, inter)
-        _group.exempt_ranges([], exempt)
-        later = [one for one in (inter, gather) if one is not None and _group.has_feedback(one)]
-        if not _group.has_feedback(spec) and later:
-            raise ArgumentError(
-                f"spec: found no error feedback, and {later[0]!r} has it: add ef=full, since what"
-                " is lost moves to the first hop when buckets are rebuilt"
-            )
-        if normalize is not None:
-            _check_normalize(normalize, kind, spec)
         self._names = {id(p): name for name, p in model.named_parameters()}
         self._parameters = dict(model.named_parameters())
         self._scale = 1.0 / self._ranks.ranks if op == "avg" else 1.0
-        self._exempt = exempt
         self._options: dict[str, Any] = {
             "inter": inter,
             "gather": gather,
@@ -218,7 +191,6 @@ class State:
         self._normalize = normalize
         self._forgotten = 1.0  # how much means have still of what they began with, of nothing
         self._share = 1.0  # that a step has in the means; of the first all, so that nothing is 0
-        self._spec = spec
         self._kind = "allreduce" if kind is None else f"sparse_{kind}"
         self._partitions = partitions
         self._buckets: list[_Bucket] = []
@@ -474,6 +446,61 @@ class State:
 
 
 _PARTITIONS = ("even", "moving", "deft", "leader")
+
+
+def _checked(
+    spec: str | None,
+    inter: str | None,
+    exempt: str | None,
+    *,
+    kind: str | None,
+    partitions: str | None,
+    gather: str | None,
+    op: str,
+    normalize: float | None,
+) -> tuple[str, str | None, str | None]:
+    """Return the first three as buckets take them, with their defaults.
+
+    Raises:
+        As :class:`State`.
+
+    """
+    if op not in ("avg", "sum"):
+        raise ArgumentError(f"op: found {op!r}, expected 'avg' or 'sum'")
+    if kind not in (None, "gather", "union", "oktopk"):
+        raise ArgumentError(f"kind: found {kind!r}, expected 'gather', 'union' or 'oktopk'")
+    if partitions is not None and (kind != "union" or partitions not in _PARTITIONS):
+        raise ArgumentError(
+            f"partitions: found {partitions!r}, expected {_PARTITIONS}, of kind='union'"
+        )
+    exact = partitions in ("deft", "leader")
+    if spec is None:
+        spec = "grad:preset=intra" if kind is None else "topk:density=0.01,ef=full"
+        spec += ",control=exact" * exact
+    if exact and _keys(spec).get("control") != "exact":
+        raise ArgumentError(
+            f"spec: found {spec!r}, and partitions={partitions!r} takes control=exact: of what"
+            " a rank chooses from in turn it keeps no threshold"
+        )
+    if kind is not None:
+        inter = exempt = None
+    elif spec.split(":")[0] == "topk":
+        raise ArgumentError(
+            f"spec: found {spec!r}, expected another codec, as grad, or kind='gather', 'union'"
+            " or 'oktopk' with it"
+        )
+    if kind is None:
+        _group.check_sums(spec, inter)
+    _group.exempt_ranges([], exempt)
+    later = [one for one in (inter, gather) if one is not None and _group.has_feedback(one)]
+    if not _group.has_feedback(spec) and later:
+        raise ArgumentError(
+            f"spec: found no error feedback, and {later[0]!r} has it: add ef=full, since what"
+            " is lost moves to the first hop when buckets are rebuilt"
+        )
+    if normalize is not None:
+        _check_normalize(normalize, kind, spec)
+    return spec, inter, exempt
 
 
 def _check_normalize(normalize: Any, kind: str | None, spec: str) -> None:

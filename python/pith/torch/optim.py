@@ -157,27 +157,21 @@ class Sharded(torch.optim.Optimizer):
         threads: int = 1,
         **options: Any,
     ) -> None:
-        # First, so that what is refused below is noticed by ranks that go on.
-        ranks = _group.communicator(group, ranks_per_node=ranks_per_node, timeout=timeout)
-        if op not in ("avg", "sum"):
-            raise ArgumentError(f"op: found {op!r}, expected 'avg' or 'sum'")
-        if not hasattr(verify_every, "__index__") or verify_every < 0:
-            raise ArgumentError(f"verify_every: found {verify_every!r}, expected 0 or more")
-        if not isinstance(parameters_as_bucket_view, bool):
-            raise ArgumentError(
-                f"parameters_as_bucket_view: found {parameters_as_bucket_view!r}, expected True or"
-                " False"
-            )
-        if not callable(optimizer):
-            raise ArgumentError(
-                f"optimizer: expected a class, torch.optim.AdamW for instance, found {optimizer!r}"
-            )
-        groups = _groups(parameters)
+        def check() -> tuple[list[dict[str, Any]], list[tuple[int, int, str]]]:
+            _check_options(op, verify_every, parameters_as_bucket_view, optimizer, weights)
+            groups = _groups(parameters)
+            listed = [p for one in groups for p in one["params"]]
+            _check_parameters(listed)
+            if parameters_as_bucket_view:
+                _check_apart(listed)
+            return groups, _group.exempt_ranges(((p.numel(), p.dim() <= 1) for p in listed), exempt)
+
+        ranks, (groups, ranges) = _group.agree(
+            check, group, ranks_per_node=ranks_per_node, timeout=timeout
+        )
         self._parameters = [p for one in groups for p in one["params"]]
         self._group, self._verify_every, self._steps = group, verify_every, 0
-        dtype = self._check()
-        if parameters_as_bucket_view:
-            _check_apart(self._parameters)
+        dtype = self._parameters[0].dtype
         count = sum(p.numel() for p in self._parameters)
         self._scale = 1.0 / ranks.ranks if op == "avg" else 1.0
         shared: dict[str, Any] = {"count": count, "seed": seed, "threads": threads}
@@ -186,9 +180,7 @@ class Sharded(torch.optim.Optimizer):
             gradients,
             inter=inter,
             dtype=dtype,
-            exempt=_group.exempt_ranges(
-                ((p.numel(), p.dim() <= 1) for p in self._parameters), exempt
-            ),
+            exempt=ranges,
             **shared,
         )
         self._gather = ranks.channel(
@@ -200,11 +192,6 @@ class Sharded(torch.optim.Optimizer):
             **shared,
         )
         ranks.close()
-        if parameters_as_bucket_view and "base_hash=off" in check_spec(weights):
-            raise UnsupportedError(
-                "weights: parameters_as_bucket_view knows by the hash of what was gathered whether"
-                " others wrote to it: leave base_hash=off out"
-            )
         self._first, self._count = self._sum.shard(ranks.rank)
         self._place = {
             "rank": ranks.rank,
@@ -250,35 +237,6 @@ class Sharded(torch.optim.Optimizer):
         super().__init__(self.optimizer.param_groups, self.optimizer.defaults)
         self.reports: dict[str, Report] = {}
         """What the last step's two calls did: ``"gradients"`` and ``"weights"``."""
-
-    def _check(self) -> torch.dtype:
-        for i, p in enumerate(self._parameters):
-            if not isinstance(p, torch.Tensor):
-                raise ArgumentError(
-                    f"parameters[{i}]: expected a tensor, found a {type(p).__name__}: give"
-                    " model.parameters(), or groups of them"
-                )
-        if len({id(p) for p in self._parameters}) < len(self._parameters):
-            raise ArgumentError("parameters: one is there twice")
-        if not sum(p.numel() for p in self._parameters):
-            raise ArgumentError("parameters: found none")
-        for i, p in enumerate(self._parameters):
-            if not p.requires_grad or not p.is_leaf:
-                raise ArgumentError(f"parameters[{i}]: expected a leaf with requires_grad")
-            if p.device.type == "cpu" and not p.is_contiguous():
-                raise UnsupportedError(
-                    f"parameters[{i}]: expected a contiguous tensor, found strides {p.stride()}:"
-                    " set p.data = p.data.contiguous() before the optimizer is made"
-                )
-            _group.check(p, f"parameters[{i}]")
-        dtype: torch.dtype = self._parameters[0].dtype
-        for i, p in enumerate(self._parameters):
-            if p.dtype != dtype:
-                raise DtypeError(
-                    f"parameters[{i}]: found {p.dtype}, and {dtype} before: make one optimizer for"
-                    " each dtype"
-                )
-        return dtype
 
     def _shards(self, groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the groups with this rank's part of them, as views of its weights."""
@@ -655,6 +613,70 @@ class Sharded(torch.optim.Optimizer):
 def _place_of(x: torch.Tensor) -> tuple[Any, ...]:
     """Return what two tensors have in common where they are one."""
     return x.data_ptr(), x.dtype, x.shape, x.stride()
+
+
+def _check_options(
+    op: str, verify_every: int, parameters_as_bucket_view: bool, optimizer: Any, weights: str
+) -> None:
+    """Raise unless they are what :class:`Sharded` takes.
+
+    Raises:
+        ArgumentError, UnsupportedError: one is not, or they do not go together
+
+    """
+    if op not in ("avg", "sum"):
+        raise ArgumentError(f"op: found {op!r}, expected 'avg' or 'sum'")
+    if not hasattr(verify_every, "__index__") or verify_every < 0:
+        raise ArgumentError(f"verify_every: found {verify_every!r}, expected 0 or more")
+    if not isinstance(parameters_as_bucket_view, bool):
+        raise ArgumentError(
+            f"parameters_as_bucket_view: found {parameters_as_bucket_view!r}, expected True or"
+            " False"
+        )
+    if not callable(optimizer):
+        raise ArgumentError(
+            f"optimizer: expected a class, torch.optim.AdamW for instance, found {optimizer!r}"
+        )
+    if parameters_as_bucket_view and "base_hash=off" in check_spec(weights):
+        raise UnsupportedError(
+            "weights: parameters_as_bucket_view knows by the hash of what was gathered whether"
+            " others wrote to it: leave base_hash=off out"
+        )
+
+
+def _check_parameters(parameters: list[Any]) -> None:
+    """Raise unless they are what :class:`Sharded` takes, of one dtype.
+
+    Raises:
+        ArgumentError, DtypeError, UnsupportedError: they are none of these
+
+    """
+    for i, p in enumerate(parameters):
+        if not isinstance(p, torch.Tensor):
+            raise ArgumentError(
+                f"parameters[{i}]: expected a tensor, found a {type(p).__name__}: give"
+                " model.parameters(), or groups of them"
+            )
+    if len({id(p) for p in parameters}) < len(parameters):
+        raise ArgumentError("parameters: one is there twice")
+    if not sum(p.numel() for p in parameters):
+        raise ArgumentError("parameters: found none")
+    for i, p in enumerate(parameters):
+        if not p.requires_grad or not p.is_leaf:
+            raise ArgumentError(f"parameters[{i}]: expected a leaf with requires_grad")
+        if p.device.type == "cpu" and not p.is_contiguous():
+            raise UnsupportedError(
+                f"parameters[{i}]: expected a contiguous tensor, found strides {p.stride()}:"
+                " set p.data = p.data.contiguous() before the optimizer is made"
+            )
+        _group.check(p, f"parameters[{i}]")
+    dtype = parameters[0].dtype
+    for i, p in enumerate(parameters):
+        if p.dtype != dtype:
+            raise DtypeError(
+                f"parameters[{i}]: found {p.dtype}, and {dtype} before: make one optimizer for"
+                " each dtype"
+            )
 
 
 def _check_apart(parameters: list[torch.Tensor]) -> None:

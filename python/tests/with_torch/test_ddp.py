@@ -567,8 +567,23 @@ def test_specs_that_differ_are_an_error_on_every_rank():
     assert all("MismatchError" in text and "rank 1" in text for text in texts)
     texts = run(2, raised, [{"normalize": 0.5}, {}])
     assert all("rank 1 has normalize=None, rank 0 normalize=0.5" in text for text in texts)
+    union = {"kind": "union"}
+    texts = run(2, raised, [{**union, "partitions": "even"}, {**union, "partitions": "moving"}])
+    assert all("rank 1 has partitions='moving', rank 0 partitions='even'" in t for t in texts)
     texts = run(2, raised, [{"seed": 1}, {"seed": 2}])
     assert all("rank 1 has other options than rank 0: they differ in seed" in t for t in texts)
+
+
+def refused_on_one(rank, ranks):
+    """The others are told when the state is made: nobody waits in the first backward."""
+    model = DistributedDataParallel(net())
+    for options, text in (({"spec": "grad:bits=99"}, "key bits takes"), ({"op": "max"}, "op: ")):
+        with pytest.raises(pith.Error, match=text if rank == 1 else f"rank 1: {text}"):
+            ddp.register(model, **(options if rank == 1 else {}))
+
+
+def test_what_one_rank_refuses_is_an_error_of_all():
+    run(3, refused_on_one)
 
 
 @pytest.mark.parametrize(

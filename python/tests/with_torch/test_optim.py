@@ -807,8 +807,12 @@ def test_what_is_refused_of_views():
 def refused_on_one(rank, ranks):
     model = net()
     options = [{"op": "max"}, {}, {}][rank]
-    with pytest.raises(pith.ArgumentError if rank == 0 else pith.Error):
-        optim.Sharded(model.parameters(), torch.optim.SGD, lr=0.1, timeout=5, **options)
+    with pytest.raises(pith.ArgumentError, match="op: found" if rank == 0 else "rank 0: op: found"):
+        optim.Sharded(model.parameters(), torch.optim.SGD, lr=0.1, **options)
+    parameters = [torch.zeros(3)] if rank == 2 else model.parameters()
+    text = r"parameters\[0\]: expected a leaf"
+    with pytest.raises(pith.ArgumentError, match=text if rank == 2 else f"rank 2: {text}"):
+        optim.Sharded(parameters, torch.optim.SGD, lr=0.1)
     options = [{}, {"ranks_per_node": -1}, {}][rank]
     with pytest.raises(pith.ArgumentError, match="rank 1: ranks_per_node"):
         optim.Sharded(model.parameters(), torch.optim.SGD, lr=0.1, timeout=5, **options)
