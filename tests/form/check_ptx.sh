@@ -68,6 +68,8 @@ done
 # PITH_PTX_SWEEP: also what becomes of Hopper's in registers, in families with special kernels of
 # these, which are to be fast; "all": of all kernels, and what the oldest devices get, not
 # optimised: that takes half of the time and keeps the same rules of numbers. Minutes each.
+# PITH_PTX_CACHE: a folder of what ptxas has said, by what it read, its flags and its version; of
+# the same text it says the same again. What was not used for a month is deleted.
 check() { # check NAME PTX...
     local name=$1 count ptx all=0
     shift
@@ -112,16 +114,30 @@ if [ -n "${PITH_PTX_SWEEP:-}" ]; then
             /^}/ && !depth { name = "" }' - "$1" "$1"
     }
     assemble() { # assemble PTX: as the build has it, for Hopper
-        local name=${1##*/} from=$1
+        local name=${1##*/} from=$1 flags=(-v -arch=sm_90 --fmad false) key kept=
         if [ "$PITH_PTX_SWEEP" != all ]; then
             from=$PLACE/special_$name
             special "$1" >"$from"
         fi
-        "${NVCC%nvcc}ptxas" -v -arch=sm_90 --fmad false "$from" -o "$PLACE/$name.cubin" \
-            >"$PLACE/$name.usage" 2>&1
+        if [ -n "${PITH_PTX_CACHE:-}" ]; then
+            key=$({ "$PTXAS" --version; echo "${flags[@]}"; cat "$from"; } | sha256sum)
+            kept=$PITH_PTX_CACHE/${key%% *}
+            if [ -s "$kept" ]; then
+                touch "$kept"
+                cp "$kept" "$PLACE/$name.usage"
+                return
+            fi
+        fi
+        "$PTXAS" "${flags[@]}" "$from" -o "$PLACE/$name.cubin" >"$PLACE/$name.usage" 2>&1 ||
+            return 1
+        [ -z "$kept" ] || { cp "$PLACE/$name.usage" "$kept.$$" && mv "$kept.$$" "$kept"; }
     }
+    if [ -n "${PITH_PTX_CACHE:-}" ]; then
+        mkdir -p "$PITH_PTX_CACHE"
+        find "$PITH_PTX_CACHE" -type f -mtime +30 -delete
+    fi
     export -f compile special assemble
-    export NVCC=$nvcc PLACE=$place GPU
+    export NVCC=$nvcc PTXAS=${nvcc%nvcc}ptxas PLACE=$place GPU
     GPU=$(realpath "$(dirname "$0")/../../gpu")
     mapfile -t hopper < <(grep -lE '^\.target sm_90$' "${held[@]}")
     [ ${#hopper[@]} = ${#families[@]} ] || { echo 'the build has no PTX for Hopper'; failed=1; }
