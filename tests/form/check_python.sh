@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# check_python.sh [ARG...]: the tests of the Python package pass with the wheel that is in folder
-# PITH_TEST_WHEEL, in an environment that has nothing but what it needs; ARGs go to pytest, files in
-# python/tests/ among them.
+# check_python.sh [--torch] [ARG...]: the tests of the Python package pass with the wheel that is in
+# folder PITH_TEST_WHEEL, in an environment that has nothing but what it needs, and where PyTorch is
+# those with its tensors; --torch: only these. ARGs go to pytest, files in python/tests/ among them.
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 if [ -z "${PITH_TEST_WHEEL:-}" ]; then
@@ -9,6 +9,11 @@ if [ -z "${PITH_TEST_WHEEL:-}" ]; then
     exit 77
 fi
 cd "$(dirname "$0")/../.."
+only_torch=
+if [ "${1:-}" = --torch ]; then
+    only_torch=yes
+    shift
+fi
 wheel=$(echo "$PITH_TEST_WHEEL"/libpith-*-cp310-abi3-*.whl)
 [ -f "$wheel" ] || { echo "no wheel for every Python from 3.10 in $PITH_TEST_WHEEL"; exit 1; }
 # What it links beside libraries that are everywhere is inside, and nothing that no user needs.
@@ -30,7 +35,7 @@ try() { # try ENVIRONMENT ARG...
     (cd python/tests && "$bin/pytest" -q -rs -p no:cacheprovider -c ../pyproject.toml "$@")
 }
 
-try "$PWD/build-python/clean" "$@"
+[ -n "$only_torch" ] || try "$PWD/build-python/clean" "$@"
 if [ -x build-torch/bin/pytest ]; then
     export PITH_TEST_CUDA_HOST=$PWD/build-python/build/_cuda_host.abi3.so
     [ $# -gt 0 ] || set -- test_{torch,cli,cuda}.py with_torch
@@ -38,4 +43,5 @@ if [ -x build-torch/bin/pytest ]; then
 else
     echo 'left out: tensors and files of PyTorch, pith.torch, pith.cuda over the host runner:'
     echo 'PyTorch is not in build-torch/ (./dev need torch)'
+    [ -z "$only_torch" ] || exit 1
 fi
