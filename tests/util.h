@@ -43,8 +43,8 @@ pith_env test_env(void);
  * for. */
 size_t test_step(size_t otherwise);
 /* Whether case `number` of a product belongs to the sample: one in `of` where PITH_TEST_STEP is
- * set, and fewer where it is some times 193; else all. Scattered, so that every row and every
- * column of the product is met. */
+ * set, and fewer where it is some times 193 (of 1: only there); else all. Scattered, so that every
+ * row and every column of the product is met. */
 bool is_sampled(uint64_t number, uint64_t of);
 /* How many of `all` random cases are tried: where PITH_TEST_STEP is set, one in eight. */
 size_t sample_of(size_t all);

@@ -275,7 +275,7 @@ static void test_damaged_step(void **state) {
         struct frame f = stream_encode(&other, &view, 0, false);
         context("step %llu", (unsigned long long)step);
         CHECK_STATUS(step == STEP ? PITH_OK : PITH_ERR_STEP, rig_try(&r, f.bytes, f.length, 0));
-        for (size_t back = 1; back < 9000; back += 1777) {
+        for (size_t back = 1; back < 9000; back += test_step(1) == 1 ? 1777 : 3 * 1777) {
             f.bytes[f.length - back] ^= 16;
             context("step %llu, %zu from the end", (unsigned long long)step, back);
             CHECK_STATUS(step == STEP ? PITH_ERR_CORRUPT : PITH_ERR_STEP,

@@ -26,6 +26,9 @@ static inline bool same(const void *a, const void *b, size_t n) {
 uint64_t check_random(void);
 static inline size_t check_below(size_t n) { return (size_t)(check_random() % n); }
 void check_seed(uint64_t seed);
+/* How far it is to the next of many cases: 1, and 3 on average, by chance, where PITH_TEST_STEP is
+ * more than 193, as it is under sanitizers. */
+size_t check_step(void);
 
 /* ---- Buffers between two pages that must not be touched --------------------------------------*/
 

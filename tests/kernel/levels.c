@@ -133,7 +133,7 @@ void check_levels(const struct level *level) {
     check_end();
     for (int k = 0; k < AREAS; k++)
         if (!area[k].pages) area[k] = guarded_new(CAPACITY + 8192);
-    for (size_t c = 0; data && codes && scales && out && c < 1500; c++) {
+    for (size_t c = 0; data && codes && scales && out && c < 1500; c += check_step()) {
         struct shape s = {.nontemporal = false};
         random_format(&s);
         s.size = columns_random(&s.set, c % 16 == 0);

@@ -83,7 +83,7 @@ void check_transpose(const struct level *level) {
     const bool good = open_memory(level);
     for (int k = 0; k < 2; k++)
         if (!area[k].pages) area[k] = guarded_new(CAPACITY + 8192);
-    for (size_t c = 0; good && c < 3000; c++) {
+    for (size_t c = 0; good && c < 3000; c += check_step()) {
         struct shape s = {
             .set = {.bits = (uint8_t)(2 + check_below(7)), .asymmetric = check_below(2)},
             .rows = check_below(2) ? check_below(150) : 16u << check_below(5),

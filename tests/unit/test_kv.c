@@ -250,7 +250,7 @@ static void test_pages(void **state) {
         struct tensor t;
         context("%s, shape %zu, %s", s->spec, i / SETTINGS % SHAPES,
                 pith_dtype_name(dtypes[i / SETTINGS / SHAPES]));
-        if (!fits(s, h)) continue;
+        if (!fits(s, h) || !is_sampled(i, 1)) continue;
         tensor_open(&t, s, h, dtypes[i / SETTINGS / SHAPES]);
         check_values(&t);
         check_idempotent(&t);
