@@ -137,6 +137,16 @@ static struct trace run_chain(const struct test_case *c, const struct variant *w
     return t;
 }
 
+/* ThreadSanitizer has nothing to see where one thread does all: one such variant is compared with
+ * those of several. */
+static bool is_wanted(const struct variant *w) {
+#ifdef __SANITIZE_THREAD__
+    return w->run == run_threads || strcmp(w->name, "one thread") == 0;
+#else
+    return w != NULL;
+#endif
+}
+
 static void test_same_bytes(void **state) {
     (void)state;
     const struct test_case *c;
@@ -146,12 +156,14 @@ static void test_same_bytes(void **state) {
         if (count > most) count = most;
         struct trace first = {NULL, 0};
         for (size_t w = 0; w < VARIANTS; w++) {
+            if (!is_wanted(&variants[w])) continue;
             context("%s %s/%s, %s", c->spec, pith_dtype_name(c->dtype),
                     pith_dtype_name(c->base_dtype), variants[w].name);
             struct trace t = run_chain(c, &variants[w], count);
-            if (w == 0) first = t;
+            const bool is_first = !first.bytes;
+            if (is_first) first = t;
             CHECK(t.length == first.length && memcmp(t.bytes, first.bytes, t.length) == 0);
-            if (w) free(t.bytes);
+            if (!is_first) free(t.bytes);
         }
         free(first.bytes);
     }
