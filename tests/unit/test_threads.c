@@ -143,7 +143,8 @@ static bool is_wanted(const struct variant *w) {
 #ifdef __SANITIZE_THREAD__
     return w->run == run_threads || strcmp(w->name, "one thread") == 0;
 #else
-    return w != NULL;
+    (void)w;
+    return true;
 #endif
 }
 
