@@ -879,6 +879,45 @@ static void test_same_set(void **state) {
     stream_close(&end), stream_close(&s);
 }
 
+/* FORMAT.md, section 7: what a slot holds after a frame that failed. */
+static void test_sets_after_frames_that_fail(void **state) {
+    static float x[COUNT], y[COUNT];
+    struct stream s, end;
+    size_t length, at;
+    (void)state;
+    const pith_layout layout = flat_layout(PITH_F32, PITH_NONE, COUNT);
+    const pith_view view = flat(x, PITH_F32, COUNT), back = flat(y, PITH_F32, COUNT);
+    pith_sparse_state held = {.size = sizeof held};
+    stream_open(&s, "topk:density=0.05,control=exact,block=512", &layout, NULL);
+    stream_open_end(&end, &s, NULL);
+    uint8_t *const same = allocate(s.sizes.slot_bytes);
+    values(x, COUNT);
+    const struct frame f = stream_encode(&s, &view, 0, false);
+    CHECK_OK(
+        encode_one(s.work, s.stream, &view, 0, PITH_SAME_SET, same, s.sizes.slot_bytes, &length));
+    CHECK_OK(decode_one(end.work, end.stream, 0, f.bytes, f.length, &back, 0));
+    /* Refused before its blocks are looked at, or without indices: the set stays. */
+    CHECK_STATUS(PITH_ERR_TRUNCATED,
+                 decode_one(end.work, end.stream, 0, f.bytes, f.length - 1, &back, 0));
+    CHECK_STATUS(PITH_ERR_TRUNCATED,
+                 decode_one(end.work, end.stream, 0, same, length - 1, &back, 0));
+    CHECK_OK(decode_one(end.work, end.stream, 0, same, length, &back, 0));
+    /* Refused inside a block: there is none until the next frame with indices. */
+    uint8_t *const bad = copy_of(f.bytes, f.length);
+    for (at = f.length - 1; pith_verify(bad, f.length, NULL, NULL) == PITH_OK; at--) {
+        memcpy(bad, f.bytes, f.length);
+        bad[at] = 0xFF;
+    }
+    CHECK_STATUS(PITH_ERR_CORRUPT, decode_one(end.work, end.stream, 0, bad, f.length, &back, 0));
+    CHECK_OK(pith_sparse_get_state(end.stream, 0, &held));
+    CHECK(!held.holds);
+    CHECK_STATUS(PITH_ERR_STATE, decode_one(end.work, end.stream, 0, same, length, &back, 0));
+    CHECK_OK(decode_one(end.work, end.stream, 0, f.bytes, f.length, &back, 0));
+    CHECK_OK(decode_one(end.work, end.stream, 0, same, length, &back, 0));
+    free(f.bytes), free(same), free(bad);
+    stream_close(&end), stream_close(&s);
+}
+
 /* Blocks whose set does not change go without indices; the receiver follows. */
 static void test_same_blocks(void **state) {
     static const char *const specs[] = {"topk:density=0.05,control=exact,block=512",
@@ -1956,6 +1995,7 @@ int main(void) {
         cmocka_unit_test(test_hold_of_smaller_blocks),
         cmocka_unit_test(test_adding_to_a_busy_stream),
         cmocka_unit_test(test_same_set),
+        cmocka_unit_test(test_sets_after_frames_that_fail),
         cmocka_unit_test(test_same_blocks),
         cmocka_unit_test(test_same_blocks_past_the_limit),
         cmocka_unit_test(test_held_sets_in_lists),
