@@ -41,6 +41,24 @@ def _interface_address(name: str) -> str:
     return socket.inet_ntoa(found[20:24])
 
 
+def gather(mine: Any, failed: Exception | None, group: Any) -> list[Any]:
+    """Return what every rank gives, unless one has failed. Collective.
+
+    Raises:
+        Exception: failed, on this rank
+        ArgumentError: another rank has failed; its number and text
+
+    """
+    found: list[Any] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(found, (mine, failed and str(failed)), group=group)
+    if failed is not None:
+        raise failed
+    for rank, (_, why) in enumerate(found):
+        if why is not None:
+            raise ArgumentError(f"rank {rank}: {why}")
+    return [given for given, _ in found]
+
+
 def communicator(
     group: Any,
     *,
@@ -68,22 +86,15 @@ def communicator(
         raise ArgumentError("group: this process is not one of its ranks")
 
     def exchange(text: str) -> list[str]:
-        found: list[Any] = [None] * ranks
-        mine = (text, alike or {}, failed and str(failed))
-        dist.all_gather_object(found, mine, group=group)
-        if failed is not None:
-            raise failed
-        for other, (_, _, why) in enumerate(found):
-            if why is not None:
-                raise ArgumentError(f"rank {other}: {why}")
+        found = gather((text, alike or {}), failed, group)
         first = found[0][1]
-        for other, (_, has, _) in enumerate(found):
+        for other, (_, has) in enumerate(found):
             for name in has:
                 if has[name] != first[name]:
                     raise ArgumentError(
                         f"rank {other} has {name}={has[name]!r}, rank 0 {name}={first[name]!r}"
                     )
-        return [str(text) for text, _, _ in found]
+        return [str(text) for text, _ in found]
 
     name = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
     host: str | Exception | None = None

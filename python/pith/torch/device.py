@@ -140,17 +140,11 @@ class State:
 
     def _agree(self, mine: list[Any], failed: Error | None) -> None:
         """Raise on every rank where one has failed, or has something else than the others."""
-        found: list[Any] = [None] * self._ranks
-        dist.all_gather_object(found, (mine, failed and str(failed)), group=self._group)
-        if failed is not None:
-            raise failed
-        for rank, (_, why) in enumerate(found):
-            if why is not None:
-                raise ArgumentError(f"rank {rank}: {why}")
-        for rank, (theirs, _) in enumerate(found):
-            if theirs != found[0][0]:
+        found = _group.gather(mine, failed, self._group)
+        for rank, theirs in enumerate(found):
+            if theirs != found[0]:
                 raise ArgumentError(
-                    f"rank {rank} has {theirs}, rank 0 {found[0][0]}: every rank makes a State with"
+                    f"rank {rank} has {theirs}, rank 0 {found[0]}: every rank makes a State with"
                     " the same arguments for the same model"
                 )
 
