@@ -28,6 +28,9 @@ fi
 
 try() { # try ENVIRONMENT ARG...
     local bin=$1/bin
+    # Each rank of a test imports PyTorch: bytecode is kept, whatever the environment says of it.
+    unset PYTHONDONTWRITEBYTECODE
+    export PYTHONPYCACHEPREFIX=$1/bytecode
     shift
     "$bin/pip" install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall \
         "$wheel"
