@@ -206,6 +206,15 @@ def has_feedback(spec: str) -> bool:
     return "ef=" in check_spec(spec)
 
 
+def pieces(names: Iterable[str], counts: Iterable[int]) -> dict[str, tuple[int, int]]:
+    """Return where tensors that follow one another begin, and their counts, by name."""
+    found, first = {}, 0
+    for name, count in zip(names, counts, strict=True):
+        found[name] = (first, count)
+        first += count
+    return found
+
+
 def exempt_ranges(
     pieces: Iterable[tuple[int, bool]], how: str | None
 ) -> list[tuple[int, int, str]]:

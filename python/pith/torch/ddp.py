@@ -28,7 +28,7 @@ from ..collective import Channel, Choice, Communicator, Deft, Partitions, Report
 from ..errors import ArgumentError, StateError
 from ..frames import check_spec
 from . import _group, device
-from ._squares import Squares
+from ._squares import Means, Squares, check_kept
 
 __all__ = ["State", "hook", "register"]
 
@@ -72,16 +72,12 @@ class _Bucket:
         counts: tuple[int, ...],
         channel: Channel,
         partitions: Partitions | _Layers | None,
-        squares: Squares | None,
     ) -> None:
         self.names, self.counts = names, counts
         self.channel, self.partitions = channel, partitions
-        self.squares = squares
+        self.squares: Squares | None = None
         self.step = -1  # the last one that ended well
-        self.pieces, first = {}, 0
-        for name, count in zip(names, counts, strict=True):
-            self.pieces[name] = (first, count)
-            first += count
+        self.pieces = _group.pieces(names, counts)
 
     def close(self) -> None:
         self.channel.close()
@@ -188,14 +184,11 @@ class State:
             "threads": threads,
             "refresh": refresh,
         }
-        self._normalize = normalize
-        self._forgotten = 1.0  # how much means have still of what they began with, of nothing
-        self._share = 1.0  # that a step has in the means; of the first all, so that nothing is 0
+        self._means = Means(normalize, self._parameters, self._is_exempt)
         self._kind = "allreduce" if kind is None else f"sparse_{kind}"
         self._partitions = partitions
         self._buckets: list[_Bucket] = []
         self._residuals: dict[str, torch.Tensor] = {}  # of parameters that have no bucket now
-        self._means: dict[str, torch.Tensor] = {}  # the same
         self._worker = ThreadPoolExecutor(1, "pith-ddp")  # calls end in the order of their start
         self._step = -1
         self.reports: dict[int, Report] = {}
@@ -220,7 +213,7 @@ class State:
                 if index == 0:
                     self.reports.clear()
                     self.chosen.clear()
-                    self._age()
+                    self._means.age()
                 found = self._bucket(index, names, counts, buffer.dtype)
                 self.reports[index] = self._run(found, buffer, step)
                 if self._kind != "allreduce":
@@ -233,11 +226,6 @@ class State:
         self._worker.submit(call)
         return future.then(_unwrap)
 
-    def _age(self) -> None:
-        if self._normalize is not None:
-            self._forgotten *= self._normalize
-            self._share = (1 - self._normalize) / (1 - self._forgotten)
-
     def _run(self, bucket: _Bucket, buffer: torch.Tensor, step: int) -> Report:
         choices = self._choices(bucket, buffer, step)
         squares = bucket.squares if buffer.device.type == "cpu" else None
@@ -245,7 +233,7 @@ class State:
             squares.divide(buffer)
         report = bucket.channel.run(buffer, buffer, scale=self._scale, step=step, choices=choices)
         if squares is not None:
-            squares.multiply(buffer, self._share)
+            squares.multiply(buffer, self._means.share)
         if isinstance(bucket.partitions, Partitions):
             bucket.partitions.update(bucket.channel.chosen())
         bucket.step = step
@@ -298,11 +286,9 @@ class State:
             pieces=pieces,
             **self._options,
         )
-        squares = None
-        if self._normalize is not None and sum(counts) >= self._options["threshold"]:
-            weight = self._scale * self._ranks.ranks
-            squares = Squares(sum(counts), self._divided(names, counts), weight)
-        bucket = _Bucket(names, counts, made, parts, squares)
+        bucket = _Bucket(names, counts, made, parts)
+        if sum(counts) >= self._options["threshold"]:
+            bucket.squares = self._means.squares(bucket.pieces, self._scale * self._ranks.ranks)
         self._buckets.append(bucket)
         for name in names:
             self._give(bucket, name)
@@ -312,15 +298,6 @@ class State:
         """Return the parts of a bucket of so many elements as they are at first."""
         moving = self._partitions == "moving"
         return Partitions(sum(counts), self._ranks.ranks, moving=moving)
-
-    def _divided(self, names: tuple[str, ...], counts: tuple[int, ...]) -> list[tuple[int, int]]:
-        """Return the first element and the count of each parameter that is not exempt."""
-        ranges, first = [], 0
-        for name, count in zip(names, counts, strict=True):
-            if not self._is_exempt(name):
-                ranges.append((first, count))
-            first += count
-        return ranges
 
     def _is_exempt(self, name: str) -> bool:
         return self._exempt is not None and self._parameters[name].dim() <= 1
@@ -343,20 +320,9 @@ class State:
             lost = self._residual(bucket, name)
             if lost is not None:
                 self._residuals[name] = lost
-        self._means.update(self._means_of(bucket))
-
-    def _means_of(self, bucket: _Bucket) -> dict[str, torch.Tensor]:
-        if bucket.squares is None:
-            return {}
-        return {
-            name: bucket.squares.means[first : first + count].clone()
-            for name, (first, count) in bucket.pieces.items()
-            if not self._is_exempt(name)
-        }
+        self._means.keep(bucket)
 
     def _give(self, bucket: _Bucket, name: str) -> None:
-        if bucket.squares is not None and name in self._means:
-            bucket.squares.begin(bucket.pieces[name][0], self._means.pop(name))
         if name not in self._residuals:
             return
         try:
@@ -397,13 +363,8 @@ class State:
                 lost = self._residual(bucket, name)
                 if lost is not None:
                     residuals[name] = lost
-        parts: dict[str, Any] = {"step": self._step, "residuals": residuals}
-        if self._normalize is not None:
-            parts["forgotten"] = self._forgotten
-            parts["means"] = dict(self._means)
-            for bucket in self._buckets:
-                parts["means"].update(self._means_of(bucket))
-        return _group.OwnState(parts)
+        means = self._means.state(self._buckets)
+        return _group.OwnState({"step": self._step, "residuals": residuals, **means})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up what :meth:`state_dict` returned, before or after the first step.
@@ -412,29 +373,21 @@ class State:
         up a state of one step, or none does: where means differ, replicas become different.
 
         Raises:
-            ArgumentError: a key is missing, or a residual fits no parameter; nothing changed
+            ArgumentError: a key is missing, or a residual or mean fits no parameter; nothing
+                changed
 
         """
         parts = _group.parts_of(state)
         residuals = _group.residuals_of(parts, self._parameters)
-        means = _group.tensors_of(parts.get("means", {}), "means", self._parameters)
-        for name, one in means.items():
-            if bool((one < 0).any()):
-                raise ArgumentError(f"means: {name!r}: expected 0 or more")
-        forgotten = parts.get("forgotten", 1.0)
-        if not isinstance(forgotten, float) or not 0 <= forgotten <= 1:
-            raise ArgumentError(f"forgotten: found {forgotten!r}, expected between 0 and 1")
+        means = self._means.check(parts)
         self._wait()
         self._step = int(parts["step"])
         self._residuals = residuals
-        self._means = means if self._normalize is not None else {}
-        self._forgotten = forgotten if self._means else 1.0
+        self._means.load(means, self._buckets)
         for bucket in self._buckets:
             bucket.channel.reset()
             if isinstance(bucket.partitions, Partitions):
                 bucket.partitions = self._parts(bucket.counts)
-            if bucket.squares is not None:
-                bucket.squares.reset()
             for name in bucket.names:
                 self._give(bucket, name)
 
@@ -498,22 +451,10 @@ def _checked(
             f"spec: found no error feedback, and {later[0]!r} has it: add ef=full, since what"
             " is lost moves to the first hop when buckets are rebuilt"
         )
-    if normalize is not None:
-        _check_normalize(normalize, kind, spec)
-    return spec, inter, exempt
-
-
-def _check_normalize(normalize: Any, kind: str | None, spec: str) -> None:
-    """Raise unless what :class:`State` takes as ``normalize`` is one, and the rest goes with it."""
-    if not isinstance(normalize, float) or not 0 < normalize < 1:
-        raise ArgumentError(f"normalize: found {normalize!r}, expected None or between 0 and 1")
-    if kind is not None:
+    if normalize is not None and kind is not None:
         raise ArgumentError(f"normalize: found {normalize}, and kind={kind!r} takes none")
-    if _group.has_feedback(spec):  # which every other hop's is refused without
-        raise ArgumentError(
-            f"normalize: found {normalize}, and {spec!r} has error feedback, of which every step"
-            " would have other units"
-        )
+    check_kept(normalize, spec)  # feedback of later hops is refused without that of the first
+    return spec, inter, exempt
 
 
 def _keys(spec: str) -> dict[str, str]:

@@ -17,8 +17,10 @@ NaN then, and the next backward, or :meth:`State.check`, raises what it was.
 # Not postponed: DistributedDataParallel looks at the annotations of hooks.
 
 import importlib
+import time
 from contextlib import nullcontext
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -30,11 +32,56 @@ from ..frames import check_spec
 from ..plan import Plan
 from ..stream import Stream
 from . import _group
+from ._squares import Means, Squares, check_kept
 
-__all__ = ["State", "hook", "register"]
+__all__ = ["Report", "State", "hook", "register"]
 
 # A row of frames begins so, and ends with whether its rank has found something wrong.
 _HEAD, _TAIL = 8, 16
+
+
+class Report(NamedTuple):
+    """What a bucket's call did, as this rank saw it, in seconds of the device."""
+
+    sent_bytes: int
+    """To other ranks, in both hops."""
+    encode_seconds: float
+    """Gradients to frames; with ``normalize`` they are divided before."""
+    exchange_seconds: float
+    """Frames to the owners of their slots; it waits for ranks that come later."""
+    recode_seconds: float
+    """Sums of frames to frames."""
+    gather_seconds: float
+    """These frames to all ranks."""
+    decode_seconds: float
+    """Frames to sums; with ``normalize`` they are multiplied then."""
+    total_seconds: float
+    """From start to end."""
+
+
+class _Clock:
+    """When a call began and when each of its parts ended, in the order of a device's stream."""
+
+    def __init__(self, place: torch.device) -> None:
+        self._on_device = place.type == "cuda"
+        self._marks: list[Any] = []
+        self.mark()
+
+    def mark(self) -> None:
+        if not self._on_device:
+            self._marks.append(time.perf_counter())
+            return
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        self._marks.append(event)
+
+    def seconds(self) -> list[float]:
+        """Return what each part took, and the whole; wait until it has ended."""
+        spans = [*pairwise(self._marks), (self._marks[0], self._marks[-1])]
+        if not self._on_device:
+            return [end - begin for begin, end in spans]
+        self._marks[-1].synchronize()
+        return [begin.elapsed_time(end) / 1000 for begin, end in spans]
 
 
 class _Bucket:
@@ -42,10 +89,8 @@ class _Bucket:
 
     def __init__(self, names: tuple[str, ...], counts: tuple[int, ...], place: torch.device):
         self.names, self.place = names, place
-        self.pieces, first = {}, 0
-        for name, count in zip(names, counts, strict=True):
-            self.pieces[name] = (first, count)
-            first += count
+        self.pieces = _group.pieces(names, counts)
+        self.squares: Squares | None = None
         # For each of the two hops: plan, stream, frames that are made and that come.
         self.plans: list[Plan] = []
         self.streams: list[Any] = []
@@ -69,13 +114,16 @@ class State:
         op: ``"avg"`` or ``"sum"`` over the ranks
         exempt: how gradients of parameters with one dimension or none (biases, norms) travel:
             ``"16"`` bits, ``"exact"``, or None: as the others
+        normalize: as that of :class:`pith.torch.ddp.State`; while a bucket is divided or
+            multiplied, the device has copies of up to 2**24 of its elements beside the means
         seed: of random bits, another for each model of a process
 
     Raises:
         SpecError: a spec does not parse
         UnsupportedError: it has no kernels for devices, or this build has none
-        ArgumentError: op or exempt is none of these; ``gather`` has error feedback and ``spec`` has
-            not, to which it moves when buckets are rebuilt; or another rank has other arguments
+        ArgumentError: op, exempt or normalize is none of these; ``gather`` has error feedback and
+            ``spec`` has not, to which it moves when buckets are rebuilt; or another rank has other
+            arguments
 
     """
 
@@ -87,6 +135,7 @@ class State:
         gather: str | None = None,
         op: str = "avg",
         exempt: str | None = "16",
+        normalize: float | None = None,
         seed: int = 0,
     ) -> None:
         self._group = model.process_group if isinstance(model, DistributedDataParallel) else None
@@ -101,21 +150,30 @@ class State:
         self._cuda = importlib.import_module("pith.cuda")
         failed: Error | None = None
         try:
-            self._check(op)
+            self._check(op, normalize)
         except Error as error:  # the others are told
             failed = error
-        self._agree([*self._specs, op, exempt, seed], failed)
+        self._agree([*self._specs, op, exempt, normalize, seed], failed)
         self._names = {id(p): name for name, p in model.named_parameters()}
         self._parameters = dict(model.named_parameters())
+        self._means = Means(normalize, self._parameters, self._is_exempt)
         self._buckets: list[_Bucket] = []
         self._count = 0  # of buckets so far
         self._residuals: dict[str, torch.Tensor] = {}  # of parameters that have no bucket now
         self._own: dict[torch.device, Any] = {}  # the CUDA stream that calls are put on
         # Statuses on the host, when they are there, and of what they are.
         self._seen: list[tuple[torch.Tensor, Any, str]] = []
+        self._calls: dict[int, tuple[int, _Clock]] = {}  # of the last step: bytes sent, and when
         self._step = -1
 
-    def _check(self, op: str) -> None:
+    @property
+    def reports(self) -> dict[int, Report]:
+        """By number of the bucket: what its call of the last step did. It waits for the device."""
+        return {
+            index: Report(sent, *clock.seconds()) for index, (sent, clock) in self._calls.items()
+        }
+
+    def _check(self, op: str, normalize: float | None) -> None:
         """Raise what no bucket could be made with."""
         if op not in ("avg", "sum"):
             raise ArgumentError(f"op: found {op!r}, expected 'avg' or 'sum'")
@@ -133,6 +191,7 @@ class State:
                 f"spec: found no error feedback, and {self._specs[1]!r} has it: add ef=full, since"
                 " what is lost moves to the first hop when buckets are rebuilt"
             )
+        check_kept(normalize, self._specs[0])
         if why := self._cuda.available():
             raise UnsupportedError(f"no device: {why}")
         for one in self._specs:
@@ -164,6 +223,8 @@ class State:
         found: BaseException | None = None
         if index == 0:
             self._step += 1
+            self._means.age()
+            self._calls.clear()
             found = self._wrong()
         names = tuple(self._names[id(p)] for p in parameters)
         counts = tuple(p.numel() for p in parameters)
@@ -175,7 +236,7 @@ class State:
                 buffer.record_stream(torch.cuda.current_stream(buffer.device))
             try:
                 if buffer.numel():
-                    self._run(self._bucket(names, counts, buffer), buffer)
+                    self._calls[index] = self._run(self._bucket(names, counts, buffer), buffer)
             except Exception as error:
                 found = found or error
             if found is None:
@@ -188,10 +249,13 @@ class State:
             future.set_exception(found)  # type: ignore[arg-type]
         return future
 
-    def _run(self, bucket: _Bucket, buffer: torch.Tensor) -> None:
-        """Put the all-reduce of a bucket on the current CUDA stream."""
+    def _run(self, bucket: _Bucket, buffer: torch.Tensor) -> tuple[int, _Clock]:
+        """Put the all-reduce of a bucket on the current CUDA stream.
+
+        Return how many bytes other ranks are sent, and when its parts end.
+        """
         (send, back), (sent, sums), (came, all_sums) = bucket.streams, bucket.made, bucket.came
-        own, failed = [self._rank], None
+        own, failed, clock = [self._rank], None, _Clock(buffer.device)
         # What is not written now is no frame, so that nobody reads one of the step before.
         for rows in (sent.frames, came, sums.frames, all_sums):
             rows[:, :_HEAD].zero_()
@@ -200,17 +264,23 @@ class State:
         try:
             # The step of the slot has not moved where its sum could not be made.
             back.set_step(bucket.next - 1, self._rank)
+            if bucket.squares is not None:
+                bucket.squares.divide(buffer)
             send.encode(buffer, out=sent)
         except Exception as error:  # the others wait for what this rank sends
             failed = error
+        clock.mark()
         self._exchange(came, sent.frames)
+        clock.mark()
         try:
             send.reduce_encode(came, back, slots=own, to_slots=own, scale=self._scale, out=sums)
         except Exception as error:
             failed = failed or error
         wrong = (torch.cat([sent.status, sums.status]) != 0).any()
         sums.frames[:, -_TAIL:] = 255 if failed else wrong.to(torch.uint8)
+        clock.mark()
         self._gather(all_sums, sums.frames)
+        clock.mark()
         # Sums that are stored as they are, in f32, decode to nothing else.
         out = buffer.float() if self._specs[1].startswith("raw") else buffer
         status = torch.cat([sent.status, sums.status, back.decode(all_sums, out)])
@@ -218,9 +288,14 @@ class State:
             buffer.copy_(out)
         anywhere = (all_sums[:, -1] != 0).any()
         buffer.masked_fill_((status != 0).any() | anywhere, float("nan"))
+        if bucket.squares is not None:
+            bucket.squares.multiply(buffer, self._means.share)
+        clock.mark()
         self._see(torch.cat([status, anywhere.to(torch.int32).view(1)]), bucket)
         if failed is not None:
             raise failed
+        frames = (sent.frames, sums.frames)
+        return (self._ranks - 1) * sum(rows[0].numel() for rows in frames), clock
 
     def _exchange(self, out: torch.Tensor, x: torch.Tensor) -> None:
         self._move(dist.all_to_all_single, out, x)
@@ -325,6 +400,9 @@ class State:
             bucket.made.append(made)
             bucket.came.append(made.frames.new_zeros((self._ranks, made.frames.shape[1])))
         self._give(bucket)
+        bucket.squares = self._means.squares(
+            bucket.pieces, self._scale * self._ranks, buffer.device
+        )
 
     def _is_exempt(self, name: str) -> bool:
         return self._exempt is not None and self._parameters[name].dim() <= 1
@@ -351,6 +429,7 @@ class State:
 
     def _keep(self, bucket: _Bucket) -> None:
         self._residuals.update(self._pieces(bucket))
+        self._means.keep(bucket)
 
     def _pieces(self, bucket: _Bucket) -> dict[str, torch.Tensor]:
         lost = self._lost(bucket)
@@ -378,7 +457,7 @@ class State:
         """Take back what the last step did to error feedback.
 
         For steps that are thrown away, for instance because a gradient overflowed. Every rank does
-        so, or none.
+        so, or none. Means of ``normalize`` stay as they are.
         """
         for bucket in self._buckets:
             if bucket.last != self._step:
@@ -391,29 +470,35 @@ class State:
     def state_dict(self) -> dict[str, Any]:
         """Return this rank's step and what its encoding has lost, by parameter: on the CPU.
 
-        It waits for the device. Each rank saves its own, ``{"rank 3": (parts,)}``;
-        :class:`pith.torch.ddp.State` loads it, too.
+        With ``normalize`` the running means too, which are the same on every rank. It waits for the
+        device. Each rank saves its own, ``{"rank 3": (parts,)}``; :class:`pith.torch.ddp.State`
+        loads it, too.
         """
         residuals = dict(self._residuals)
         for bucket in self._buckets:
             residuals.update(self._pieces(bucket))
-        return _group.OwnState({"step": self._step, "residuals": residuals})
+        means = self._means.state(self._buckets)
+        return _group.OwnState({"step": self._step, "residuals": residuals, **means})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up what :meth:`state_dict` returned, before or after the first step.
 
         Of parameters that it says nothing of, nothing was lost. Every rank does so, or none: all
-        make their buckets again at the next step.
+        make their buckets again at the next step. With ``normalize`` every rank takes up a state of
+        one step: where means differ, replicas become different.
 
         Raises:
-            ArgumentError: a key is missing, or a residual fits no parameter; nothing changed
+            ArgumentError: a key is missing, or a residual or mean fits no parameter; nothing
+                changed
 
         """
         parts = _group.parts_of(state)
         residuals = _group.residuals_of(parts, self._parameters)
+        means = self._means.check(parts)
         self._step = int(parts["step"])
         self._residuals = residuals
         self._buckets, self._seen = [], []
+        self._means.load(means, self._buckets)
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError(_group.HOOKED)
@@ -430,7 +515,7 @@ def hook(state: State, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]
     return state._reduce(bucket)
 
 
-_OPTIONS = ("spec", "gather", "op", "exempt", "seed")
+_OPTIONS = ("spec", "gather", "op", "exempt", "normalize", "seed")
 
 
 def register(model: DistributedDataParallel, **options: Any) -> State:

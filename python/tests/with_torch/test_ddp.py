@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import pith
 from pith.torch import _group, ddp, device
-from pith.torch._squares import Squares
+from pith.torch._squares import DeviceSquares, Squares
 
 CAP = 0.004  # MB: the model has several buckets once they are rebuilt
 FEEDBACK = {"spec": "grad:bits=4,ef=full", "inter": "grad:bits=3,ef=full"}
@@ -206,10 +206,16 @@ def test_means_survive_rebuilt_buckets_and_checkpoints():
     run(2, means_kept)
 
 
-def test_what_is_divided_comes_back():
+def in_memory_of_a_device(*arguments):
+    """Its operators run in any memory."""
+    return DeviceSquares(*arguments, place=torch.device("cpu"))
+
+
+@pytest.mark.parametrize("squares_of", [Squares, in_memory_of_a_device])
+def test_what_is_divided_comes_back(squares_of):
     count, first = 100003, 70000
     g = torch.Generator().manual_seed(1)
-    squares = Squares(count, [(0, first - 5), (first, count - first)])
+    squares = squares_of(count, [(0, first - 5), (first, count - first)])
     x = torch.randn(count, generator=g) * 10.0 ** torch.randint(-15, 18, (count,), generator=g)
     x[3], x[4], x[5] = 0, float("inf"), float("nan")
     for step in range(3):
@@ -222,12 +228,40 @@ def test_what_is_divided_comes_back():
         assert bool(torch.isfinite(squares.means).all()) and bool((squares.means >= 0).all())
     assert squares.means[4] == squares.means[5] == squares.means[first - 1] == 0
     for few in (0, 1):
-        nothing = Squares(few, [(0, few)])
+        nothing = squares_of(few, [(0, few)])
         for _ in range(2):
             y = torch.zeros(few)
             nothing.divide(y)
             nothing.multiply(y, 1.0)
             assert not y.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_means_on_a_device_are_those_of_the_cpu(dtype, monkeypatch):
+    """But for roots of PyTorch on a CPU, of which few are not the nearest."""
+    monkeypatch.setattr("pith.torch._squares._CHUNK_ON_DEVICE", 4097)
+    count, ranges, weight = 20011, [(5, 9000), (9000 + 7, 11004)], 3.0
+    host, other = Squares(count, ranges, weight), in_memory_of_a_device(count, ranges, weight)
+    g = torch.Generator().manual_seed(2)
+    largest = 1e4 if dtype == torch.float16 else 1e15
+    for step in range(5):
+        x = torch.randn(count, generator=g) * largest ** torch.rand(count, generator=g)
+        x[9:13] = torch.tensor([float("nan"), 0.0, float("inf"), -float("inf")])
+        if step == 3:
+            saved = host.means[5:9005].clone()
+            for squares in (host, other):
+                squares.reset()
+                squares.begin(5, saved)
+        y, z = x.to(dtype), x.to(dtype, copy=True)
+        host.divide(y)
+        other.divide(z)
+        close = {"rtol": 4 * torch.finfo(dtype).eps, "atol": 0, "equal_nan": True}
+        torch.testing.assert_close(y, z, **close)
+        host.multiply(y, 1 / (step + 1))
+        other.multiply(z, 1 / (step + 1))
+        torch.testing.assert_close(y, z, **close)
+        torch.testing.assert_close(host.means, other.means, rtol=2 * close["rtol"], atol=0)
+    assert not other.means[:5].any() and not other.means[9005:9007].any()
 
 
 def grow_in_f16(rank, ranks, op):

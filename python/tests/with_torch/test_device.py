@@ -121,6 +121,154 @@ def test_error_feedback_survives_rebuilt_buckets_and_checkpoints(place, op):
     assert run(2, feedback, place, op) == [5, 5]
 
 
+NORMALIZED = {"spec": "grad:bits=2", "normalize": 0.5}
+
+
+def small_beside_large(rank, ranks, place, options, dtype):
+    """How much smaller elements of a gradient err, as a part of them, of the mean of the ranks."""
+    use(place)
+    model, _ = made(Sums().to(dtype), place, exempt=None, **options)
+    g = torch.Generator().manual_seed(5)
+    for _ in range(30):  # until what is small is known to be so
+        given = []
+        for p in model.parameters():
+            signs = torch.randn(p.shape, generator=g).sign()
+            small = torch.arange(p.numel()).view(p.shape) % 2 == 1
+            given.append(torch.where(small, signs / 512, signs).to(place, dtype))
+        model.zero_grad()
+        model(given).backward()
+    equal_everywhere(bits([p.grad.cpu() for p in model.parameters()]))
+    worst = 0.0
+    for p, x in zip(model.parameters(), given, strict=True):
+        errors = (p.grad.float() - x.float())[x.abs() < 1].square().mean().sqrt()
+        worst = max(worst, errors.item() * 512)
+    return worst
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_small_elements_err_less_when_normalized(place, dtype):
+    plain = {**NORMALIZED, "normalize": None}
+    assert min(run(2, small_beside_large, place, plain, dtype)) > 10
+    assert max(run(2, small_beside_large, place, NORMALIZED, dtype)) < 1
+
+
+def means_kept(rank, ranks, place):
+    """Means belong to parameters, in rebuilt buckets and in checkpoints, also in the CPU's hook."""
+    use(place)
+    saved, module = None, Sums()
+    g = torch.Generator().manual_seed(rank)
+    for _ in range(2):
+        model, state = made(module, place, **NORMALIZED)
+        if saved is not None:
+            state.load_state_dict(saved)
+        shapes = set()
+        for _ in range(3):
+            before = state.state_dict()
+            model.zero_grad()
+            model(drawn(module, g, place)).backward()
+            after = state.state_dict()
+            share = 0.5 / (1 - after["forgotten"])
+            for name, p in model.named_parameters():
+                assert (name in after["means"]) == (p.dim() > 1)
+                if p.dim() > 1:
+                    old = before["means"].get(name, torch.zeros(p.numel()))
+                    wanted = old + share * (p.grad.cpu().flatten().square() - old)
+                    torch.testing.assert_close(after["means"][name], wanted)
+            shapes.add(tuple(bucket.names for bucket in state._buckets))
+        assert len(shapes) == 2, "the buckets were not rebuilt"
+        equal_everywhere(bits(after["means"].values()))
+        saved = after
+    assert saved["forgotten"] == 0.5**6
+    for bad in ({**saved["means"], "q": torch.zeros(1)}, {"module.a": -torch.ones(800)}):
+        with pytest.raises(pith.ArgumentError, match="means"):
+            state.load_state_dict({"step": 1, "residuals": {}, "means": bad})
+    other = ddp.State(DistributedDataParallel(Sums()), **NORMALIZED)
+    other.load_state_dict(saved)
+    assert bits(other.state_dict()["means"].values()) == bits(saved["means"].values())
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_means_survive_rebuilt_buckets_and_checkpoints(place):
+    run(2, means_kept, place)
+
+
+def damaged_when_normalized(rank, ranks, place):
+    """Frames that cannot be read move no means."""
+    use(place)
+    module = Sums()
+    model, state = made(module, place, **NORMALIZED)
+    g = torch.Generator().manual_seed(rank)
+    for _ in range(2):
+        model(drawn(module, g, place)).backward()
+    before, real = state.state_dict(), state._exchange
+
+    def cut(out, x):
+        real(out, x)
+        out[-1, :8] = 0
+
+    state._exchange = cut
+    model(drawn(module, g, place)).backward()
+    state._exchange = real
+    with pytest.raises(pith.Error):
+        state.check()
+    assert all(p.grad.isnan().all() for p in module.parameters())
+    assert bits(state.state_dict()["means"].values()) == bits(before["means"].values())
+    model.zero_grad()
+    model(drawn(module, g, place)).backward()
+    state.check()
+    assert all(p.grad.isfinite().all() for p in module.parameters())
+    equal_everywhere(bits(state.state_dict()["means"].values()))
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_damaged_frames_move_no_means(place):
+    run(2, damaged_when_normalized, place)
+
+
+def reported(rank, ranks, place):
+    use(place)
+    module = Sums()
+    model, state = made(module, place)
+    assert state.reports == {}
+    for _ in range(2):
+        model(drawn(module, None, place)).backward()
+    reports = state.reports
+    assert sorted(reports) == list(range(len(state._buckets))) and len(reports) > 1
+    for report in reports.values():
+        parts = report[1:-1]
+        assert min(parts) >= 0 and report.total_seconds > 0
+        assert sum(parts) == pytest.approx(report.total_seconds, rel=1e-3)
+    # At 8 bits each element is sent to its owner, but for those of one's own, and each sum to all.
+    elements = sum(p.numel() for p in module.parameters())
+    sent = sum(report.sent_bytes for report in reports.values())
+    assert 2 * (ranks - 1) / ranks * elements < sent < 4 * (ranks - 1) / ranks * elements + 2000
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_reports(place):
+    run(3, reported, place)
+
+
+def left_alone(rank, ranks, place):
+    """A rank that ends is an exception of the others."""
+    use(place)
+    module = Sums()
+    model, _ = made(module, place)
+    for _ in range(2):
+        model(drawn(module, None, place)).backward()
+    if rank == 1:
+        os._exit(3)
+    with pytest.raises(RuntimeError):
+        for _ in range(3):
+            model(drawn(module, None, place)).backward()
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_rank_that_ends(place):
+    run(3, left_alone, place, dies=(1,))
+
+
 def rolled_back(rank, ranks, place):
     use(place)
     module = Sums()
@@ -147,7 +295,12 @@ def apart(rank, ranks, place):
     """What ranks do not have in common, or one of them alone cannot do, is an error of all."""
     use(place)
     model = DistributedDataParallel(Sums().to(place))
-    for name, values in (("exempt", ("16", "exact")), ("op", ("avg", "sum")), ("seed", (0, 1))):
+    for name, values in (
+        ("exempt", ("16", "exact")),
+        ("op", ("avg", "sum")),
+        ("seed", (0, 1)),
+        ("normalize", (None, 0.5)),
+    ):
         with pytest.raises(pith.ArgumentError, match="rank 1 has"):
             device.State(model, **{name: values[rank]})
     with pytest.raises(pith.Error, match="max"):
@@ -249,6 +402,8 @@ def refused(rank, ranks, place):
         ({"exempt": "8"}, pith.ArgumentError),
         ({"spec": "grad:bits=9"}, pith.SpecError),
         ({"gather": "grad:ef=full"}, pith.ArgumentError),
+        ({"normalize": 1.0}, pith.ArgumentError),
+        ({"normalize": 0.5, "spec": "grad:ef=full"}, pith.ArgumentError),
         ({"spec": "lossless"}, pith.UnsupportedError),
         ({"spec": "raw"}, pith.UnsupportedError),
         ({"kind": "union"}, pith.UnsupportedError),
