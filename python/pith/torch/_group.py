@@ -167,10 +167,33 @@ def check(x: torch.Tensor, what: str) -> None:
             f"{what}: expected a tensor in the memory of the CPU, found one on {x.device}: channels"
             " take host memory; train with a gloo group, or copy"
         )
-    if x.dtype not in (torch.float32, torch.bfloat16, torch.float16):
-        raise DtypeError(f"{what}: found {x.dtype}, expected float32, bfloat16 or float16")
+    check_dtype(x, what)
     if not x.is_contiguous():
         raise UnsupportedError(f"{what}: expected a contiguous tensor, found strides {x.stride()}")
+
+
+def check_dtype(x: torch.Tensor, what: str) -> None:
+    """Raise unless a tensor is f32, bf16 or f16.
+
+    Raises:
+        DtypeError: as said
+
+    """
+    if x.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        raise DtypeError(f"{what}: found {x.dtype}, expected float32, bfloat16 or float16")
+
+
+def check_gradients(model: torch.nn.Module) -> None:
+    """Raise unless a model's gradients are those that hooks take; of what DDP ignores it has none.
+
+    Raises:
+        DtypeError: one is not f32, bf16 or f16
+
+    """
+    ignored = {f"module.{name}" for name in getattr(model, "parameters_to_ignore", ())}
+    for name, p in model.named_parameters():
+        if p.requires_grad and name not in ignored:
+            check_dtype(p, name)
 
 
 HOOKED = (

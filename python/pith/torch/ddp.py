@@ -130,6 +130,7 @@ class State:
 
     Raises:
         SpecError: a spec does not parse
+        DtypeError: a parameter that takes a gradient is not f32, bf16 or f16
         ArgumentError: op, exempt, kind or partitions is none of these; the codec is topk, and there
             is no kind; or a later hop has error feedback and the first has not, to which it moves
             when buckets are rebuilt
@@ -159,6 +160,7 @@ class State:
         group = model.process_group if isinstance(model, DistributedDataParallel) else None
         self._ranks, (self._spec, inter, self._exempt) = _group.agree(
             lambda: _checked(
+                model,
                 spec,
                 inter,
                 exempt,
@@ -402,6 +404,7 @@ _PARTITIONS = ("even", "moving", "deft", "leader")
 
 
 def _checked(
+    model: torch.nn.Module,
     spec: str | None,
     inter: str | None,
     exempt: str | None,
@@ -412,12 +415,13 @@ def _checked(
     op: str,
     normalize: float | None,
 ) -> tuple[str, str | None, str | None]:
-    """Return the first three as buckets take them, with their defaults.
+    """Return the specs and the exemption as buckets take them, with their defaults.
 
     Raises:
         As :class:`State`.
 
     """
+    _group.check_gradients(model)
     if op not in ("avg", "sum"):
         raise ArgumentError(f"op: found {op!r}, expected 'avg' or 'sum'")
     if kind not in (None, "gather", "union", "oktopk"):

@@ -120,6 +120,7 @@ class State:
 
     Raises:
         SpecError: a spec does not parse
+        DtypeError: a parameter that takes a gradient is not f32, bf16 or f16
         UnsupportedError: it has no kernels for devices, or this build has none
         ArgumentError: op, exempt or normalize is none of these; ``gather`` has error feedback and
             ``spec`` has not, to which it moves when buckets are rebuilt; or another rank has other
@@ -150,6 +151,7 @@ class State:
         self._cuda = importlib.import_module("pith.cuda")
         failed: Error | None = None
         try:
+            _group.check_gradients(model)
             self._check(op, normalize)
         except Error as error:  # the others are told
             failed = error

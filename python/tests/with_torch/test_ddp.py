@@ -616,6 +616,24 @@ def refused_on_one(rank, ranks):
             ddp.register(model, **(options if rank == 1 else {}))
 
 
+def wide(rank, ranks):
+    """Gradients in f64 are refused where the state is made, and not where there are none."""
+    module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2).double())
+    text = "module.1.weight: found torch.float64, expected float32"
+    with pytest.raises(pith.DtypeError, match=text):
+        ddp.register(DistributedDataParallel(module))
+    names = ["1.weight", "1.bias"]
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, names)
+    ddp.register(DistributedDataParallel(module))
+    del module._ddp_params_and_buffers_to_ignore
+    module[1].requires_grad_(False)
+    ddp.register(DistributedDataParallel(module))
+
+
+def test_gradients_in_f64_are_refused_at_once():
+    run(2, wide)
+
+
 def test_what_one_rank_refuses_is_an_error_of_all():
     run(3, refused_on_one)
 

@@ -410,6 +410,8 @@ def refused(rank, ranks, place):
     ):
         with pytest.raises(error):
             device.register(model, **options)
+    with pytest.raises(pith.DtypeError, match="found torch"):
+        device.register(DistributedDataParallel(Sums().to(place).double()))
     state = device.State(model, spec=None)
     for bad in ({"step": 1}, {"step": -7, "residuals": {}}, {"step": 0, "residuals": {"q": 0}}):
         with pytest.raises(pith.ArgumentError):
