@@ -785,4 +785,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except Failed as why:
+        sys.exit("train: %s" % why)
