@@ -216,6 +216,19 @@ void pithi_plan_frame(const pith_plan *p, uint64_t slot, bool key, struct pithi_
         *f = make_frame(p, slot, key);
 }
 
+/* Whether the frame of the largest slot, with all exempt ranges of the tensor, is one that decoders
+ * read; its key frames then are, too. */
+static pith_status check_bytes(const pith_plan *p, const struct pithi_exempt_source *exempt,
+                               pith_error *error) {
+    if (p->count < UINT64_C(1) << 48) return PITH_OK; /* elements have fewer than 2^14 bytes each */
+    struct pithi_frame f = make_frame(p, 0, false);
+    pithi_exempt_build(NULL, exempt, p->params.dtype, p->count, &f.exempt_bytes);
+    if (pithi_payload_of(&f, &f.payload)) return PITH_OK;
+    return pithi_fail_with(error, PITH_ERR_SHAPE, 0,
+                           "a frame of # elements has too many bytes to be read",
+                           &(struct pithi_words){.number = {f.count}});
+}
+
 static void keep_forms(pith_plan *p) {
     if (p->exempt.count) return;
     for (int key = 0; key < 2; key++) {
@@ -365,6 +378,7 @@ static pith_status create(const pith_plan **out, struct pithi_params *params,
     PITHI_TRY(take_layout(&p, &l, error));
     const struct pithi_exempt_source source = exempt ? *exempt : layout_exempt(&l);
     PITHI_TRY(check_exempt(&p, &source, error));
+    PITHI_TRY(check_bytes(&p, &source, error));
     if (!pithi_stream_bytes(&p))
         return pithi_fail_with(error, PITH_ERR_SHAPE, 0,
                                "a tensor of # elements is too large for a stream's memory",
@@ -383,6 +397,7 @@ pith_status pithi_one_frame_bytes(const char *spec, const pith_layout *layout, u
     PITHI_TRY(take_layout(&p, layout, error));
     const struct pithi_exempt_source source = layout_exempt(layout);
     PITHI_TRY(check_exempt(&p, &source, error));
+    PITHI_TRY(check_bytes(&p, &source, error));
     struct pithi_frame f;
     pithi_plan_frame(&p, 0, false, &f);
     f.exempt_ranges = source.count;

@@ -327,18 +327,18 @@ static void test_streams_whose_bytes_are_no_number(void **state) {
     (void)state;
     const pith_plan *plan;
     pith_layout layout = layout_of(1, UINT64_C(1) << 59);
-    plan = plan_of("topk:k=9,ef=full,momentum=0.9", &layout);
+    plan = plan_of("topk:k=9,values=f16,ef=full,momentum=0.9", &layout);
     pith_sizes sizes = {.size = sizeof sizes};
     CHECK_OK(pith_plan_sizes(plan, &sizes));
     CHECK(sizes.stream_bytes > UINT64_C(1) << 63);
     pith_plan_destroy(plan);
     layout.shape[1] = (UINT64_C(1) << 60) - 1;
-    plan = plan_of("topk:k=9,ef=full", &layout);
+    plan = plan_of("topk:k=9,values=f16,ef=full", &layout);
     CHECK_OK(pith_plan_sizes(plan, &sizes));
     CHECK(sizes.stream_bytes > UINT64_C(1) << 63);
     pith_plan_destroy(plan);
-    CHECK_STATUS(PITH_ERR_SHAPE,
-                 pith_plan_create(&plan, "topk:k=9,ef=full,momentum=0.9", &layout, NULL, NULL));
+    CHECK_STATUS(PITH_ERR_SHAPE, pith_plan_create(&plan, "topk:k=9,values=f16,ef=full,momentum=0.9",
+                                                  &layout, NULL, NULL));
     CHECK(!plan);
 }
 
@@ -436,10 +436,50 @@ static void test_texts_of_layouts(void **state) {
     }
 }
 
+/* Frames of more bytes than readers take were planned; those of kv were said to have 112, and
+ * encoding wrote past these. */
+static void test_frames_too_large_to_be_read(void **state) {
+    (void)state;
+    static const struct {
+        const char *spec;
+        uint32_t dtype;
+        pith_status status;
+    } rows[] = {
+        {"kv", PITH_F32, PITH_ERR_SHAPE},  {"kv:page=16", PITH_BF16, PITH_ERR_SHAPE},
+        {"raw", PITH_F64, PITH_ERR_SHAPE}, {"lossless", PITH_I64, PITH_ERR_SHAPE},
+        {"eb", PITH_F64, PITH_ERR_SHAPE},  {"raw", PITH_F32, PITH_OK},
+        {"grad", PITH_F32, PITH_OK},       {"topk:k=9", PITH_F32, PITH_ERR_SHAPE},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int ragged = 0; ragged < 2; ragged++) {
+            const uint64_t count = (UINT64_C(1) << 60) - 1, counts[2] = {7, count - 7};
+            const pith_view view =
+                pith_view_dense(NULL, rows[i].dtype, 2, (const uint64_t[]){count, 1});
+            const bool kv = strncmp(rows[i].spec, "kv", 2) == 0;
+            const pith_layout layout = {.size = sizeof layout,
+                                        .dtype = rows[i].dtype,
+                                        .ndim = 2,
+                                        .shape = {count, 1},
+                                        .slots = ragged && !kv ? 2 : 0,
+                                        .slot_counts = ragged && !kv ? counts : NULL};
+            const pith_plan *plan;
+            uint64_t bytes = 0;
+            context("%s of %s", rows[i].spec, pith_dtype_name(rows[i].dtype));
+            CHECK_STATUS(rows[i].status,
+                         pith_plan_create(&plan, rows[i].spec, &layout, NULL, NULL));
+            CHECK_STATUS(rows[i].status,
+                         pith_compress_bound(rows[i].spec, &view, NULL, NULL, &bytes, NULL));
+            CHECK((plan != NULL) == (rows[i].status == PITH_OK));
+            CHECK((bytes != 0) == (rows[i].status == PITH_OK));
+            pith_plan_destroy(plan);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_spec_of_a_plan),
         cmocka_unit_test(test_texts_of_layouts),
+        cmocka_unit_test(test_frames_too_large_to_be_read),
         cmocka_unit_test(test_layout_of_a_plan),
         cmocka_unit_test(test_exempt_of_a_plan),
         cmocka_unit_test(test_bases),
