@@ -84,7 +84,8 @@ static bool legal(const pith_budget *b) {
 /* Returns the bound that a budget leaves; 0 when it says nothing, or allows any error. `counted` is
  * the share of values that are not 0, for budgets that do not say it. */
 static double bound_of(const pith_budget *b, double counted) {
-    const double nonzero = b->nonzero > 0 ? b->nonzero : counted;
+    const double last = counted > 0 ? counted : 1; /* a bound that leaves 0 alone must not stay */
+    const double nonzero = b->nonzero > 0 ? b->nonzero : last;
     const double sigma = (b->share > 0 ? b->share : 0.01) * b->momentum;
     const double bound = pithi_budget_bound(sigma, b->factor, b->positions > 0 ? b->positions : 1,
                                             b->gradient, b->samples * nonzero);

@@ -62,7 +62,7 @@ typedef struct pith_budget {
     double samples;   /* batch size */
     double positions; /* output elements per sample and channel, 1 for a linear layer; 0: 1 */
     double factor;    /* 0: sqrt(positions / 3) */
-    double nonzero;   /* share of activations that are not 0, at most 1; 0: pith_stream_nonzero */
+    double nonzero;   /* share of activations not 0; 0: pith_stream_nonzero, or 1 where that is 0 */
     double largest;   /* the bound is at most this; 0: no limit */
 } pith_budget;
 /* Set the slot's bound from a budget. It is left as it is when momentum is 0, or when gradient

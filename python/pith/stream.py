@@ -898,7 +898,8 @@ class Stream:
             share: of the momentum that the error may be; 0: 0.01
             positions: output elements per sample and channel; 0: 1
             factor: 0: ``sqrt(positions / 3)``
-            nonzero: share of activations that are not 0; 0: that of the last encode
+            nonzero: share of activations that are not 0; 0: that of the last encode, or 1 where
+                that is 0
             largest: the bound is at most this; 0: no limit
             slot: which piece
 

@@ -176,6 +176,27 @@ static void test_budget(void **state) {
     end(&f);
 }
 
+/* Where the last bound was above all values, their share is 0: that allowed any error, and the bound
+ * stayed what it was. Streams of eb count no share. */
+static void test_budget_after_zeros(void **state) {
+    (void)state;
+    static const char *const specs[] = {"act", "eb"};
+    for (int i = 0; i < 2; i++) {
+        struct fixture f;
+        double bound = -1;
+        begin(&f, specs[i], 1);
+        context("%s", specs[i]);
+        CHECK_OK(pith_stream_set_bound(f.s.work, f.s.stream, 0, 1e6));
+        CHECK(next_bound(&f.s, &f.view, 0) == 1e6);
+        CHECK(pith_stream_nonzero(f.s.stream, 0) == 0);
+        const pith_budget b = {
+            .size = sizeof b, .momentum = 2, .gradient = 0.5, .samples = 64, .factor = 0.32};
+        CHECK_OK(pith_stream_adapt(f.s.work, f.s.stream, 0, &b, &bound));
+        CHECK(fabs(bound - 0.01 * 2 / (0.32 * 0.5 * 8)) < 1e-9);
+        end(&f);
+    }
+}
+
 /* A decoder needs neither the bound of the encoder's stream nor its schedule: frames carry their
  * bound. */
 static void test_lost_schedule(void **state) {
@@ -203,7 +224,7 @@ int main(void) {
         cmocka_unit_test(test_by_hand),     cmocka_unit_test(test_refused),
         cmocka_unit_test(test_schedule),    cmocka_unit_test(test_saved_bounds),
         cmocka_unit_test(test_budget),      cmocka_unit_test(test_lost_schedule),
-        cmocka_unit_test(test_other_slots),
+        cmocka_unit_test(test_other_slots), cmocka_unit_test(test_budget_after_zeros),
     };
     return cmocka_run_group_tests_name("adapt", tests, NULL, NULL);
 }
