@@ -417,11 +417,11 @@ PITH_NODISCARD PITH_API pith_status pith_plan_layout(const pith_plan *plan, pith
 /* Number of exempt ranges of the plan's layout. The first `capacity` of them are written to ranges,
  * which may be NULL when that is 0. */
 PITH_API size_t pith_plan_exempt(const pith_plan *plan, pith_exempt *ranges, size_t capacity);
-/* A number that is equal for two plans where each takes the other's frames, on every machine: ranks
- * compare it once, at setup, instead of meeting PITH_ERR_MISMATCH in their first step. What only
- * encoders differ in (rounding, search, effort) does not count; PITH_LAYOUT_CHECKSUMS does, since
- * sizes of frames depend on it, although frames of either kind are decoded, and so does the
- * revision of frames, since an older program may not read the newer one. */
+/* A number that is equal for two plans only where each takes the other's frames, on every machine:
+ * ranks compare it once, at setup, instead of meeting PITH_ERR_MISMATCH in their first step. What
+ * only encoders differ in (rounding, search, effort) does not count; PITH_LAYOUT_CHECKSUMS does,
+ * since sizes of frames depend on it, although frames of either kind are decoded, and so do the
+ * shape, and the revision of frames, since an older program may not read the newer one. */
 PITH_API uint64_t pith_plan_fingerprint(const pith_plan *plan);
 
 /* ---- Work -----------------------------------------------------------------------------------

@@ -316,7 +316,7 @@ class Plan:
 
     @property
     def fingerprint(self) -> int:
-        """Equal for two plans where each takes the other's frames, on every machine."""
+        """Equal for two plans only where each takes the other's frames, on every machine."""
         return int(lib.pith_plan_fingerprint(self._plan))
 
     def slot(self, slot: int) -> tuple[int, int]:
