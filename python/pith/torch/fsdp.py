@@ -383,6 +383,10 @@ def apply(
 ) -> Comms:
     """Let every module on which ``fully_shard`` was called communicate through pith.
 
+    With error feedback a parameter without a gradient counts as one of zeros
+    (``set_reduce_scatter_unused_params(True)`` of FSDP2, where PyTorch has it): else FSDP2 reduces
+    only parameters that have one, and what was lost of one would be added to another.
+
     Args:
         model: after ``fully_shard``, before its first forward
         optimizer: whose steps change the weights; None: call ``step()`` of what is returned
@@ -403,12 +407,15 @@ def apply(
     sharded = [module for module in model.modules() if isinstance(module, FSDPModule)]
     if not sharded:
         raise ArgumentError("model: found no module on which fully_shard was called")
+    feedback = any(_group.has_feedback(one) for one in (gradients, inter) if one is not None)
     for module in sharded:
         # FSDP calls these objects, and asks for no class of its own.
         gather: Any = AllGather(comms, weights)
         scatter: Any = ReduceScatter(comms, gradients, inter, seed=seed)
         module.set_custom_all_gather(gather)
         module.set_custom_reduce_scatter(scatter)
+        if feedback and hasattr(module, "set_reduce_scatter_unused_params"):
+            module.set_reduce_scatter_unused_params(True, recurse=False)
     if optimizer is not None:
         comms.attach(optimizer)
     return comms

@@ -134,6 +134,34 @@ def test_error_feedback_is_kept():
     run(2, resumed)
 
 
+class Either(torch.nn.Module):
+    """A model that uses one of two parameters, of one size."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Parameter(torch.zeros(40, 20))
+        self.b = torch.nn.Parameter(torch.zeros(40, 20))
+
+    def forward(self, name, gradient):
+        return (getattr(self, name) * gradient).sum()
+
+
+def unused(rank, ranks):
+    """What was lost of one parameter is sent as its own, and not as that of another one."""
+    model = fully_shard(Either())
+    fsdp.apply(model, timeout=TIMEOUT, gradients="grad:bits=2,ef=full")
+    gradient = torch.randn(40, 20, generator=torch.Generator().manual_seed(rank))
+    model("a", gradient).backward()
+    model.zero_grad()
+    model("b", torch.zeros(40, 20)).backward()
+    assert model.a.grad.full_tensor().any()
+    assert not model.b.grad.full_tensor().any()
+
+
+def test_what_was_lost_of_an_unused_parameter_is_its_own():
+    run(2, unused)
+
+
 def forgotten(rank, ranks):
     model = sharded()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
