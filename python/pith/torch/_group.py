@@ -301,7 +301,11 @@ def factor(op: Any, ranks: int) -> float:
         return 1.0
     if op == dist.ReduceOp.AVG:
         return 1.0 / ranks
-    raise UnsupportedError(f"op: found {op}, expected ReduceOp.SUM or ReduceOp.AVG")
+    text = f"op: found {getattr(op, 'op', op)}, expected ReduceOp.SUM or ReduceOp.AVG"
+    if op == dist.ReduceOp.PREMUL_SUM:
+        text += ": after set_gradient_divide_factor() call set_force_sum_reduction_for_comms(True)"
+        text += " of each module, for FSDP2 to divide sums itself"
+    raise UnsupportedError(text)
 
 
 class OwnState(dict[str, Any]):

@@ -120,6 +120,8 @@ class Comms:
 class _Comm:
     """A channel that is made when sizes are known, at the first call."""
 
+    _FIXED = "each module needs objects of its own"
+
     def __init__(self, comms: Comms) -> None:
         self._comms = comms
         self._channel: Channel | None = None
@@ -151,8 +153,7 @@ class _Comm:
             )
         if self._key not in (None, key):
             raise ArgumentError(
-                f"found {key[1:]}, and the calls before had {self._key[1:]}: each module needs"
-                " objects of its own"
+                f"found {key[1:]}, and the calls before had {self._key[1:]}: {self._FIXED}"
             )
         self._key = key
 
@@ -270,6 +271,12 @@ class ReduceScatter(_Comm):
         UnsupportedError: its frames have no fixed size
 
     """
+
+    _FIXED = (
+        "each module needs objects of its own, and in every backward gradients of the same"
+        " parameters: set_reduce_scatter_unused_params(True) where some may be unused, apply()"
+        " again after requires_grad has changed"
+    )
 
     def __init__(
         self,

@@ -162,6 +162,52 @@ def test_what_was_lost_of_an_unused_parameter_is_its_own():
     run(2, unused)
 
 
+def of_others(rank, ranks):
+    """Gradients of other parameters, of another size, are refused with what to do."""
+
+    def made():
+        model = Either()
+        model.b = torch.nn.Parameter(torch.zeros(7, 20))
+        fsdp.apply(fully_shard(model), timeout=TIMEOUT)
+        return model
+
+    model = made()
+    model("a", torch.ones(40, 20)).backward()
+    with pytest.raises(pith.ArgumentError, match=r"set_reduce_scatter_unused_params\(True\)"):
+        model("b", torch.ones(7, 20)).backward()
+    model = made()
+    model.set_reduce_scatter_unused_params(True)
+    model("a", torch.ones(40, 20)).backward()
+    model("b", torch.ones(7, 20)).backward()
+    model = made()
+    model.b.requires_grad_(False)
+    model("a", torch.ones(40, 20)).backward()
+    model.b.requires_grad_(True)
+    fsdp.apply(model, timeout=TIMEOUT)
+    (model("a", torch.ones(40, 20)) + model("b", torch.ones(7, 20))).backward()
+
+
+def test_gradients_of_other_parameters_than_before():
+    run(2, of_others)
+
+
+def divided(rank, ranks):
+    """Sums are divided by what FSDP2 is told to divide them by, where it does so itself."""
+    model = fully_shard(Either())
+    fsdp.apply(model, timeout=TIMEOUT, gradients="raw", inter=None)
+    model.set_gradient_divide_factor(4.0)
+    model.set_force_sum_reduction_for_comms(True)
+    model("a", torch.full((40, 20), rank + 1.0)).backward()
+    assert (model.a.grad.full_tensor() == ranks * (ranks + 1) / 8).all()
+    model.set_force_sum_reduction_for_comms(False)
+    with pytest.raises(pith.UnsupportedError, match=r"PREMUL_SUM.*set_force_sum_reduction"):
+        model("a", torch.ones(40, 20)).backward()
+
+
+def test_a_factor_of_gradients():
+    run(3, divided)
+
+
 def forgotten(rank, ranks):
     model = sharded()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
