@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import GradBucket
 from torch.distributed.distributed_c10d import Work as C10dWork
 
 from .. import collective
@@ -194,6 +195,21 @@ def check_gradients(model: torch.nn.Module) -> None:
     for name, p in model.named_parameters():
         if p.requires_grad and name not in ignored:
             check_dtype(p, name)
+
+
+def check_bucket(bucket: Any) -> None:
+    """Raise unless a hook is given a bucket of DistributedDataParallel.
+
+    Raises:
+        UnsupportedError: it is a pair of a gradient and its parameter
+
+    """
+    if not isinstance(bucket, GradBucket):
+        raise UnsupportedError(
+            f"bucket: found a {type(bucket).__name__}, expected a GradBucket: with"
+            " torch._dynamo.config.optimize_ddp = 'python_reducer' gradients come one by one; leave"
+            " it at True or False"
+        )
 
 
 HOOKED = (

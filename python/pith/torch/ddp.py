@@ -496,6 +496,7 @@ def hook(state: State, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]
     RuntimeError of backward with the exception of pith in its text, on every rank.
 
     """
+    _group.check_bucket(bucket)
     return state._reduce(bucket)
 
 

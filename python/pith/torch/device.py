@@ -514,6 +514,7 @@ def hook(state: State, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]
 
     What goes wrong is an exception of backward; what was wrong with a frame, one of the next.
     """
+    _group.check_bucket(bucket)
     return state._reduce(bucket)
 
 

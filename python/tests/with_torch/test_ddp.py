@@ -755,3 +755,16 @@ def copied(rank, ranks):
 
 def test_a_model_is_copied_without_its_hook():
     run(2, copied)
+
+
+def one_by_one(rank, ranks):
+    """PyTorch's reducer in Python, for compiled autograd, makes no buckets."""
+    with torch._dynamo.config.patch(optimize_ddp="python_reducer"):
+        model = DistributedDataParallel(net())
+    ddp.register(model, timeout=TIMEOUT)
+    with pytest.raises(pith.UnsupportedError, match="python_reducer"):
+        loss(model, rank, 0).backward()
+
+
+def test_gradients_without_buckets_are_refused():
+    run(2, one_by_one)
