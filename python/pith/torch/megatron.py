@@ -16,6 +16,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -47,6 +48,15 @@ class _Handle(_group.Work):
     def is_success(self) -> bool:
         """Whether it has ended well."""
         return self._future.done() and self._future.exception() is None
+
+
+class _Channels:
+    """The channels of one process group, by the count and dtype of buckets, and their steps."""
+
+    def __init__(self, ranks: Communicator) -> None:
+        self.ranks = ranks
+        self.made: dict[tuple[int, torch.dtype], Channel] = {}
+        self.steps: dict[tuple[int, torch.dtype], int] = {}
 
 
 @contextlib.contextmanager
@@ -103,9 +113,8 @@ def reduce_scatter(
                 " a call is of"
             )
     _group.check_sums(spec, inter)
-    ranks: dict[Any, Communicator] = {}
-    channels: dict[Any, Channel] = {}
-    steps: dict[Any, int] = {}
+    # Not those of groups that were destroyed: a training that is begun again makes others.
+    groups: WeakKeyDictionary[Any, _Channels] = WeakKeyDictionary()
     worker = ThreadPoolExecutor(1, "pith-megatron")
 
     def func(
@@ -136,17 +145,14 @@ def reduce_scatter(
             scale = _scale(output, input, op, group)
         except Exception:
             with contextlib.suppress(Exception):
-                if group not in ranks:
-                    connect(group)
-                worker.submit(refuse, group).result()
+                worker.submit(refuse, channels_of(group)).result()
             raise
-        if group not in ranks:
-            connect(group)
+        channels = channels_of(group)
 
         def call() -> None:
-            key = (group, input.numel(), input.dtype)
-            if key not in channels:
-                channels[key] = ranks[group].channel(
+            key = (input.numel(), input.dtype)
+            if key not in channels.made:
+                channels.made[key] = channels.ranks.channel(
                     "reduce_scatter",
                     spec,
                     inter=inter,
@@ -155,20 +161,25 @@ def reduce_scatter(
                     seed=seed,
                     threads=threads,
                 )
-            steps[key] = steps.get(key, -1) + 1
-            channels[key].run(input, output, scale=scale, step=steps[key])
+            step = channels.steps.get(key, 0)
+            channels.steps[key] = step + 1
+            channels.made[key].run(input, output, scale=scale, step=step)
 
         return _Handle(worker.submit(call))
 
-    def refuse(group: Any) -> None:
+    def refuse(channels: _Channels) -> None:
         # Where the group has no channel, the others make one now, and it fails there. Later nothing
         # says which of its channels they use: they wait for this rank until the timeout.
-        if not any(key[0] == group for key in channels):
-            _group.refuse(ranks[group])
+        if not channels.made:
+            _group.refuse(channels.ranks)
 
-    def connect(group: Any) -> None:
+    def channels_of(group: Any) -> _Channels:
         # By the group's own collective, which must not meet those of the caller on a thread.
-        ranks[group] = _group.communicator(group, ranks_per_node=ranks_per_node, timeout=timeout)
+        if group not in groups:
+            groups[group] = _Channels(
+                _group.communicator(group, ranks_per_node=ranks_per_node, timeout=timeout)
+            )
+        return groups[group]
 
     return func
 

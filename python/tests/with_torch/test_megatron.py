@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 
 import contextlib
+import gc
 import os
 import time
 import types
@@ -125,6 +126,26 @@ def without_a_record(rank, ranks):
 
 def test_a_pytorch_without_the_record():
     run(2, without_a_record)
+
+
+def begun_again(rank, ranks, folder):
+    """Of a process group that was destroyed no connection stays, while the function lives."""
+    func = megatron.reduce_scatter("grad:bits=8", None, timeout=TIMEOUT)
+    descriptors = []
+    for i in range(3):
+        x = torch.ones(2 * ranks)
+        func(x[:2], x)
+        assert x[0] == ranks
+        dist.destroy_process_group()
+        gc.collect()
+        descriptors.append(len(os.listdir("/proc/self/fd")))
+        store = dist.FileStore(f"{folder}/{i}", ranks)
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks)
+    assert len(set(descriptors)) == 1, descriptors
+
+
+def test_process_groups_that_are_made_again(tmp_path):
+    run(2, begun_again, str(tmp_path))
 
 
 # ---- Failures -----------------------------------------------------------------------------------
