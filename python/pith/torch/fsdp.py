@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 
 from ..collective import Channel, Communicator, Report
-from ..errors import ArgumentError, ShapeError, StateError, numbered
+from ..errors import ArgumentError, DtypeError, ShapeError, StateError, numbered
 from . import _group
 
 __all__ = ["AllGather", "Comms", "ReduceScatter", "apply"]
@@ -136,6 +136,12 @@ class _Comm:
         return torch.empty(*size, dtype=dtype, device=device)
 
     def _check(self, whole: torch.Tensor, shard: torch.Tensor, group: Any) -> None:
+        if whole.dtype == torch.uint8:
+            raise DtypeError(
+                "found bytes, into which FSDP2 packs the parameters of a module that are of several"
+                " dtypes: give all one dtype, MixedPrecisionPolicy(param_dtype=) for instance, or"
+                " call fully_shard on submodules of one dtype each"
+            )
         for x, what in ((whole, "the whole tensor"), (shard, "the shard")):
             _group.check(x, what)
         ranks = dist.get_world_size(group)

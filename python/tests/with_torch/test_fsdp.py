@@ -311,7 +311,7 @@ def refused(rank, ranks):
     with pytest.raises(pith.ShapeError):
         gather(whole, x.bfloat16(), group)
     with pytest.raises(pith.DtypeError, match="expected float32"):
-        gather(whole.to(torch.uint8), x.to(torch.uint8), group)
+        gather(whole.double(), x.double(), group)
     with pytest.raises(pith.UnsupportedError, match="memory of the CPU"):
         gather(whole.to("meta"), x.to("meta"), group)
     with pytest.raises(pith.UnsupportedError, match="contiguous"):
@@ -399,6 +399,24 @@ def of_another_dtype(rank, ranks):
 
 def test_a_model_of_another_dtype_on_one_rank():
     run(2, of_another_dtype)
+
+
+def several_dtypes(rank, ranks, keys):
+    """A frozen layer in bf16 beside one that is trained: FSDP2 gathers them as bytes, or cast."""
+    model = net()
+    model[0].bfloat16().requires_grad_(False)
+    fsdp.apply(fully_shard(model, **keys), timeout=TIMEOUT)
+    x = torch.zeros(1, 19, dtype=torch.bfloat16)
+    if keys:
+        model(x).sum().backward()
+    else:
+        with pytest.raises(pith.DtypeError, match=r"MixedPrecisionPolicy\(param_dtype=\)"):
+            model(x)
+
+
+def test_parameters_of_several_dtypes():
+    run(2, several_dtypes, {})
+    run(2, several_dtypes, HALF)
 
 
 def killed(rank, ranks):
