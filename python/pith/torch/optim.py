@@ -135,6 +135,7 @@ class Sharded(torch.optim.Optimizer):
     Raises:
         ArgumentError, DtypeError, UnsupportedError: parameters that are none of these
         MismatchError: the ranks' specs differ
+        Exception: what the optimizer's class raises; ArgumentError on the other ranks
 
     """
 
@@ -220,23 +221,43 @@ class Sharded(torch.optim.Optimizer):
         self._move(key_frame=True)
         if self._bucket is not None:
             self._attach()
-        self.optimizer = optimizer(self._shards(groups), **options)
-        """The optimizer of this rank's shard, whose groups and states are this one's."""
-        if not isinstance(getattr(self.optimizer, "param_groups", None), list):
-            raise ArgumentError(
-                f"optimizer: expected a class of optimizers, and it made a"
-                f" {type(self.optimizer).__name__}"
-            )
-        closure = inspect.signature(self.optimizer.step).parameters.get("closure")
-        if closure is not None and closure.default is closure.empty:
-            raise ArgumentError(
-                f"optimizer: {type(self.optimizer).__name__} computes gradients again in its step:"
-                " they are reduced once"
-            )
+        failed: Exception | None = None
+        try:
+            self.optimizer = self._inner(optimizer, groups, options)
+            """The optimizer of this rank's shard, whose groups and states are this one's."""
+        except Exception as error:  # the others are told
+            failed = error
+        _group.gather(None, failed, group)
         self._groups = self._views(groups)
         super().__init__(self.optimizer.param_groups, self.optimizer.defaults)
         self.reports: dict[str, Report] = {}
         """What the last step's two calls did: ``"gradients"`` and ``"weights"``."""
+
+    def _inner(
+        self,
+        optimizer: Callable[..., torch.optim.Optimizer],
+        groups: list[dict[str, Any]],
+        options: dict[str, Any],
+    ) -> torch.optim.Optimizer:
+        """Return the optimizer of this rank's shard.
+
+        Raises:
+            Exception: what its class raises
+            ArgumentError: it is no class of optimizers, or one that needs a closure
+
+        """
+        inner = optimizer(self._shards(groups), **options)
+        if not isinstance(getattr(inner, "param_groups", None), list):
+            raise ArgumentError(
+                f"optimizer: expected a class of optimizers, and it made a {type(inner).__name__}"
+            )
+        closure = inspect.signature(inner.step).parameters.get("closure")
+        if closure is not None and closure.default is closure.empty:
+            raise ArgumentError(
+                f"optimizer: {type(inner).__name__} computes gradients again in its step: they are"
+                " reduced once"
+            )
+        return inner
 
     def _shards(self, groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the groups with this rank's part of them, as views of its weights."""

@@ -816,6 +816,9 @@ def refused_on_one(rank, ranks):
     options = [{}, {"ranks_per_node": -1}, {}][rank]
     with pytest.raises(pith.ArgumentError, match="rank 1: ranks_per_node"):
         optim.Sharded(model.parameters(), torch.optim.SGD, lr=0.1, timeout=5, **options)
+    error, text = (ValueError, "Invalid") if rank == 2 else (pith.ArgumentError, "rank 2: Invalid")
+    with pytest.raises(error, match=text):
+        optim.Sharded(model.parameters(), torch.optim.SGD, lr=-1.0 if rank == 2 else 0.1)
 
 
 def test_what_is_refused_on_one_rank_ends_the_others():
