@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._compile import _disable_dynamo
 
 from ..collective import Report
 from ..errors import (
@@ -331,6 +332,8 @@ class Sharded(torch.optim.Optimizer):
             " before step, of torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler"
         )
 
+    # torch.compile cannot trace channels. torch.compiler.disable would import it with this module.
+    @_disable_dynamo
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Reduce gradients, run the optimizer on this rank's shard, and gather the weights.
 

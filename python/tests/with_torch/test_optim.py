@@ -8,7 +8,7 @@ import io
 import os
 
 import pytest
-from ranks import TIMEOUT, bits, equal_everywhere, loss, net, run, torch
+from ranks import TIMEOUT, batch, bits, equal_everywhere, loss, net, run, torch
 from torch.distributed.checkpoint.state_dict import (
     get_optimizer_state_dict,
     set_optimizer_state_dict,
@@ -799,6 +799,29 @@ def refused_views(rank, ranks):
 
 def test_what_is_refused_of_views():
     run(2, refused_views)
+
+
+def compiled(rank, ranks):
+    """A compiled function of a whole step trains as one that is not."""
+    trained = []
+    for compile_ in (torch.compile(backend="eager"), lambda function: function):
+        model = net()
+        optimizer = optim.Sharded(model.parameters(), torch.optim.SGD, lr=0.1, timeout=TIMEOUT)
+
+        @compile_
+        def step(x, y, model=model, optimizer=optimizer):
+            optimizer.zero_grad()
+            ((model(x) - y) ** 2).mean().backward()
+            optimizer.step()
+
+        for i in range(3):
+            step(*batch(rank, i))
+        trained.append(bits(model.parameters()))
+    assert trained[0] == trained[1]
+
+
+def test_a_compiled_step():
+    run(2, compiled)
 
 
 # ---- Ranks that fail -----------------------------------------------------------------------------
