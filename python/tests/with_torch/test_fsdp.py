@@ -9,6 +9,7 @@ import time
 import pytest
 from ranks import TIMEOUT, bits, equal_everywhere, loss, net, run, torch, wait_for_all
 from torch import distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 import pith
@@ -206,6 +207,29 @@ def divided(rank, ranks):
 
 def test_a_factor_of_gradients():
     run(3, divided)
+
+
+def replicated(rank, ranks):
+    """On a mesh of replicas and shards nothing differs, where nothing is rounded."""
+    trained = []
+    for exact in (True, False):
+        model = sharded(mesh=init_device_mesh("cpu", (2, 2), mesh_dim_names=("replica", "shard")))
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
+        if exact:
+            options = {"weights": "lossless", "gradients": "raw", "inter": None}
+            fsdp.apply(model, optimizer, timeout=TIMEOUT, **options)
+        for step in range(3):
+            for part in range(2):
+                model.set_requires_all_reduce(part == 1)
+                loss(model, rank, 2 * step + part).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        trained.append(bits(p.to_local() for p in model.parameters()))
+    assert trained[0] == trained[1]
+
+
+def test_a_mesh_of_replicas_and_shards():
+    run(4, replicated)
 
 
 def forgotten(rank, ranks):
