@@ -176,8 +176,8 @@ static void test_budget(void **state) {
     end(&f);
 }
 
-/* Where the last bound was above all values, their share is 0: that allowed any error, and the bound
- * stayed what it was. Streams of eb count no share. */
+/* Where the last bound was above all values, their share is 0: that allowed any error, and the
+ * bound stayed what it was. Streams of eb count no share. */
 static void test_budget_after_zeros(void **state) {
     (void)state;
     static const char *const specs[] = {"act", "eb"};
