@@ -10,6 +10,7 @@
 #include "waits.h"
 
 static int (*wait_of_sockets)(void *user, double seconds);
+static bool ending; /* no rank is waited for any more */
 
 /* What the call that this thread is in knows of signals. A handler may make such a call, too, which
  * leaves this as it was. */
@@ -51,7 +52,7 @@ static bool heed(void) {
 }
 
 static int wait_or_signal(void *user, double seconds) {
-    if (heeding.stop) return -1;
+    if (heeding.stop || __atomic_load_n(&ending, __ATOMIC_RELAXED)) return -1;
     if (wait_of_sockets(user, seconds < 0.1 ? seconds : 0.1)) return -1;
     return heed() ? -1 : 0;
 }
@@ -60,6 +61,8 @@ void pithpy_heed_signals(pith_transport *transport) {
     __atomic_store_n(&wait_of_sockets, transport->wait, __ATOMIC_RELAXED); /* always the same */
     transport->wait = wait_or_signal;
 }
+
+void pithpy_end_waits(void) { __atomic_store_n(&ending, true, __ATOMIC_RELAXED); }
 
 /* ---- Channels --------------------------------------------------------------------------------*/
 

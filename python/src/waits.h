@@ -33,6 +33,8 @@ typedef struct pithpy_request {
 /* Waits of a collective on this transport end when a handler of a signal raises an exception, and
  * the channel is broken then: as the transport's, whose `wait` fails. */
 void pithpy_heed_signals(pith_transport *transport);
+/* From now on such waits fail, in every thread, and the channels are broken that wait. */
+void pithpy_end_waits(void);
 /* pith_collective_create and _wait, whose waits on such a transport run handlers of signals ten
  * times a second. raised: a list of Python's main thread that takes the exception; 0: none run.
  * stop: break the channel rather than wait for other ranks. Where another thread is inside the

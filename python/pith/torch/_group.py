@@ -5,11 +5,14 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401  whose function at exit is then registered
 import fcntl
 import os
 import re
 import socket
 import struct
+import sys
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -20,6 +23,7 @@ from torch._C._distributed_c10d import GradBucket
 from torch.distributed.distributed_c10d import Work as C10dWork
 
 from .. import collective
+from .._core import lib
 from ..errors import ArgumentError, DtypeError, UnsupportedError
 from ..frames import check_spec
 from ..plan import Plan
@@ -28,6 +32,21 @@ _T = TypeVar("_T")
 INTER = "grad:bits=4,group=64,scale_dtype=bf16,search=mse"
 """Of gradients between nodes: searched scales, in the bytes of grad:preset=inter."""
 SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
+
+
+def _end_waits() -> None:
+    """Break the calls that wait for other ranks, where an exception has ended the program.
+
+    They run on threads, and Python waits for these before it ends: other ranks, which may wait for
+    this one, would learn nothing until the timeout.
+    """
+    if hasattr(sys, "last_type"):
+        lib.pithpy_end_waits()
+
+
+# Functions of atexit run after Python has waited, these before, and the last one first.
+if _register := getattr(threading, "_register_atexit", None):
+    _register(_end_waits)
 
 
 def _interface_address(name: str) -> str:

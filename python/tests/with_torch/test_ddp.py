@@ -6,6 +6,8 @@ SPDX-License-Identifier: Apache-2.0
 import copy
 import os
 import pickle
+import subprocess
+import sys
 import threading
 import time
 
@@ -614,6 +616,48 @@ def refused_on_one(rank, ranks):
     for options, text in (({"spec": "grad:bits=99"}, "key bits takes"), ({"op": "max"}, "op: ")):
         with pytest.raises(pith.Error, match=text if rank == 1 else f"rank 1: {text}"):
             ddp.register(model, **(options if rank == 1 else {}))
+
+
+RAISES = """
+import sys, time
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+import pith.torch
+rank, store = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo", store=dist.FileStore(store, 2), rank=rank, world_size=2)
+net = torch.nn.Sequential(*(torch.nn.Linear(40, 40) for _ in range(4)))
+model = DistributedDataParallel(net, bucket_cap_mb=0.004)
+pith.torch.ddp.register(model, timeout=600)
+for step in range(3):
+    if step == 2:
+        if rank == 0:
+            print("left", flush=True)
+            time.sleep(600)
+        net[0].weight.register_hook(lambda gradient: gradient.of_this_test)
+    model(torch.ones(1, 40)).sum().backward()
+"""
+
+
+def test_a_rank_that_raises_ends_although_others_do_not_come(tmp_path):
+    """Of the step's buckets the first is under way when its backward raises."""
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", RAISES, str(rank), str(tmp_path / "store")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        assert ranks[0].stdout.readline() == "left\n"
+        _, errors = ranks[1].communicate(timeout=120)
+        assert ranks[1].returncode == 1
+        assert "has no attribute 'of_this_test'" in errors
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
 
 
 def wide(rank, ranks):
