@@ -6,7 +6,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 import torch
@@ -18,6 +18,7 @@ from . import _group
 _CHUNK = 1 << 16  # elements that are widened at a time
 _CHUNK_ON_DEVICE = 1 << 24  # elements of which a device has copies at a time
 _LEAST = 1e-3  # a divisor has at least this part of the largest one
+_CPU = torch.device("cpu")
 
 
 class Squares:
@@ -33,11 +34,18 @@ class Squares:
         count: elements
         ranges: the first element and the count of what is divided: the rest is left alone
         weight: by how much a sum is larger, at most, than the largest element of a rank
+        place: whose memory the means are in
 
     """
 
-    def __init__(self, count: int, ranges: list[tuple[int, int]], weight: float = 1.0) -> None:
-        self.means = torch.zeros(count, dtype=torch.float32, device="cpu")
+    def __init__(
+        self,
+        count: int,
+        ranges: list[tuple[int, int]],
+        weight: float = 1.0,
+        place: torch.device = _CPU,
+    ) -> None:
+        self.means = torch.zeros(count, dtype=torch.float32, device=place)
         self._ranges = ranges
         self._weight = max(weight, 1.0)
         self._largest = 0.0  # mean
@@ -114,11 +122,9 @@ class DeviceSquares(Squares):
         count: int,
         ranges: list[tuple[int, int]],
         weight: float = 1.0,
-        *,
-        place: torch.device,
+        place: torch.device = _CPU,
     ) -> None:
-        super().__init__(count, ranges, weight)
-        self.means = self.means.to(place)
+        super().__init__(count, ranges, weight, place)
         self._is_divided = torch.zeros(count, dtype=torch.bool, device=place)
         for first, size in ranges:
             self._is_divided[first : first + size] = True
@@ -191,7 +197,10 @@ class Means:
     """
 
     def __init__(
-        self, kept: float | None, parameters: dict[str, torch.nn.Parameter], is_exempt: Any
+        self,
+        kept: float | None,
+        parameters: dict[str, torch.nn.Parameter],
+        is_exempt: Callable[[str], bool],
     ) -> None:
         self._kept, self._parameters, self._is_exempt = kept, parameters, is_exempt
         self._forgotten = 1.0  # how much means have still of what they began with, of nothing
@@ -225,7 +234,7 @@ class Means:
         made = (
             Squares(count, ranges, weight)
             if place is None
-            else DeviceSquares(count, ranges, weight, place=place)
+            else DeviceSquares(count, ranges, weight, place)
         )
         self._begin(made, pieces)
         return made
@@ -242,7 +251,7 @@ class Means:
     def _of(self, bucket: Bucket) -> dict[str, torch.Tensor]:
         if bucket.squares is None:
             return {}
-        means = bucket.squares.means.to("cpu", copy=True)
+        means = bucket.squares.means.cpu()
         return {
             name: means[first : first + count].clone()
             for name, (first, count) in bucket.pieces.items()

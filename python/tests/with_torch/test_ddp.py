@@ -208,12 +208,7 @@ def test_means_survive_rebuilt_buckets_and_checkpoints():
     run(2, means_kept)
 
 
-def in_memory_of_a_device(*arguments):
-    """Its operators run in any memory."""
-    return DeviceSquares(*arguments, place=torch.device("cpu"))
-
-
-@pytest.mark.parametrize("squares_of", [Squares, in_memory_of_a_device])
+@pytest.mark.parametrize("squares_of", [Squares, DeviceSquares])
 def test_what_is_divided_comes_back(squares_of):
     count, first = 100003, 70000
     g = torch.Generator().manual_seed(1)
@@ -240,10 +235,10 @@ def test_what_is_divided_comes_back(squares_of):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_means_on_a_device_are_those_of_the_cpu(dtype, monkeypatch):
-    """But for roots of PyTorch on a CPU, of which few are not the nearest."""
+    """But for roots of PyTorch on a CPU, in whose memory these are: few are not the nearest."""
     monkeypatch.setattr("pith.torch._squares._CHUNK_ON_DEVICE", 4097)
     count, ranges, weight = 20011, [(5, 9000), (9000 + 7, 11004)], 3.0
-    host, other = Squares(count, ranges, weight), in_memory_of_a_device(count, ranges, weight)
+    host, other = Squares(count, ranges, weight), DeviceSquares(count, ranges, weight)
     g = torch.Generator().manual_seed(2)
     largest = 1e4 if dtype == torch.float16 else 1e15
     for step in range(5):
