@@ -10,9 +10,10 @@ given as ``x[b].transpose(0, 1)``: nothing is moved, since tensors may have any 
 
 from __future__ import annotations
 
+import contextlib
 import re
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral
 from typing import Any, cast
 
@@ -92,7 +93,9 @@ class Cache:
         self._memory = views.memory(self._bytes)
         self._parent: Cache | None = None
         self._shared = 0  # first tokens, of which pages are read where the parent has them
-        self._forks: list[weakref.ref[Cache]] = []  # that share
+        self._forks: set[weakref.ref[Cache]] = set()  # that share, and live
+        self._cutting: list[str] = []  # calls that cut tokens off, under way
+        self._cut: object = None  # another one whenever such a call begins or ends
         self._mark = ffi.new("intptr_t *")
 
     def _do(self, call: Callable[..., int], *arguments: Any) -> None:
@@ -193,14 +196,26 @@ class Cache:
 
         """
         tokens = unsigned("tokens", tokens)
-        self._check_forks(min(tokens, len(self)), f"truncate({tokens})")
-        self._do(lib.pithpy_kv_truncate, tokens)
+        with self._cuts(min(tokens, len(self)), f"truncate({tokens})"):
+            self._do(lib.pithpy_kv_truncate, tokens)
         self._shared = min(self._shared, tokens)
+
+    @contextlib.contextmanager
+    def _cuts(self, tokens: int, what: str) -> Iterator[None]:
+        """Be around a call that cuts off all but the first tokens; raise as _check_forks."""
+        self._cutting.append(what)
+        self._cut = object()
+        try:
+            self._check_forks(tokens, what)
+            yield
+        finally:
+            self._cut = object()
+            self._cutting.pop()
 
     def _check_forks(self, tokens: int, what: str) -> None:
         """Raise where a fork reads more than the first tokens where this cache has them."""
-        self._forks = [ref for ref in self._forks if ref() is not None]
-        shared = max((fork._shared for ref in self._forks if (fork := ref())), default=0)
+        forks = [fork for ref in list(self._forks) if (fork := ref()) is not None]
+        shared = max((fork._shared for fork in forks), default=0)
         if shared > tokens:
             raise StateError(
                 f"{what} of a cache whose first {numbered(shared, 'tokens')} a fork reads: fork"
@@ -225,9 +240,13 @@ class Cache:
         page = int(lib.pith_kv_page_tokens(self._plan._plan))
         need = _window(self._plan) + reserve + page + (min(tokens, len(self)) if copy else 0)
         if not copy:
+            cut = self._cut
             child = self._fork(tokens, 0, need)
             child._parent, child._shared = self, tokens
-            self._forks.append(weakref.ref(child))
+            self._forks.add(weakref.ref(child, self._forks.discard))
+            if self._cutting or self._cut is not cut:
+                # A call of another thread may not have seen the child, and cut what it shares.
+                return self.fork(tokens, reserve=reserve, copy=True)
             return child
         # Where finished tokens were cut off, pages have places that stay empty. How many pages
         # there are is not known here, but that each has a token.
@@ -282,8 +301,8 @@ class Cache:
 
         """
         data, length, keep = views.bytes_of(saved, "saved")
-        self._check_forks(0, "load()")
-        self._do(lib.pithpy_kv_load, data, length)
+        with self._cuts(0, "load()"):
+            self._do(lib.pithpy_kv_load, data, length)
         self._shared = 0
         del keep
 

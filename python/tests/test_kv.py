@@ -362,6 +362,47 @@ def test_what_a_fork_reads_stays():
     assert same(copy.read(), expected[:200])
 
 
+def test_what_is_known_of_forks_ends_with_them():
+    """A cache kept something of every fork that was made of it."""
+    parent = kv.Cache(plan())
+    parent.append(noise(300, 4, 64))
+    kept = parent.fork()
+    for _ in range(100):
+        parent.fork()
+    assert len(parent._forks) == 1
+    with pytest.raises(pith.StateError):
+        parent.truncate(299)
+    del kept
+    assert not parent._forks
+
+
+@pytest.mark.parametrize("left", [50, 250])
+def test_a_fork_that_meets_a_cut_shares_nothing(monkeypatch, left):
+    """A call that looked for forks just before one was made cut the pages that it reads."""
+    parent = kv.Cache(plan())
+    parent.append(noise(400, 4, 64))
+    fork = parent._fork
+
+    def then_cut(*arguments):
+        child = fork(*arguments)
+        monkeypatch.undo()
+        parent.truncate(0)
+        parent.append(noise(left, 4, 64, seed=1))
+        return child
+
+    monkeypatch.setattr(parent, "_fork", then_cut)
+    if left < 200:
+        with pytest.raises(pith.ArgumentError, match=r"50 tokens: not 200"):
+            parent.fork(200)
+        return
+    child = parent.fork(200)
+    expected = child.read()
+    assert same(expected, parent.read(0, 200))
+    parent.truncate(0)
+    parent.append(noise(250, 4, 64, seed=2))
+    assert same(child.read(), expected)
+
+
 def test_window_that_the_spec_names():
     p = plan("kv:preset=kivi4,window=32")
     cache = kv.Cache(p)
