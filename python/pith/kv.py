@@ -198,7 +198,7 @@ class Cache:
         tokens = unsigned("tokens", tokens)
         with self._cuts(min(tokens, len(self)), f"truncate({tokens})"):
             self._do(lib.pithpy_kv_truncate, tokens)
-        self._shared = min(self._shared, tokens)
+        self._limit_shared(tokens)
 
     @contextlib.contextmanager
     def _cuts(self, tokens: int, what: str) -> Iterator[None]:
@@ -211,6 +211,11 @@ class Cache:
         finally:
             self._cut = object()
             self._cutting.pop()
+
+    def _limit_shared(self, tokens: int) -> None:
+        self._shared = min(self._shared, tokens)
+        if not self._shared:
+            self._parent = None  # whose memory is not kept for nothing
 
     def _check_forks(self, tokens: int, what: str) -> None:
         """Raise where a fork reads more than the first tokens where this cache has them."""
@@ -303,7 +308,7 @@ class Cache:
         data, length, keep = views.bytes_of(saved, "saved")
         with self._cuts(0, "load()"):
             self._do(lib.pithpy_kv_load, data, length)
-        self._shared = 0
+        self._limit_shared(0)
         del keep
 
     def append_delta(self, x: Tensor, base: Tensor) -> None:

@@ -354,11 +354,12 @@ def test_what_a_fork_reads_stays():
     del fork
     with pytest.raises(pith.StateError, match="200 tokens"):
         parent.truncate(100)
-    second.load(copy.save())
+    second.truncate(1)
     with pytest.raises(pith.StateError, match="200 tokens"):
         parent.truncate(100)
-    del second
+    second.load(copy.save())  # and lets go of the fork, which nobody else has
     parent.truncate(100)
+    assert same(second.read(), copy.read())
     assert same(copy.read(), expected[:200])
 
 
@@ -374,6 +375,24 @@ def test_what_is_known_of_forks_ends_with_them():
         parent.truncate(299)
     del kept
     assert not parent._forks
+
+
+def test_a_fork_that_shares_nothing_keeps_nothing():
+    """A cache that was loaded kept the memory of the one that it had been forked from."""
+    parent = kv.Cache(plan())
+    parent.append(noise(300, 4, 64))
+    saved = parent.save()
+    for empty in (lambda fork: fork.load(saved), lambda fork: fork.truncate(0)):
+        fork = parent.fork(200)
+        second = fork.fork()
+        with pytest.raises(pith.StateError):
+            empty(fork)
+        assert fork._parent is parent
+        del second
+        fork.truncate(100)
+        assert fork._parent is parent
+        empty(fork)
+        assert fork._parent is None
 
 
 @pytest.mark.parametrize("left", [50, 250])
