@@ -46,12 +46,16 @@ def check(plan: Plan) -> None:
         TypeError: it is no plan
 
     """
-    if not isinstance(plan, Plan):
-        raise TypeError(f"plan: expected a pith.Plan, found {type(plan).__name__}")
+    _check_plan(plan, "plan")
     error = ffi.new("pith_error *", {"size": ffi.sizeof("pith_error")})
     status = lib.pith_kv_check(plan._plan, error)
     if status:
         raise from_status(status, error)
+
+
+def _check_plan(plan: Plan, what: str) -> None:
+    if not isinstance(plan, Plan):
+        raise TypeError(f"{what}: expected a pith.Plan, found {type(plan).__name__}")
 
 
 class Cache:
@@ -364,12 +368,14 @@ def _window(plan: Plan) -> int:
 
 
 def _check_caches(caches: Sequence[Cache]) -> None:
-    """Raise unless all of these are caches.
+    """Raise unless this is a list of caches.
 
     Raises:
-        TypeError: one is not
+        TypeError: it is a cache, which has a length as lists have, or one of it is none
 
     """
+    if isinstance(caches, Cache):
+        raise TypeError("caches: expected a list of them, found a pith.kv.Cache")
     for i, cache in enumerate(caches):
         if not isinstance(cache, Cache):
             raise TypeError(f"caches[{i}]: expected a pith.kv.Cache, found {type(cache).__name__}")
@@ -387,12 +393,12 @@ def append(caches: Sequence[Cache], tensors: Iterable[Tensor], *, work: Work | N
         As :meth:`Cache.append`; ``item`` is the number of the cache.
 
     """
+    _check_caches(caches)
     tensors = list(tensors)
     if len(tensors) != len(caches):
         raise ArgumentError(f"tensors: found {len(tensors)}, expected {len(caches)}")
     if not caches:
         return
-    _check_caches(caches)
     array = ffi.new("pith_view[]", len(caches))
     given = [(array + i, x) for i, x in enumerate(tensors)]
     keep = of_each(lambda one: views.fill(*one), given)
@@ -415,13 +421,13 @@ def append_batch(caches: Sequence[Cache], x: Tensor, *, work: Work | None = None
         As :func:`append`.
 
     """
+    _check_caches(caches)
     view, keep = views.new(x)
     like, step = _first_of(view, "x")
     if view.shape[0] != len(caches):
         raise ShapeError(f"x: found {view.shape[0]} sequences, expected {len(caches)}")
     if not caches:
         return
-    _check_caches(caches)
     to = ffi.new("pith_kv_tokens[]", len(caches))
     data = ffi.cast("char *", view.data)
     for i, cache in enumerate(caches):
@@ -462,12 +468,12 @@ def read(
         As :meth:`Cache.read`; ``item`` is the number of the cache. Nothing is written then.
 
     """
+    _check_caches(caches)
     firsts, counts = _of_each(first, caches, "first"), _of_each(count, caches, "count")
     if out is not None and len(out) != len(caches):
         raise ArgumentError(f"out: found {len(out)}, expected {len(caches)}")
     if not caches:
         return []
-    _check_caches(caches)
     ranges = ffi.new("pith_kv_range[]", len(caches))
     outs: list[Tensor] = []
 
@@ -574,6 +580,7 @@ def idempotent_from(plan: Plan) -> float:
 
     0: always; infinity: not promised.
     """
+    _check_plan(plan, "plan")
     return float(lib.pith_kv_idempotent_from(plan._plan))
 
 
@@ -727,6 +734,8 @@ def accumulate(
         MismatchError: frames of other plans
 
     """
+    _check_plan(plan, "plan")
+    _check_plan(delta_plan, "delta_plan")
     data, length, keep = views.bytes_of(frame, "frame", write=True)
     more, more_length, keep_more = views.bytes_of(delta, "delta")
     view, keep_out = (ffi.NULL, None) if out is None else views.new(out, write=True)

@@ -89,7 +89,9 @@ def test_caches_and_pages_are_of_a_plan():
         kv.Cache,
         kv.page_tokens,
         kv.page_bytes,
+        kv.idempotent_from,
         lambda p: kv.encode_pages(p, noise(2, 128, 4, 64), [0]),
+        lambda p: kv.accumulate(p, bytearray(1), plan(), b""),
     ):
         with pytest.raises(TypeError, match=r"^plan: expected a pith\.Plan, found str"):
             call("kv")
@@ -203,6 +205,21 @@ def test_lists_of_caches():
     with pytest.raises(pith.ArgumentError):
         kv.append([caches[0], caches[0]], [tensors[0], tensors[0]])
     kv.append([], [])
+
+
+@pytest.mark.parametrize("tokens", [0, 3])
+def test_a_cache_is_no_list_of_caches(tokens):
+    """An empty cache, whose length is 0, was taken for an empty list: read returned []."""
+    cache = kv.Cache(plan())
+    cache.append(noise(tokens, 4, 64))
+    for call in (
+        lambda: kv.read(cache),
+        lambda: kv.append(cache, []),
+        lambda: kv.append(cache, noise(1, 4, 64)),
+        lambda: kv.append_batch(cache, noise(1, 1, 4, 64)),
+    ):
+        with pytest.raises(TypeError, match=r"^caches: expected a list of them, found a pith\.kv"):
+            call()
 
 
 def test_append_batch_of_strided_tokens():
