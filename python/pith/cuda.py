@@ -1077,16 +1077,26 @@ def decode_pages(
 def _pages(
     plan: DevicePlan, pool: Tensor, block_ids: Tensor, pages: Tensor, tokens: Any, call: Any
 ) -> Tensor:
-    torch, n = _torch(), len(block_ids)
+    torch = _torch()
     plan._tensor(block_ids, "block_ids", _lib.PITH_I64)
+    if block_ids.dim() != 1:
+        raise ShapeError(f"block_ids: found shape {list(block_ids.shape)}, expected [count]")
+    n = len(block_ids)
     plan._tensor(pages, "pages", _lib.PITH_U8)
     page_tokens = _lib.pith_kv_page_tokens(plan._plan._plan)
     bytes_ = _lib.pith_kv_page_bytes(plan._plan._plan, page_tokens)
     if pages.dim() != 2 or pages.shape[0] != n or pages.shape[1] < bytes_:
         found = list(pages.shape)
         raise ShapeError(f"pages: found shape {found}, expected [{n}, {bytes_}] or wider")
+    if not isinstance(pool, torch.Tensor):
+        raise DtypeError(f"pool: expected a tensor of PyTorch, found {type(pool).__name__}")
     if pool.device != plan.device or pool.dim() not in (3, 4):
         raise ShapeError(f"pool: expected [blocks, tokens, heads, dim] on {plan.device}")
+    if pool.layout is not torch.strided or pool.is_neg():
+        raise UnsupportedError(
+            "pool: expected a strided tensor without PyTorch's negative bit: give its to_dense() or"
+            " resolve_neg()"
+        )
     like = _ffi.new("pith_view *")
     like.dtype, like.ndim = dtypes.number_of(pool.dtype), pool.dim() - 1
     like.shape[0 : like.ndim] = list(pool.shape[1:])
@@ -1097,6 +1107,8 @@ def _pages(
     pairs[:, 1] = rows * pages.shape[1] + pages.data_ptr()
     if tokens is not None:
         plan._tensor(tokens, "tokens", _lib.PITH_I64)
+        if tokens.shape != block_ids.shape:
+            raise ShapeError(f"tokens: found shape {list(tokens.shape)}, expected [{n}]")
         pairs[:, 2] = tokens
     status = torch.zeros(n, dtype=torch.int32, device=plan.device)
     if n:

@@ -510,9 +510,29 @@ def test_pages(cuda, torch, put, zeros):
         ((device, pool, ids.int(), out), pith.DtypeError),
         ((device, pool, ids, out[:2]), pith.ShapeError),
         ((device, pool.flatten(), ids, out), pith.ShapeError),
+        ((device, pool, ids[0], out), pith.ShapeError),
+        ((device, pool, ids[:1].reshape(1, 1), out[:1]), pith.ShapeError),
+        ((device, None, ids, out), pith.DtypeError),
+        ((device, zeros(8, 16, 2, 64).to_sparse(), ids, out), pith.UnsupportedError),
     ):
         with pytest.raises(error):
             cuda.encode_pages(*bad)
+    for wrong in (put([5]), put([5, 16]), put([[5], [16], [1]])):  # one was taken for all
+        with pytest.raises(pith.ShapeError, match="tokens"):
+            cuda.encode_pages(device, pool, ids, out, tokens=wrong)
+
+
+def test_pages_of_a_pool_with_the_negative_bit(cuda, torch, put, zeros):
+    """Pages were made of the values with the other sign."""
+    plan = pith.Plan("kv:bits=8,page=16", shape=(64, 2, 64), dtype="f32")
+    pool, ids = torch._neg_view(put(torch.randn(8, 16, 2, 64))), put([3, 1, 7])
+    out = zeros(3, pith.kv.page_bytes(plan), dtype=torch.uint8)
+    for call in (
+        lambda: cuda.encode_pages(cuda.DevicePlan(plan), pool, ids, out),
+        lambda: cuda.decode_pages(cuda.DevicePlan(plan), out, pool, ids),
+    ):
+        with pytest.raises(pith.UnsupportedError, match=r"resolve_neg\(\)"):
+            call()
 
 
 def test_tensors_that_are_refused(cuda, torch, put, zeros):
