@@ -37,7 +37,7 @@ from .errors import (
     numbered,
     of_each,
 )
-from .plan import Plan, check_scale
+from .plan import Plan, check_scale, limit_of
 from .stream import SETS, Stream, encode_flags
 from .views import Tensor
 
@@ -156,7 +156,7 @@ class DevicePlan:
         self._alignment = int(sizes.alignment)
         self._memory = self._bytes(sizes.plan_bytes)
         self._env = _ffi.new("pith_env *", {"size": _ffi.sizeof("pith_env")})
-        self._env.max_output_bytes = max_output or 0
+        self._env.max_output_bytes = limit_of(max_output)
         made = _ffi.new("const pith_cuda_plan **")
         status = _lib.pith_cuda_plan_create(
             made,

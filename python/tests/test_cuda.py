@@ -535,6 +535,14 @@ def test_pages_of_a_pool_with_the_negative_bit(cuda, torch, put, zeros):
             call()
 
 
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_on_output_is_above_0(cuda, limit):
+    """0 was no limit, on the CPU it is an error."""
+    plan = pith.Plan("grad", shape=4, dtype="f32")
+    with pytest.raises(pith.ArgumentError, match=f"^max_output: found {limit}, expected 1 or more"):
+        cuda.DevicePlan(plan, max_output=limit)
+
+
 def test_tensors_that_are_refused(cuda, torch, put, zeros):
     _, sender, _ = ends(cuda, "wdiff", base_dtype="f32")
     x = zeros(6, 50)
