@@ -178,9 +178,10 @@ static void receive_all(struct sockets *s, struct peer *p) {
 static int progress(struct sockets *s, int milliseconds) {
     for (uint32_t r = 0; r < s->ranks; r++) {
         const struct peer *p = &s->peers[r];
-        const bool sends = p->sends.first != NONE;
-        const bool receives = p->open && (p->moved < sizeof p->head || receiver(p) != NONE);
-        s->polled[r].fd = r == s->rank || p->gone || (!sends && !receives) ? -1 : p->socket;
+        const bool here = r != s->rank && !p->gone; /* the head of a peer that is gone may be any */
+        const bool sends = here && p->sends.first != NONE;
+        const bool receives = here && p->open && (p->moved < sizeof p->head || receiver(p) != NONE);
+        s->polled[r].fd = sends || receives ? p->socket : -1;
         s->polled[r].events = (short)((sends ? POLLOUT : 0) | (receives ? POLLIN : 0));
     }
     const int ready = poll(s->polled, s->ranks, milliseconds);

@@ -53,6 +53,28 @@ static pith_status create_after(uint32_t magic, uint32_t tag, uint64_t bytes, si
     return status;
 }
 
+/* Rank 0 of three hears a header with a tag that there is not from rank 1, and goes on to wait for
+ * rank 2, which says nothing. */
+static void hear_another(uint32_t magic) {
+    const struct head head = {magic, UINT32_MAX, VOTE_BYTES};
+    unsigned char got[2][VOTE_BYTES];
+    pith_transport t;
+    uint64_t request[2], bytes;
+    int ends[2][2], done;
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends[0]) == 0);
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends[1]) == 0);
+    const int sockets[3] = {-1, ends[0][0], ends[1][0]};
+    CHECK_STATUS(pith_collective_sockets(&t, 0, 3, sockets), PITH_OK);
+    for (uint32_t k = 0; k < 2; k++)
+        CHECK(t.irecv(t.user, 1 + k, VOTES, got[k], VOTE_BYTES, &request[k]) == 0);
+    CHECK(send(ends[0][1], &head, sizeof head, MSG_NOSIGNAL) == (ssize_t)sizeof head);
+    for (int i = 0; i < 3; i++) CHECK(t.test(t.user, request[1], &done, &bytes) == 0 && !done);
+    CHECK(t.test(t.user, request[0], &done, &bytes) != 0);
+    t.release(t.user, 1);
+    close(ends[0][1]);
+    close(ends[1][1]);
+}
+
 int main(void) {
     const uint32_t magic = 0x50545331u;
     unsigned char noise[600];
@@ -71,6 +93,7 @@ int main(void) {
     CHECK_STATUS(create_after(magic, VOTES, 0, 80), PITH_ERR_TRANSPORT);
     CHECK_STATUS(create_after(magic, VOTES, VOTE_BYTES + 1, 81), PITH_ERR_TRANSPORT);
     CHECK_STATUS(create_after(magic, VOTES, UINT64_MAX, 200), PITH_ERR_TRANSPORT);
+    hear_another(magic);
     /* A vote may be noise, too short, or cut, and a message may be one that nobody waits for. */
     CHECK_STATUS(create_after(magic, VOTES, VOTE_BYTES, 80), PITH_ERR_TRANSPORT);
     CHECK_STATUS(create_after(magic, VOTES, 10, 26), PITH_ERR_TRANSPORT);
