@@ -192,12 +192,17 @@ static void sum_region(pith_collective_channel *ch) {
 static bool take_region(pith_collective_channel *ch, uint32_t r, uint64_t *begin) {
     const uint8_t *const body = pithi_collective_body(&ch->hop[1].in[r]);
     struct pithi_collective_entry entry;
+    uint64_t before = 0;
     if (!find_frame(ch, 1, r, cut_bytes(ch), &entry)) return false;
     ch->report.chosen += ch->sparse->chosen[r];
     for (uint32_t i = 0; i + 1 < ch->place.ranks; i++) {
         uint64_t cut;
         memcpy(&cut, body + sizeof entry + i * sizeof cut, sizeof cut);
-        begin[i] += cut < ch->o.count ? cut : ch->o.count;
+        if (cut < before || cut > ch->o.count) { /* the next call could not use such regions */
+            pithi_collective_fail_text(ch, PITH_ERR_CORRUPT, "regions do not ascend");
+            return false;
+        }
+        begin[i] += before = cut;
     }
     return true;
 }
