@@ -8,7 +8,9 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-enum { SIDE_MAX = 1 << 24 };
+/* LAPACK counts its memory in 32 bits: 4 r^2 + 7 r doubles at least, where r is the shorter side,
+ * and some columns of the longer one. With more it would write past what it asked for. */
+enum { SIDE_MAX = 1 << 24, RANK_MAX = 23000 };
 
 static bool all_finite(const float *values, size_t count) {
     for (size_t i = 0; i < count; i++)
@@ -42,6 +44,7 @@ pith_status pith_svd_thin(uint64_t rows, uint64_t columns, const float *w, float
     if (!w || !u || !s || !vt || !rows || !columns || rows > SIDE_MAX || columns > SIDE_MAX)
         return PITH_ERR_ARG;
     const size_t m = (size_t)rows, n = (size_t)columns, r = m < n ? m : n;
+    if (r > RANK_MAX) return PITH_ERR_UNSUPPORTED;
     if (rows * columns > SIZE_MAX / (4 * sizeof(double))) return PITH_ERR_MEMORY;
     if (!all_finite(w, m * n)) return PITH_ERR_ARG;
     double *const wide = malloc((m * n + m * r + r + r * n) * sizeof *wide);

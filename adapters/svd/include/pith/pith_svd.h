@@ -32,8 +32,9 @@ extern "C" {
  * negative, vt r x columns with orthonormal rows. All dense, row by row, f32; computed in double
  * precision and rounded once. Nothing is truncated. The outputs overlap neither w nor each other.
  * PITH_ERR_ARG for NULL, for no rows or columns or more than 2^24 of either, and for values that
- * are not finite or so large that s would not be; PITH_ERR_MEMORY; PITH_ERR_INTERNAL when LAPACK
- * does not converge. On failure the outputs are as they were. */
+ * are not finite or so large that s would not be; PITH_ERR_UNSUPPORTED for more than 23000 of both,
+ * for which LAPACK's numbers of 32 bits are too small; PITH_ERR_MEMORY; PITH_ERR_INTERNAL when
+ * LAPACK does not converge. On failure the outputs are as they were. */
 PITH_NODISCARD PITH_API pith_status pith_svd_thin(uint64_t rows, uint64_t columns, const float *w,
                                                   float *u, float *s, float *vt);
 
