@@ -401,11 +401,22 @@ static int count_matches(const char *text) {
     return matches;
 }
 
+/* Whether getopt_long refused this text, a long flag, and no letter behind it. Of letters that
+ * stand together it says only which: the text before them may be a long flag that is good. */
+static bool is_refused(const char *text, int letter) {
+    if (strncmp(text, "--", 2) != 0) return false;
+    const size_t n = strcspn(text + 2, "=");
+    bool taken = letter == 0;
+    for (const struct option *o = table; o->name && text[2 + n]; o++)
+        taken = taken || (o->val == letter && strncmp(o->name, text + 2, n) == 0);
+    return taken;
+}
+
 static int unknown_flag(const struct command *command, char **arguments, int letter) {
     const char *text = arguments[optind - 1];
     const char short_form[] = {'-', (char)letter, '\0'};
     const char *what = "unknown flag";
-    if (strncmp(text, "--", 2) != 0)
+    if (!is_refused(text, letter))
         text = letter ? short_form : text;
     else if (letter)
         what = "no argument is taken by";

@@ -99,6 +99,13 @@ exits 2 pith compress --q a.npy
 says "ambiguous flag '--q'"
 exits 2 pith inspect --json=yes a.npy
 says "no argument is taken by '--json=yes'"
+# Of letters that stand together the first may be the wrong one.
+for before in --force --dtype=f32 --json; do
+    exits 2 pith compress $before -Zf a.npy
+    says "unknown flag '-Z'"
+done
+exits 2 pith compress --dtype=f32 -jf a.npy
+says "unknown flag '-j'"
 exits 2 pith compress -o '' a.npy
 says '-o wants a file name'
 exits 2 pith compress --base '' a.npy
