@@ -5,20 +5,22 @@ SPDX-License-Identifier: Apache-2.0
 
     ./dev train --torch [--rates=100,250,1000] [--steps=20] [--ways=NAME,...] [--ranks-per-node=1]
     ./dev train --torch --losses [--steps=300] [--rate=6e-3] [--seeds=1,2,3] [--ways=NAME,...]
-    ./dev train --torch --results[=losses|=sgd]
+    ./dev train --torch --results[=steps|=losses|=sgd]
 
 The first: four nodes, joined by links of so many Mbit/s (tools/network.py; needs root), a model of
 10 million parameters, batches of 1 x 64 bytes for each rank. For each way to exchange gradients:
 the median time of a step, what it does on the links by the kernel's counters, the speed-up, and
 the parts of a step that pith's codecs take by the clock and in CPU time. The second: validation
 losses of a model of a million parameters, unshaped, over paired seeds. Both print tables. The
-third runs all of this and writes its part of doc/TRAINING.md, an hour and a half on a machine with
-nothing else to do; what was measured is kept, so that it goes on where it was stopped. With
+third runs all of this and writes its part of doc/TRAINING.md, two hours and a half on a machine
+with nothing else to do; what was measured is kept, so that it goes on where it was stopped. With
+=steps it measures steps alone, for three quarters of an hour, and keeps the page's losses; with
 =losses it trains for losses alone, which depend on no clock, and takes seconds of steps from the
 page; with =sgd for those of SGD alone. Standard library only; ranks need PyTorch (./dev need
 torch). As a script it wants the folder of what it writes before all else.
 """
 import datetime
+import itertools
 import json
 import os
 import signal
@@ -287,9 +289,12 @@ def losses_table(ends):
                   for name, values in ends.items()])
 
 
+def heading_of(heads):
+    return "| " + " | ".join(heads) + " |"
+
+
 def table(heads, rows):
-    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+    return "\n".join([heading_of(heads), "|" + "---|" * len(heads), *map(heading_of, rows)])
 
 
 def show(net, args):
@@ -320,13 +325,16 @@ SHARDED = ("pith-zero", "pith-zero-mse", "pith-zero-2/2")
 WAYS_OF = {  # by ranks of a node
     1: ("none", "no-hook", "bytes-alone", "fp16", "bf16", "powersgd", "pith-4/4", "pith-4/4-mse",
         "pith-4/4-trellis", *TWO_BITS, *SHARES, "zero", *SHARDED),
-    2: ("none", "no-hook", "bytes-alone", "pith-8/4", "pith-4/4", "pith-2/2"),
+    2: ("none", "no-hook", "bytes-alone", "fp16", "bf16", "powersgd", "pith-8/4", "pith-4/4",
+        "pith-2/2", "pith-2/2-trellis-normalized", "pith-zero"),
 }
 HEADINGS = {1: "One rank a node", 2: "Two ranks a node"}
 LEARNING = ("no-hook", "fp16", "bf16", "powersgd", "pith-8/4", "pith-4/4", "pith-4/4-mse",
             "pith-4/4-trellis", *TWO_BITS, *SHARES, *SHARDED)
 LEARNING_SGD = tuple(name for name in WAYS if name.startswith("sgd"))
 RATES, SEEDS, STEPS, LOSS_STEPS, EVERY = (100, 250, 1000), (1, 2, 3), 20, 300, 50
+TIMES = ("gradients", "steps", *("s at %d Mbit/s" % rate for rate in RATES))  # to a loss
+NOT_REACHED = "not reached"
 # Three seeds tell no loss of a few tenths of a percent from none: some ways have more.
 MORE_SEEDS = range(1, 13)
 MORE_WAYS = ("no-hook", "pith-8/4", "pith-4/4", "pith-4/4-mse", "pith-3/3-trellis", "pith-2/2",
@@ -441,7 +449,7 @@ losses that were measured every {every} steps.
 
 ![validation loss over seconds](training_torch_time.svg)
 
-The picture: the same at {pictured} Mbit/s.
+The picture: the same at {pictured} Mbit/s, with seconds of a step as they were on {date}.
 """
 
 
@@ -544,15 +552,22 @@ def sent_of(steps, name):
     return result["sent"] / STEPS if isinstance(result, dict) else None
 
 
-def times_table(steps, curves, target):
+def times_table(steps, counts):
+    """counts: {way: steps to the loss, or None}."""
     rows = []
-    for name, curve in curves.items():
-        count = steps_to(curve, target)
+    for name, count in counts.items():
         results = [steps[1, rate].get(name) for rate in RATES]
-        rows.append((name, "%.0f" % count if count else "not reached", *(
+        rows.append((name, "%.0f" % count if count else NOT_REACHED, *(
             "%.0f" % (count * seconds_of(each)) if count and isinstance(each, dict) else ""
             for each in results)))
-    return table(("gradients", "steps", *("s at %d Mbit/s" % rate for rate in RATES)), rows)
+    return table(TIMES, rows)
+
+
+def page_counts(text):
+    """The counts of the page's times_table."""
+    lines = text.partition(heading_of(TIMES) + "\n")[2].splitlines()
+    rows = [line.split("|") for line in itertools.takewhile(str.strip, lines[1:])]
+    return {row[1].strip(): None if row[2].strip() == NOT_REACHED else int(row[2]) for row in rows}
 
 
 def pith(*words):
@@ -656,7 +671,8 @@ def losses_text(steps, losses, more):
         seeds=", ".join(map(str, SEEDS)), losses=losses_table(ends), target=target, every=EVERY,
         spread=100 * (max(ends["no-hook"]) / min(ends["no-hook"]) - 1),
         more=len(MORE_SEEDS), more_losses=means_table(ends_of(more)),
-        times=times_table(steps, curves, target), pictured=pictured,
+        times=times_table(steps, {name: steps_to(curve, target)
+                                  for name, curve in curves.items()}), pictured=pictured,
         sparse=sparse_table(steps, losses))
 
 
@@ -664,8 +680,20 @@ def date():
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
 
 
+def kept_losses(steps):
+    """What the page says of losses, with times to a loss of these steps."""
+    text = training_page.read_part(TEXT.splitlines()[0])
+    _, found, losses = text.partition(LOSSES.split("\n\n")[0])
+    before, heading, times = losses.partition(heading_of(TIMES))
+    if not heading:
+        return ""
+    return (found + before + times_table(steps, page_counts(losses)) + "\n\n" +
+            times.partition("\n\n")[2])
+
+
 def write_page(steps, losses, more, send, args):
-    """Of steps what there is, and losses, or None twice; send: what transport_speed() says."""
+    """Of steps what there is, and losses, or None twice, which keeps those of the page; send: what
+    transport_speed() says."""
     tables = ""
     for (per_node, rate), results in steps.items():
         tables += "## %s, %d Mbit/s\n\n%s\n\n" % (
@@ -676,7 +704,8 @@ def write_page(steps, losses, more, send, args):
         approximation=USUAL["approximation"], steps=args["steps"],
         tables=tables.rstrip("\n"))
     training_page.write_part(text + "\n" + model_text(steps, send) +
-                             (losses_text(steps, losses, more) if losses else ""))
+                             (losses_text(steps, losses, more) if losses else
+                              kept_losses(steps)))
     print("wrote doc/TRAINING.md" + (" and two pictures" if losses else ""), flush=True)
 
 
@@ -721,15 +750,14 @@ USAGE = "%s\n\nNAMEs: %s" % (__doc__.strip(), ", ".join(WAYS))
 
 def arguments(words):
     args = {"rates": list(RATES), "steps": None, "seeds": list(SEEDS), "ranks-per-node": 1,
-            "ways": None, "rate": None, "losses": False, "results": False,
-            "sgd": False}
+            "ways": None, "rate": None, "losses": False, "results": None}
     for word in words:
         name, _, value = word.removeprefix("--").partition("=")
-        if word in ("--losses", "--results"):
+        if word == "--losses":
             args[name] = True
-        elif word in ("--results=losses", "--results=sgd"):
-            args["losses"] = args["results"] = True
-            args["sgd"] = word == "--results=sgd"
+        elif name == "results" and value in ("", "steps", "losses", "sgd"):
+            args[name] = value or "all"
+            args["losses"] = value in ("losses", "sgd")
         elif name in ("rates", "seeds") and value:
             args[name] = [int(v) for v in value.split(",")]
         elif name in ("steps", "ranks-per-node") and value.isdigit():
@@ -761,10 +789,10 @@ def main():
     if why:
         print("No network can be made here (%s): the loopback interface, not shaped.\n" % why)
         args["rates"] = [None]
-    if args["sgd"]:
+    if args["results"] == "sgd":
         write_sgd(measure_losses(out, args, LEARNING_SGD))
         return
-    if args["results"] and args["losses"]:
+    if args["results"] == "losses":
         write_losses(measure_losses(out, args, LEARNING), measure_more_losses(out, args))
         return
     shaped = not why and not args["losses"]
@@ -777,6 +805,8 @@ def main():
             for per_node in WAYS_OF:
                 steps.update(measure_steps(net, out, per_node, args))
                 write_page(steps, None, None, send, args)
+            if args["results"] == "steps":
+                return
             write_page(steps, measure_losses(out, args, LEARNING), measure_more_losses(out, args),
                        send, args)
             write_sgd(measure_losses(out, args, LEARNING_SGD))

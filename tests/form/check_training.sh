@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE=1
 
 # ---- How it is called ----------------------------------------------------------------------------
 python3 "$tools/train_torch.py" --help >out
-grep -q '^    ./dev train --torch --results\[=losses|=sgd\]$' out ||
+grep -q '^    ./dev train --torch --results\[=steps|=losses|=sgd\]$' out ||
     { echo '--help says nothing'; exit 1; }
 for words in '' --losses '--steps=3 folder'; do
     rc=0
@@ -20,7 +20,8 @@ done
 [ "$(ls)" = out ] || { echo "made where no folder was named: $(ls)"; exit 1; }
 
 # ---- The page -----------------------------------------------------------------------------------
-# Losses alone are written anew: what the page says of steps stays, and times follow from it.
+# Losses alone are written anew: what the page says of steps stays, and times follow from it. And
+# steps alone: losses stay, but for seconds to a loss.
 cat >page.py <<'END'
 import os, shutil, sys
 sys.path.insert(0, sys.argv[1])
@@ -42,6 +43,13 @@ assert "| pith-4/4-mse | 2.0000 | +0.00 |" in after
 seconds = steps[1, 250]["no-hook"]["seconds"][0]
 row, = (line for line in after.splitlines() if line.startswith("| no-hook | 198 |"))
 assert row.split(" | ")[3] == "%.0f" % (198 * seconds), row
+faster = {key: {way: {**result, "seconds": [result["seconds"][0] / 2]}
+                for way, result in results.items()} for key, results in steps.items()}
+part = after.partition("\n## Losses")[2].partition("\n# ")[0]
+assert train_torch.kept_losses(steps).strip() == ("## Losses" + part).strip()
+row, = (line for line in train_torch.kept_losses(faster).splitlines() if "| 198 |" in line
+        and line.startswith("| no-hook |"))
+assert row.split(" | ")[3] == "%.0f" % (198 * seconds / 2), row
 END
 python3 page.py "$tools" >out
 rm page.py TRAINING.md ./*.svg
