@@ -125,6 +125,7 @@ STRINGS = {
                  ("grads_late", None, "gradients, bf16"),
                  ("dlrm_lookup", None, "looked-up rows, f32"),
                  ("dlrm_lookup_grad", None, "gradients of these, f32"),
+                 ("adam_late", None, "what AdamW keeps, f32"),
                  ("cnn_act", None, "activations, f32")),
     "eb:mode=ratio,rel=0.001": (("field64", None, "a smooth field, f32"),
                                 ("ckpt_next_bf16", None, "a checkpoint, bf16"),

@@ -59,14 +59,15 @@ TABLE = "| | percent | in, GB/s | out, GB/s |\n|---|---|---|---|\n"
 
 
 def tensors(path):
-    """The arrays of a .safetensors file, by name."""
+    """The arrays of a .safetensors file, by name, in their shapes."""
     data = path.read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     arrays = {}
     for name, entry in json.loads(data[8 : 8 + length]).items():
         if name != "__metadata__":
             begin, end = (8 + length + at for at in entry["data_offsets"])
-            arrays[name] = numpy.frombuffer(data[begin:end], DTYPES[entry["dtype"]])
+            flat = numpy.frombuffer(data[begin:end], DTYPES[entry["dtype"]])
+            arrays[name] = flat.reshape(entry["shape"])
     return arrays
 
 
@@ -81,7 +82,7 @@ def bell(count, dtype):
     """Weights as a trained layer has them: Gaussian, of one deviation a row of 4096."""
     random = numpy.random.default_rng(1)
     rows = random.standard_normal((count // 4096, 4096), numpy.float32)
-    return (rows * random.uniform(0.01, 0.04, (len(rows), 1))).astype(dtype).ravel()
+    return (rows * random.uniform(0.01, 0.04, (len(rows), 1))).astype(dtype)
 
 
 class Pith:
@@ -98,14 +99,17 @@ class Bytes:
     """A program that takes bytes; a difference to a base is what the exclusive or leaves."""
 
     def compress(self, x, base):
-        return self.pack(x.view(numpy.uint8) if base is None else self.other(x, base), x.dtype)
+        return self.pack(self.bytes_of(x) if base is None else self.other(x, base), x.dtype)
 
     def decompress(self, data, like, base):
         bytes_ = numpy.frombuffer(self.unpack(data, like), numpy.uint8)
         return (bytes_ if base is None else self.other(bytes_, base)).view(like.dtype)
 
     def other(self, x, base):
-        return numpy.bitwise_xor(x.view(numpy.uint8), base.view(numpy.uint8))
+        return numpy.bitwise_xor(self.bytes_of(x), self.bytes_of(base))
+
+    def bytes_of(self, x):
+        return x.ravel().view(numpy.uint8)
 
 
 class Zipnn(Bytes):
@@ -177,6 +181,9 @@ def sets(more):
     yield "bf16 checkpoint of a small model, 2 MB in 67 tensors", new, {}
     yield "the same as the update of the one before; others by exclusive or", new, old
     yield "gradients of it, bf16, 0.4 MB", tensors(DATA / "grads_late.safetensors"), {}
+    rows, kept = (tensors(DATA / f"{n}.safetensors") for n in ("dlrm_lookup_grad", "adam_late"))
+    yield "gradients of looked-up rows, f32, 0.4 MB", rows, {}
+    yield "what AdamW keeps of two matrices, f32, 0.5 MB", kept, {}
     yield "bell-shaped weights, bf16, 64 MB", {"x": bell(1 << 25, ml_dtypes.bfloat16)}, {}
     yield "bell-shaped weights, f32, 64 MB", {"x": bell(1 << 24, numpy.float32)}, {}
     for path in more:
@@ -198,7 +205,7 @@ def exactly(more, rounds):
 
 def exponents(arrays):
     """The exponents of bf16 arrays, one behind the other."""
-    words = numpy.concatenate([x.view(numpy.uint16) for x in arrays.values()])
+    words = numpy.concatenate([x.ravel().view(numpy.uint16) for x in arrays.values()])
     return (words >> 7 & 0xFF).astype(numpy.uint8)
 
 
