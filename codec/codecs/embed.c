@@ -303,9 +303,9 @@ static size_t code(struct pithi_block *b, size_t cap) {
         pithi_tile_layout_dense(b->value, element_of(b->params));
     b->exact = number_rows(b, &quant, &w, &rows);
     b->nonzero = values_in(b, &w, rows.distinct);
+    const struct pithi_rowmap map = {w.which, rows_of(&w, b->count), rows.distinct, w.map};
     if (!pithi_exact_put(&pen, w.miss, b->exact, &values, b->count) ||
-        !pithi_rowmap_put(&pen, w.rows, w.which, rows_of(&w, b->count), rows.distinct, !fast, w.map,
-                          &kind) ||
+        !pithi_rowmap_put(&pen, &map, w.rows, !fast, &kind) ||
         !put_centre(&w, &rows, &pen, &centre) || !put_rows(b, &w, rows.distinct, &pen, &coded))
         return 0;
     const uint32_t head = pithi_rows_head(kind, coded, centre);
@@ -434,8 +434,8 @@ static const char *take_block(struct pithi_block *b, const struct work *w) {
         return "unknown coding of a block";
     if (!quant_of(b, &quant)) return "a bound that the dtype cannot have";
     const char *fault = pithi_exact_take(&r, &exact, element_of(b->params), b->count);
-    if (!fault)
-        fault = pithi_rowmap_take(&r, head[0] & PITHI_ROWS_MAP, rows, distinct, w->which, w->map);
+    const struct pithi_rowmap map = {w->which, rows, distinct, w->map};
+    if (!fault) fault = pithi_rowmap_take(&r, &map, head[0] & PITHI_ROWS_MAP);
     const struct target to = target_of(b, w, distinct);
     if (!fault) fault = take_rows(b, w, distinct, &quant, &r, &to);
     if (fault) return fault;

@@ -57,23 +57,25 @@ static uint8_t *open_buffer(uint8_t *buffer, size_t rows) { return buffer + pith
 /* ---- Write -----------------------------------------------------------------------------------*/
 
 /* Writes a PLAIN map. The loop has no branches, since new rows come by chance. */
-static bool put_plain(struct pithi_pen *pen, const uint32_t *which, size_t rows, size_t distinct,
-                      uint8_t *buffer) {
-    const unsigned width = pithi_rowmap_width(distinct);
-    uint8_t *const numbers_buffer = open_buffer(buffer, rows);
-    struct bits map = {.to = buffer}, numbers = {.to = numbers_buffer};
+static bool put_plain(struct pithi_pen *pen, const struct pithi_rowmap *m) {
+    const uint32_t *const which = m->which;
+    const unsigned width = pithi_rowmap_width(m->distinct);
+    uint8_t *const numbers_buffer = open_buffer(m->buffer, m->rows);
+    struct bits map = {.to = m->buffer}, numbers = {.to = numbers_buffer};
     uint32_t known = 0;
-    for (size_t i = 0; i < rows; i++) {
+    for (size_t i = 0, rows = m->rows; i < rows; i++) {
         const uint32_t is_new = which[i] == known, old = is_new - 1;
         put_bits(&map, is_new, 1);
         put_bits(&numbers, which[i] & old, width & old);
         known += is_new;
     }
-    return put_string(pen, buffer, &map) && put_string(pen, numbers_buffer, &numbers);
+    return put_string(pen, m->buffer, &map) && put_string(pen, numbers_buffer, &numbers);
 }
 
-static bool put_coded(struct pithi_pen *pen, size_t max_rows, const uint32_t *which, size_t rows,
-                      uint8_t *buffer) {
+static bool put_coded(struct pithi_pen *pen, const struct pithi_rowmap *m, size_t max_rows) {
+    const uint32_t *const which = m->which;
+    const size_t rows = m->rows;
+    uint8_t *const buffer = m->buffer;
     struct bits open = {.to = open_buffer(buffer, rows)};
     uint32_t known = 0;
     for (size_t i = 0; i < rows; i++) {
@@ -87,21 +89,21 @@ static bool put_coded(struct pithi_pen *pen, size_t max_rows, const uint32_t *wh
            put_string(pen, open_buffer(buffer, rows), &open);
 }
 
-bool pithi_rowmap_put(struct pithi_pen *pen, size_t max_rows, const uint32_t *which, size_t rows,
-                      size_t distinct, bool coded, uint8_t *buffer, unsigned *kind) {
+bool pithi_rowmap_put(struct pithi_pen *pen, const struct pithi_rowmap *m, size_t max_rows,
+                      bool coded, unsigned *kind) {
     *kind = PITHI_ROWMAP_NONE;
-    if (distinct == 1 || distinct == rows) return true;
+    if (m->distinct == 1 || m->distinct == m->rows) return true;
     struct pithi_pen trial = *pen;
-    const size_t plain = pithi_rowmap_plain_bytes(rows, distinct);
+    const size_t plain = pithi_rowmap_plain_bytes(m->rows, m->distinct);
     if (trial.capacity >= plain) trial.capacity = plain - 1;
-    if (coded && put_coded(&trial, max_rows, which, rows, buffer)) {
+    if (coded && put_coded(&trial, m, max_rows)) {
         *kind = PITHI_ROWMAP_CODED;
         pen->capacity -= (size_t)(trial.at - pen->at);
         pen->at = trial.at;
         return true;
     }
     *kind = PITHI_ROWMAP_PLAIN;
-    return put_plain(pen, which, rows, distinct, buffer);
+    return put_plain(pen, m);
 }
 
 /* ---- Read ------------------------------------------------------------------------------------*/
@@ -111,12 +113,13 @@ static const char *const wrong_count = "new rows are not as many as the block sa
 static const char *const wrong_rest = "bits after the end of a row map are not 0";
 static const char *const too_short = "the row map is damaged";
 
-static void number_plainly(size_t rows, size_t distinct, uint32_t *which) {
-    for (size_t i = 0; i < rows; i++) which[i] = distinct == 1 ? 0 : (uint32_t)i;
+static void number_plainly(const struct pithi_rowmap *m) {
+    for (size_t i = 0; i < m->rows; i++) m->which[i] = m->distinct == 1 ? 0 : (uint32_t)i;
 }
 
-static const char *take_plain(struct pithi_reader *r, size_t rows, size_t distinct, uint32_t *which,
-                              uint8_t *buffer) {
+static const char *take_plain(struct pithi_reader *r, const struct pithi_rowmap *m) {
+    const size_t rows = m->rows, distinct = m->distinct;
+    uint32_t *const which = m->which;
     const unsigned width = pithi_rowmap_width(distinct);
     const uint64_t bits = pithi_rowmap_bits(rows, distinct);
     const uint8_t *const map = pithi_reader_take(r, pithi_rowmap_bytes_of(rows));
@@ -124,7 +127,7 @@ static const char *take_plain(struct pithi_reader *r, size_t rows, size_t distin
     if (!numbers) return too_short;
     if (!zero_rest(map, rows) || !zero_rest(numbers, bits)) return wrong_rest;
     if (pithi_ones(map, pithi_rowmap_bytes_of(rows)) != distinct) return wrong_count;
-    numbers = readable(open_buffer(buffer, rows), numbers, pithi_rowmap_bytes_of(bits));
+    numbers = readable(open_buffer(m->buffer, rows), numbers, pithi_rowmap_bytes_of(bits));
     uint64_t at = 0;
     uint32_t known = 0, wrong = 0;
     for (size_t i = 0; i < rows; i++) { /* has no branches, like put_plain */
@@ -149,15 +152,16 @@ static uint64_t open_total(const uint8_t *symbols, size_t rows) {
     return largest > PITHI_ROWMAP_CLASSES ? UINT64_MAX : bits;
 }
 
-static const char *take_coded(struct pithi_reader *r, size_t rows, size_t distinct, uint32_t *which,
-                              uint8_t *buffer) {
-    const uint8_t *const symbols = pithi_piece_take(r, rows, buffer);
+static const char *take_coded(struct pithi_reader *r, const struct pithi_rowmap *m) {
+    const size_t rows = m->rows;
+    uint32_t *const which = m->which;
+    const uint8_t *const symbols = pithi_piece_take(r, rows, m->buffer);
     const uint64_t bits = symbols ? open_total(symbols, rows) : UINT64_MAX;
     const uint8_t *open =
         bits < UINT64_MAX ? pithi_reader_take(r, pithi_rowmap_bytes_of(bits)) : NULL;
     if (!open) return too_short;
     if (!zero_rest(open, bits)) return wrong_rest;
-    open = readable(open_buffer(buffer, rows), open, pithi_rowmap_bytes_of(bits));
+    open = readable(open_buffer(m->buffer, rows), open, pithi_rowmap_bytes_of(bits));
     /* A new row has a number that is above all. */
     struct {
         uint32_t first, open;
@@ -177,18 +181,16 @@ static const char *take_coded(struct pithi_reader *r, size_t rows, size_t distin
         at += count;
     }
     if (above != known) return wrong_number;
-    return known == distinct ? NULL : wrong_count;
+    return known == m->distinct ? NULL : wrong_count;
 }
 
-const char *pithi_rowmap_take(struct pithi_reader *r, unsigned kind, size_t rows, size_t distinct,
-                              uint32_t *which, uint8_t *buffer) {
-    const bool none = distinct == 1 || distinct == rows;
+const char *pithi_rowmap_take(struct pithi_reader *r, const struct pithi_rowmap *m, unsigned kind) {
+    const bool none = m->distinct == 1 || m->distinct == m->rows;
     if (kind == PITHI_ROWMAP_NONE && none) {
-        number_plainly(rows, distinct, which);
+        number_plainly(m);
         return NULL;
     }
     if (none || kind == PITHI_ROWMAP_NONE || kind > PITHI_ROWMAP_CODED)
         return "a row map of a wrong kind";
-    if (kind == PITHI_ROWMAP_PLAIN) return take_plain(r, rows, distinct, which, buffer);
-    return take_coded(r, rows, distinct, which, buffer);
+    return kind == PITHI_ROWMAP_PLAIN ? take_plain(r, m) : take_coded(r, m);
 }

@@ -10,19 +10,24 @@
 #include "bytes/piece.h"
 #include "predict/rows_value.h"
 
-/* Returns the bytes of the `buffer` that reading or writing a map of so many rows takes. */
+/* Returns the bytes of a map's buffer for so many rows. */
 size_t pithi_rowmap_scratch(size_t rows);
 
-/* Appends the map of a block: which[i] is the number, below `distinct`, of its row i; *kind
- * becomes its form (PITHI_ROWMAP_*), for the head of the block. With `coded` it may be CODED,
- * where that is shorter than PLAIN; max_rows is the most rows of any block, for which pen->scratch
- * was made. Where all rows are equal, or all differ, nothing is appended. False when the map does
- * not fit. */
-bool pithi_rowmap_put(struct pithi_pen *pen, size_t max_rows, const uint32_t *which, size_t rows,
-                      size_t distinct, bool coded, uint8_t *buffer, unsigned *kind);
-/* Reads a map: which[i] < distinct for every row; every number occurs, first uses ascending.
- * Returns NULL, or what is wrong. Any bytes are safe. */
-const char *pithi_rowmap_take(struct pithi_reader *r, unsigned kind, size_t rows, size_t distinct,
-                              uint32_t *which, uint8_t *buffer);
+/* The map of a block: row i is the distinct row number which[i]. */
+struct pithi_rowmap {
+    uint32_t *which;
+    size_t rows, distinct;
+    uint8_t *buffer;
+};
+
+/* Appends a map; *kind becomes its form (PITHI_ROWMAP_*), for the head of the block. With `coded`
+ * it may be CODED, where that is shorter than PLAIN; max_rows is the most rows of any block, for
+ * which pen->scratch was made. Where all rows are equal, or all differ, nothing is appended. False
+ * when the map does not fit. */
+bool pithi_rowmap_put(struct pithi_pen *pen, const struct pithi_rowmap *m, size_t max_rows,
+                      bool coded, unsigned *kind);
+/* Reads a map of so many rows: which[i] < distinct for every row; every number occurs, first uses
+ * ascending. Returns NULL, or what is wrong. Any bytes are safe. */
+const char *pithi_rowmap_take(struct pithi_reader *r, const struct pithi_rowmap *m, unsigned kind);
 
 #endif

@@ -208,8 +208,10 @@ static bool put_map(const struct map *m, bool coded, size_t cap, struct coded *c
     void *const scratch = aligned_alloc(64, pithi_piece_scratch(ROWS));
     uint8_t *const space = allocate(pithi_rowmap_scratch(m->rows));
     struct pithi_pen pen = {c->bytes, cap, LEVEL, scratch, coder_of(), pithi_rans_encode_c, NULL};
-    const bool fits =
-        pithi_rowmap_put(&pen, ROWS, m->which, m->rows, m->distinct, coded, space, &c->kind);
+    uint32_t which[ROWS];
+    memcpy(which, m->which, m->rows * sizeof *which);
+    const struct pithi_rowmap map = {which, m->rows, m->distinct, space};
+    const bool fits = pithi_rowmap_put(&pen, &map, ROWS, coded, &c->kind);
     c->length = (size_t)(pen.at - c->bytes);
     CHECK(pen.capacity == cap - c->length);
     free(pen.coder);
@@ -225,7 +227,8 @@ static int take_map(const uint8_t *bytes, size_t length, unsigned kind, const st
     uint8_t *const space = allocate(pithi_rowmap_scratch(m->rows)), *const copy =
                                                                         copy_of(bytes, length);
     struct pithi_reader r = {copy, length, scratch, coder_of(), pithi_rans_decode_c};
-    const char *const fault = pithi_rowmap_take(&r, kind, m->rows, m->distinct, which, space);
+    const struct pithi_rowmap map = {which, m->rows, m->distinct, space};
+    const char *const fault = pithi_rowmap_take(&r, &map, kind);
     free(r.coder);
     free(space);
     free(copy);
