@@ -70,6 +70,8 @@ static int write_tensors(struct task *t) {
 static int write_file(struct task *t, const char *path) {
     if (output_same_file(path, t->packed.in.fd))
         return say_error(path_label(path, true), "is the input");
+    if (t->options->base && output_same_path(path, t->options->base))
+        return say_error(path_label(path, true), "is the base, which the input needs");
     int code = output_open(&t->out, path, t->options->force, false, t->packed.in.mode);
     if (code != EXIT_GOOD) return code;
     code = write_tensors(t);

@@ -67,6 +67,8 @@ struct output {
 int output_open(struct output *out, const char *path, bool force, bool rewinds, unsigned mode);
 /* Whether the path of an output leads to the regular file that is open as fd. */
 bool output_same_file(const char *path, int fd);
+/* The same of the regular file that another path leads to. */
+bool output_same_path(const char *path, const char *other);
 /* Whether path is a name of standard output, or of the file or pipe that it is. */
 bool output_is_stdout(const char *path);
 bool output_write(struct output *out, const void *bytes, size_t length);

@@ -192,11 +192,21 @@ static int descriptor_of(const char *path) {
     return known && S_ISREG(a.st_mode) && same(&a, &b) ? STDOUT_FILENO : -1;
 }
 
-bool output_same_file(const char *path, int fd) {
-    struct stat a, b;
+static bool leads_to(const char *path, const struct stat *file) {
+    struct stat st;
     const int out = descriptor_of(path);
-    const bool known = out >= 0 ? fstat(out, &a) == 0 : stat(path, &a) == 0;
-    return known && fstat(fd, &b) == 0 && S_ISREG(a.st_mode) && same(&a, &b);
+    const bool known = out >= 0 ? fstat(out, &st) == 0 : stat(path, &st) == 0;
+    return known && S_ISREG(st.st_mode) && same(&st, file);
+}
+
+bool output_same_file(const char *path, int fd) {
+    struct stat st;
+    return fstat(fd, &st) == 0 && leads_to(path, &st);
+}
+
+bool output_same_path(const char *path, const char *other) {
+    struct stat st;
+    return stat(other, &st) == 0 && leads_to(path, &st);
 }
 
 bool output_is_stdout(const char *path) {

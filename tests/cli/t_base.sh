@@ -85,6 +85,9 @@ cp $D/base.safetensors own.safetensors
 exits 1 pith compress -f --base own.safetensors -o ./own.safetensors $D/next.safetensors
 says 'is the base, without which the result could not be read'
 same own.safetensors $D/base.safetensors
+exits 1 pith decompress -f --base own.safetensors -o ./own.safetensors d.p
+says './own.safetensors: is the base'
+same own.safetensors $D/base.safetensors
 rm own.safetensors
 
 # .npy bases, in any order and byte order of the same values.
