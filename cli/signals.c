@@ -3,6 +3,7 @@
 #include "signals.h"
 
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,16 @@ enum { ENDING = sizeof ending / sizeof *ending };
 
 static char guarded[PATH_MAX];
 
+/* The thread that blocks signals while files come into being. */
+static pthread_t first;
+
+/* Signals that the first thread blocks come to threads of OpenMP, which know nothing of a file that
+ * has a name and is not guarded yet: they wait for the first thread. */
 static void end(int number) {
+    if (!pthread_equal(pthread_self(), first)) {
+        pthread_kill(first, number);
+        return;
+    }
     if (guarded[0]) unlink(guarded);
     signal(number, SIG_DFL);
     raise(number);
@@ -37,7 +47,6 @@ static void handle(int number, void (*handler)(int)) {
     struct sigaction action = {.sa_handler = handler}, old;
     sigemptyset(&action.sa_mask);
     for (int i = 0; i < ENDING; i++) sigaddset(&action.sa_mask, ending[i]);
-    action.sa_flags = (int)(SA_RESETHAND | SA_NODEFER);
     if (sigaction(number, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
         sigaction(number, &action, NULL);
 }
@@ -49,6 +58,7 @@ static void leave(void) {
 
 void signals_begin(void) {
     atexit(leave);
+    first = pthread_self();
     for (int i = 0; i < ENDING; i++) handle(ending[i], end);
     handle(SIGBUS, lost_page);
     signal(SIGXFSZ, SIG_IGN);

@@ -59,6 +59,21 @@ for signal in TERM HUP USR1; do
     rm work/x
 done
 
+# Signals that the first thread holds back in that instant came to another one, which ended the run
+# without knowing the file.
+threaded="compress -q -T 2 -C grad --dtype f32 --shape 1000000"
+head -c 4000000 /dev/zero >f32.bin
+for signal in TERM HUP USR1; do
+    exits 0 pith $threaded -f -o work/x f32.bin
+    rc=0
+    (exec env TEST_AT_NAMED="kill -$signal \$PPID; sleep 0.3" \
+        "$PITH" $threaded -f -o work/x f32.bin) 2>err || rc=$?
+    [ $rc -gt 128 ] || die "exit $rc after SIG$signal, with threads"
+    exits 0 pith test work/x
+    holds x
+done
+rm work/x f32.bin
+
 # A name that is there already, and one that is gone before its file was locked.
 exits 0 pith $small -o work/x in.bin
 exits 0 env TEST_TAKEN=1 "$PITH" $small -f -o work/x in.bin
