@@ -23,7 +23,8 @@ pith_status pithi_collective_cut_alltoall(pith_collective_channel *ch, pith_erro
     const pith_status own = heard ? check_counts(ch, error, &ch->longest) : PITH_ERR_MEMORY;
     PITHI_COLLECTIVE_TRY(pithi_collective_agree_text(ch, own, error));
     PITHI_COLLECTIVE_TRY(pithi_collective_transpose(ch, ch->o.send_counts, heard));
-    PITHI_COLLECTIVE_TRY(pithi_collective_largest(ch, &ch->longest));
+    ch->longest_of_all = ch->longest;
+    PITHI_COLLECTIVE_TRY(pithi_collective_largest(ch, &ch->longest_of_all));
     for (uint32_t r = 0; r < ch->place.ranks; r++) {
         if (heard[r] == ch->o.recv_counts[r]) continue;
         const unsigned long long expected = ch->o.recv_counts[r];

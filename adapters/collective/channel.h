@@ -162,9 +162,11 @@ struct pith_collective_channel {
     /* The ranks whose shards local rank j of this node collects: collected[collected_first[j]] and
      * on. At one level every rank collects its own shard. */
     uint32_t *collected, *collected_first;
-    uint64_t slice, slices, longest; /* longest: elements of the longest part of any rank */
-    uint64_t in_count, out_count;    /* elements of the views */
-    bool two_level;                  /* sums are formed within nodes first, then across them */
+    /* longest: elements of the longest shard, or, in an all-to-all, of the longest part that this
+     * rank sends or gets; longest_of_all: of the longest part of any rank. */
+    uint64_t slice, slices, longest, longest_of_all;
+    uint64_t in_count, out_count; /* elements of the views */
+    bool two_level;               /* sums are formed within nodes first, then across them */
     bool packed;    /* compressed: the tensor is long enough that this pays (options.threshold) */
     bool with_base; /* frames are differences from a base that all ranks have */
     bool base_invalid; /* a call failed that may have changed some ranks' bases and not others' */
@@ -289,7 +291,7 @@ pith_status pithi_collective_find_shards(pith_collective_channel *ch, pith_error
  * local rank j of a node of R ranks collects for every rank whose local rank is j mod R: on nodes
  * of equal size these are the ranks with its own local rank (pith_slot_order). */
 void pithi_collective_find_collectors(pith_collective_channel *ch);
-/* Finds how many slices there are: those of the longest part of any rank. */
+/* Finds how many slices there are: those of the longest part. */
 pith_status pithi_collective_count_slices(pith_collective_channel *ch, pith_error *error);
 /* Returns the elements of slice `slice` of a part of count elements. */
 uint64_t pithi_collective_slice_count(const pith_collective_channel *ch, uint64_t count,

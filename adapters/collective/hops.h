@@ -115,8 +115,9 @@ bool pithi_collective_own_base(pith_collective_channel *ch, const struct pithi_c
                                uint64_t slot);
 
 /* ---- alltoall.c ------------------------------------------------------------------------------*/
-/* Collective: cuts what ranks send each other into slices, of which the longest part of any rank
- * gives the number. Fails where a rank sends another count than the other expects. */
+/* Collective: cuts what ranks send each other into slices, of which the longest part that this rank
+ * sends or gets gives the number: what others send each other needs no memory here. Fails where a
+ * rank sends another count than the other expects. */
 pith_status pithi_collective_cut_alltoall(pith_collective_channel *ch, pith_error *error);
 /* Makes the hop in which each rank's part of the input goes to that rank. */
 pith_status pithi_collective_alltoall_hop(pith_collective_channel *ch, pith_error *error);

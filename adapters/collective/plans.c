@@ -131,7 +131,8 @@ pith_status pithi_collective_make_work(pith_collective_channel *ch, const pith_p
 pith_status pithi_collective_fingerprints(pith_collective_channel *ch,
                                           uint64_t to[PITHI_COLLECTIVE_ENCODED],
                                           pith_error *error) {
-    const struct pithi_collective_run run = {0, pithi_collective_slice_count(ch, ch->longest, 0)};
+    const struct pithi_collective_run run = {
+        0, pithi_collective_slice_count(ch, ch->longest_of_all, 0)};
     memset(to, 0, PITHI_COLLECTIVE_ENCODED * sizeof *to);
     for (uint32_t k = 0; k < ch->encoded_hops; k++) {
         const pith_plan *const encoder = ch->hop[k].encoder, *plan;

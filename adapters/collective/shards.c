@@ -22,7 +22,7 @@ pith_status pithi_collective_find_shards(pith_collective_channel *ch, pith_error
         ch->first[r + 1] = ch->first[r] + count;
         if (count > most) most = count;
     }
-    ch->longest = most;
+    ch->longest = ch->longest_of_all = most;
     return pithi_collective_count_slices(ch, error);
 }
 

@@ -513,6 +513,52 @@ static void exchange(const char *spec, bool exact) {
     free(out);
 }
 
+/* A rank has the slices of its own parts: it once made tables for those of the longest of any rank,
+ * and any rank may say how long that is. */
+static void own_slices(bool lie) {
+    enum { LONG = 3000, MOST = 20 }; /* MOST: where a vote has the upper half of the longest */
+    uint64_t send[64], recv[64], got = 0, sent = 0;
+    for (int r = 0; r < world_ranks; r++) {
+        sent += send[r] = world_rank == 0 && r == 0 ? LONG : 1;
+        got += recv[r] = world_rank == 0 && r == 0 ? LONG : 1;
+    }
+    const pith_collective_options o = {.size = sizeof o,
+                                       .kind = PITH_COLLECTIVE_ALLTOALLV,
+                                       .dtype = PITH_F32,
+                                       .send_counts = send,
+                                       .recv_counts = recv,
+                                       .spec = "raw",
+                                       .slice = 1,
+                                       .timeout = 60};
+    void (*const usual)(pith_transport *) = sim_change;
+    pith_collective_report report = {.size = sizeof report};
+    pith_collective_channel *ch;
+    int rounds = 0;
+    while (1 << rounds < world_ranks) rounds++;
+    if (lie) sim_change = fault_wrap;
+    fault_damage = (struct fault_damage){.on = lie && world_rank == world_ranks - 1,
+                                         .tag = FAULT_VOTES,
+                                         .byte = MOST,
+                                         .count = 5 * rounds + world_ranks - 1,
+                                         .status = INT32_MAX};
+    const pith_status status = sim_create(&ch, &o, NULL);
+    sim_change = usual;
+    CHECK(!fault_damage.on || fault_damage.count == -1);
+    fault_damage.on = false;
+    if (!CHECK_STATUS(status, PITH_OK)) return;
+    float *const in = sim_take(sent * 4), *const out = sim_take(got * 4);
+    for (uint64_t i = 0; i < sent; i++) in[i] = part_value(world_rank, 0, i);
+    const pith_view from = pith_view_flat(in, PITH_F32, sent),
+                    to = pith_view_flat(out, PITH_F32, got);
+    CHECK_STATUS(sim_exchange(ch, &from, &to, 0, &report), PITH_OK);
+    CHECK(report.slices == (world_rank ? 1 : LONG));
+    for (int r = 0; r < world_ranks && !world_rank; r++)
+        CHECK(out[r ? LONG + r - 1 : 0] == part_value(r, 0, 0));
+    pith_collective_destroy(ch);
+    free(in);
+    free(out);
+}
+
 /* Encodes by itself what one rank sends another, with the random bits that the header promises, and
  * decodes it. */
 static void alone(const char *spec, uint32_t rng_stream, uint64_t step, const float *in, float *out,
@@ -615,6 +661,8 @@ int main(int argc, char **argv) {
     exchange("wdiff:bits=8,group=32,block=64", false);
     exchange("wdiff:bits=8,group=32,block=64,entropy=zstd", false);
     drawn();
+    own_slices(false);
+    if (argc < 2 && world_ranks > 1) own_slices(true);
     mismatched_counts();
     return world_end("gathers", sim_failures());
 }
