@@ -344,6 +344,8 @@ int run_advise(const struct options *o) {
         struct row *const row = &a.rows[a.count++];
         row->kind = &kinds[i];
         code = find_row(o, &a.machine, row);
+        if (code == EXIT_GOOD && !isfinite(row->step))
+            code = usage("the numbers are so large, or so small, that no time comes of them");
     }
     if (code != EXIT_GOOD) return code;
     if (o->json)

@@ -137,6 +137,12 @@ exits 2 pith advise --ranks 4 --links 1G
 says '--size is missing'
 exits 2 pith advise --ranks 4 --ranks-per-node 3 --links 1G --size 1G
 says 'no multiple'
+for numbers in '--links 1e-308 --size 100G' '--links 1G --size 1G --latency 1e308' \
+    '--links 1G --size 1G --transport 1e-308'; do
+    exits 2 pith advise --ranks 8 --codec-speed 1G $numbers
+    says 'no time comes of them'
+    exits 2 pith advise --ranks 8 --codec-speed 1G --json $numbers
+done
 exits 2 pith advise --ranks 4 --links 1G --size 1G file
 says "unexpected argument 'file'"
 
