@@ -238,7 +238,8 @@ class Cache:
             tokens: how many; None: all
             reserve: tokens that can be appended to it, at least
             copy: copy everything. Else complete pages are read where this cache has them: it is not
-                truncated below ``tokens`` or loaded as long as the other one is held
+                truncated below ``tokens`` or loaded as long as the other one is held, which keeps
+                all of this one's memory, also where nothing else holds it
 
         Raises:
             ArgumentError: more tokens than there are; reserve below 0
@@ -652,10 +653,30 @@ def decode_pages(
 
 
 def _block_ids(block_ids: Any) -> Any:
-    ids = np.asarray(block_ids)
+    ids = _array("block_ids", block_ids)
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise DtypeError("block_ids: expected a list of integers")
     return np.ascontiguousarray(ids, np.int64)
+
+
+def _array(what: str, value: Any) -> Any:
+    try:
+        return np.asarray(value)
+    except ValueError:  # lists of different lengths
+        raise DtypeError(f"{what}: expected a list of integers") from None
+
+
+def _tokens(tokens: Any, n: int, page: int) -> Any:
+    """Return how many tokens each of n pages has; 0: all."""
+    counts = np.zeros(n, np.uint32)
+    if tokens is not None:
+        given = _array("tokens", tokens)
+        if given.size and given.dtype.kind not in "iu":
+            raise DtypeError(f"tokens: expected integers, found {given.dtype}")
+        if given.shape != (n,) or (given < 1).any() or (given > page).any():
+            raise ArgumentError(f"tokens: expected {n} numbers of 1 to {page}")
+        counts[:] = given
+    return counts
 
 
 def _pages(
@@ -671,6 +692,7 @@ def _pages(
     if page_view.ndim != 2 or page_view.shape[0] < n or page_view.shape[1] < bytes_:
         found = list(views.shape_of(page_view))
         raise ShapeError(f"pages: found shape {found}, expected at least [{n}, {bytes_}]")
+    counts = _tokens(tokens, n, page_tokens(plan))
     if n == 0:
         return
     if page_view.stride[1] != 1:
@@ -683,16 +705,10 @@ def _pages(
     if not encode and n > 1 and step == 0:
         raise ShapeError("pool: found blocks 0 bytes apart: they would be written over each other")
     bad = ids[(ids < 0) | (ids >= view.shape[0])]
+    if len(bad) and not view.shape[0]:
+        raise ArgumentError(f"block_ids: found {bad[0]}, and the pool has no blocks")
     if len(bad):
         raise ArgumentError(f"block_ids: found {bad[0]}, expected 0 to {view.shape[0] - 1}")
-    counts = np.zeros(n, np.uint32)
-    if tokens is not None:
-        given = np.asarray(tokens)
-        if given.dtype.kind not in "iu":
-            raise DtypeError(f"tokens: expected integers, found {given.dtype}")
-        if given.shape != (n,) or (given < 1).any() or (given > page_tokens(plan)).any():
-            raise ArgumentError(f"tokens: expected {n} numbers of 1 to {page_tokens(plan)}")
-        counts[:] = given
     pairs = ffi.new("pith_kv_pair[]", n)
     lib.pithpy_pairs(
         pairs,

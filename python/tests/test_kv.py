@@ -526,9 +526,22 @@ def test_short_pages():
     for wrong in ([float("nan"), 16], [1.5, 16]):
         with pytest.raises(pith.DtypeError, match="tokens"):
             kv.encode_pages(p, pool, [0, 1], tokens=wrong)
+    with pytest.raises(pith.DtypeError, match="tokens: expected a list of integers"):
+        kv.encode_pages(p, pool, [0, 1], tokens=[[1], [1, 2]])
     for wrong in (0, 17):
         with pytest.raises(pith.ArgumentError):
             kv.page_bytes(p, wrong)
+
+
+def test_tokens_of_no_page():
+    """They were not looked at."""
+    p = plan("kv:bits=8,page=16")
+    pool = noise(4, 16, 4, 64)
+    assert kv.encode_pages(p, pool, [], tokens=[]).shape[0] == 0
+    with pytest.raises(pith.ArgumentError, match="tokens: expected 0 numbers"):
+        kv.encode_pages(p, pool, [], tokens=[1, 2])
+    with pytest.raises(pith.ArgumentError, match="tokens: expected 0 numbers"):
+        kv.decode_pages(p, kv.encode_pages(p, pool, []), pool, [], tokens=[1])
 
 
 def test_pages_that_cannot_be():
@@ -537,9 +550,11 @@ def test_pages_that_cannot_be():
     for ids in ([4], [-1]):
         with pytest.raises(pith.ArgumentError, match="expected 0 to 3"):
             kv.encode_pages(p, pool, ids)
-    for ids in ([0.5], [[1]], "12"):
+    for ids in ([0.5], [[1]], "12", [[1], [2, 3]]):
         with pytest.raises(pith.DtypeError, match="integers"):
             kv.encode_pages(p, pool, ids)
+    with pytest.raises(pith.ArgumentError, match="found 0, and the pool has no blocks"):
+        kv.encode_pages(p, pool[:0], [0])
     for out, error in (
         (np.zeros((1, n), np.int16), pith.DtypeError),
         (np.zeros((1, n - 1), np.uint8), pith.ShapeError),
