@@ -41,11 +41,13 @@ class RowStatistics:
             length; what they say of schedules, modes and blocks has no influence
 
     Raises:
-        ArgumentError: there are none, or more than eight
+        ArgumentError: there are none, or more than eight, or it is one that is in no list
 
     """
 
     def __init__(self, specs: Iterable[str] = CLASSES) -> None:
+        if isinstance(specs, str):
+            raise ArgumentError(f"specs: found {specs!r} alone, expected a list of specs")
         self.specs = tuple(specs)
         """The specs, by whose number :meth:`index` and :meth:`choose` name them."""
         most = len(ffi.new("pith_row_statistics *").coded)
@@ -105,7 +107,8 @@ class RowStatistics:
         """Add the counts of another rank, of the same specs.
 
         Raises:
-            ArgumentError: they are not as many, or negative
+            ArgumentError: they are not as many, or negative, or of no batches: more different rows
+                than rows, or more under a spec than different ones
 
         """
         added = [int(count) for count in counts]
@@ -113,6 +116,9 @@ class RowStatistics:
             raise ArgumentError(
                 f"counts: found {added}, expected {3 + len(self.specs)} numbers from 0"
             )
+        batches, rows, distinct, *coded = added
+        if max(coded) > distinct or distinct > rows or (rows and not batches):
+            raise ArgumentError(f"counts: found {added}, which no batches have")
         with self._lock:
             own = self._statistics
             # Before anything is written: a sum that is too large is an OverflowError.

@@ -64,8 +64,20 @@ def test_counts_are_added_up_over_ranks():
         with pytest.raises(pith.ArgumentError, match="counts: found"):
             sums.add(wrong)
     with pytest.raises(OverflowError):
-        sums.add([1, 0, 0, 0, 0, 2**64])
+        sums.add([1, 2**64, 0, 0, 0, 0])
     assert sums.counts == both.counts
+
+
+@pytest.mark.parametrize("counts", [[1, 5, 6, 1, 1, 1], [1, 9, 5, 1, 6, 1], [0, 5, 5, 1, 1, 1]])
+def test_counts_that_no_batches_have_are_refused(counts):
+    """They were added, and index was below 0."""
+    statistics = bounds.RowStatistics(SPECS)
+    with pytest.raises(pith.ArgumentError, match="which no batches have"):
+        statistics.add(counts)
+    assert statistics.counts == [0] * 6
+    empty = bounds.RowStatistics(SPECS)
+    empty.sample(np.zeros((0, 16), np.float32))
+    statistics.add(empty.counts)
 
 
 def test_threads_sample_one_table():
@@ -90,6 +102,8 @@ def test_what_statistics_refuse():
     for wrong in ((), ["embed"] * 9):
         with pytest.raises(pith.ArgumentError, match="expected 1 to 8"):
             bounds.RowStatistics(wrong)
+    with pytest.raises(pith.ArgumentError, match="found 'embed' alone"):
+        bounds.RowStatistics("embed")  # was five specs, of one letter each
     statistics = bounds.RowStatistics(SPECS)
     statistics.sample(table(1))
     before = statistics.counts
