@@ -5,7 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -986,6 +986,7 @@ class Stream:
             FrameError: the bytes are not a saved stream
 
         """
+        _check_dict(state)
         missing = {"spec", "state"} - set(state)
         if missing:
             raise ArgumentError(f"state: found no {', '.join(sorted(missing))}")
@@ -1009,6 +1010,11 @@ class Stream:
 
     def __repr__(self) -> str:
         return f"<pith.Stream {self._plan._spec!r} {list(self._plan._shape)}>"
+
+
+def _check_dict(state: Any) -> None:
+    if not isinstance(state, Mapping):
+        raise ArgumentError(f"state: expected a dict, found a {type(state).__name__}")
 
 
 _KEY_FRAME, _SAME_SET, _HELD_SET = lib.PITH_KEY_FRAME, lib.PITH_SAME_SET, lib.PITH_HELD_SET
@@ -1333,6 +1339,8 @@ class Bucket:
             As :meth:`Stream.reduce_encode`.
 
         """
+        if not isinstance(to, Bucket):
+            raise TypeError(f"to: expected a pith.Bucket, found {type(to).__name__}")
         if len(to) != len(self):
             raise ArgumentError(f"to: found {numbered(len(to), 'streams')}, expected {len(self)}")
         sums, keep = self._sums(frames, scale)
@@ -1389,7 +1397,8 @@ class Bucket:
             FrameError: the bytes of one are not a saved stream
 
         """
-        if "streams" not in state:
+        _check_dict(state)
+        if not isinstance(state.get("streams"), (list, tuple)):
             raise ArgumentError("state: found no streams")
         states, streams = list(state["streams"]), self._streams
         if len(states) != len(streams):

@@ -384,6 +384,8 @@ def test_streams_are_kept(spec, base_dtype):
         other.load(before)
     with pytest.raises(pith.ArgumentError, match="state"):
         e.load_state_dict({"random": {}})
+    with pytest.raises(pith.ArgumentError, match="state: expected a dict, found a NoneType"):
+        e.load_state_dict(None)
     assert e.save() == before
 
 
@@ -403,6 +405,9 @@ def test_buckets_are_kept():
     assert [set(one) for one in state["streams"]] == [{"spec", "state"}] * 2
     for wrong, error, text in (
         ({}, pith.ArgumentError, "state: found no streams"),
+        ({"streams": None}, pith.ArgumentError, "state: found no streams"),
+        ({"streams": [None, None]}, pith.ArgumentError, "expected a dict, found a NoneType"),
+        ([], pith.ArgumentError, "state: expected a dict, found a list"),
         ({"streams": state["streams"][:1]}, pith.MismatchError, "found 1 stream, expected 2"),
         ({"streams": state["streams"][::-1]}, pith.MismatchError, "found spec"),
         ({"streams": [kept_bucket(1).state_dict()["streams"][0], {}]}, pith.ArgumentError, "found"),
@@ -555,6 +560,10 @@ def test_arguments_are_refused_where_they_are_given():
         pith.Bucket([5])
     with pytest.raises(TypeError, match="found a tuple of 3"):
         pith.Bucket([(pith.Stream(plan), 0, 1)])
+    ends = pith.Bucket([pith.Stream(plan)])
+    for to in (None, pith.Stream(plan), []):
+        with pytest.raises(TypeError, match=r"^to: expected a pith\.Bucket, found"):
+            ends.reduce_encode([[]], to)
     with pytest.raises(pith.OutOfMemoryError, match="no memory for"):
         pith.Stream(pith.Plan("grad:ef=full", shape=1 << 50, dtype="f32"))
     end = pith.Stream(pith.Plan("grad:ef=full", shape=10, dtype="f32"))
