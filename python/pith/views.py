@@ -306,6 +306,9 @@ def empty(shape: tuple[int, ...], dtype: Any, number: int) -> Tensor:
     return np.empty(shape, dtypes.numpy_dtype(number))
 
 
+_NO_BYTES = ffi.new("char[1]")
+
+
 def bytes_of(x: Buffer, what: str, write: bool = False) -> tuple[Any, int, Any]:
     """Return address, length in bytes and what must be kept of contiguous bytes.
 
@@ -330,7 +333,9 @@ def bytes_of(x: Buffer, what: str, write: bool = False) -> tuple[Any, int, Any]:
     if not is_dense(view):
         raise ArgumentError(f"{what}: expected contiguous bytes, found strides")
     count = lib.pith_view_count(view)
-    return ffi.cast("char *", view.data), count * dtypes.BYTES[view.dtype], keep
+    # PyTorch gives tensors without elements no address, and C takes NULL for no argument at all.
+    data = ffi.cast("char *", view.data) if count else _NO_BYTES
+    return data, count * dtypes.BYTES[view.dtype], keep
 
 
 def bytes_at(x: Buffer, write: bool) -> tuple[int, int, Any]:

@@ -379,3 +379,24 @@ def test_exceptions_of_function_modes_are_not_lost():
             call()
     assert torch.equal(x, torch.ones(10))
     assert stream.encode(x) == frame
+
+
+def test_a_frame_without_bytes_is_cut(torch):
+    """Tensors without elements have no address, which was taken for no frame at all."""
+    none = torch.zeros(0, dtype=torch.uint8)
+    plan = pith.Plan("topk:k=1", shape=4, dtype="f32")
+    stream = pith.Stream(plan)
+    for call in (
+        pith.decompress,
+        pith.inspect,
+        pith.verify,
+        pith.error_bound,
+        lambda x: pith.decode_range(x, 0, 1),
+        lambda x: stream.reduce([x]),
+        lambda x: stream.hold([x]),
+        lambda x: pith.Bucket([stream]).decode([x]),
+    ):
+        with pytest.raises(pith.TruncatedError):
+            call(none)
+    with pytest.raises(pith.MagicError):
+        stream.load(none)
