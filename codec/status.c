@@ -31,7 +31,7 @@
     X(PITH_ERR_TIMEOUT, "not all ranks took part in time")                      \
     X(PITH_ERR_TRANSPORT, "the transport of a channel failed")                  \
     X(PITH_ERR_BROKEN, "the channel failed before")                             \
-    X(PITH_ERR_BUSY, "a call of the channel is still in flight")                \
+    X(PITH_ERR_BUSY, "another call uses this work, stream, cache or channel")   \
     X(PITH_ERR_INTERNAL, "a bug in pith")
 
 const char *pith_status_name(pith_status status) {

@@ -360,6 +360,7 @@ static void test_statuses(void **state) {
     (void)state;
     CHECK(strcmp(pith_status_name(PITH_ERR_TIMEOUT), "PITH_ERR_TIMEOUT") == 0);
     CHECK(strcmp(pith_status_text(PITH_ERR_BASE), "the base is not the encoder's") == 0);
+    CHECK(strstr(pith_status_text(PITH_ERR_BUSY), "stream") != NULL); /* not of channels alone */
     for (int s = 0; s >= -100; s--) {
         const bool known = strcmp(pith_status_name((pith_status)s), "PITH_ERR_UNKNOWN") != 0;
         const char *const text = pith_status_text((pith_status)s);
