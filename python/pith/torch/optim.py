@@ -134,7 +134,8 @@ class Sharded(torch.optim.Optimizer):
         options: of the optimizer
 
     Raises:
-        ArgumentError, DtypeError, UnsupportedError: parameters that are none of these
+        ArgumentError, DtypeError, UnsupportedError: parameters that are none of these; on
+            another rank verify_every, the optimizer or numbers among its options are others
         MismatchError: the ranks' specs differ
         Exception: what the optimizer's class raises; ArgumentError on the other ranks
 
@@ -169,7 +170,11 @@ class Sharded(torch.optim.Optimizer):
             return groups, _group.exempt_ranges(((p.numel(), p.dim() <= 1) for p in listed), exempt)
 
         ranks, (groups, ranges) = _group.agree(
-            check, group, ranks_per_node=ranks_per_node, timeout=timeout
+            check,
+            group,
+            ranks_per_node=ranks_per_node,
+            timeout=timeout,
+            alike={"verify_every": verify_every},
         )
         self._parameters = [p for one in groups for p in one["params"]]
         self._group, self._verify_every, self._steps = group, verify_every, 0
@@ -228,7 +233,10 @@ class Sharded(torch.optim.Optimizer):
             """The optimizer of this rank's shard, whose groups and states are this one's."""
         except Exception as error:  # the others are told
             failed = error
-        _group.gather(None, failed, group)
+        found = _group.gather(None if failed else _settings(self.optimizer), failed, group)
+        for rank, settings in enumerate(found):
+            if settings != found[0]:
+                raise ArgumentError(f"rank {rank} has {settings}, rank 0 {found[0]}")
         self._groups = self._views(groups)
         super().__init__(self.optimizer.param_groups, self.optimizer.defaults)
         self.reports: dict[str, Report] = {}
@@ -637,6 +645,16 @@ class Sharded(torch.optim.Optimizer):
 def _place_of(x: torch.Tensor) -> tuple[Any, ...]:
     """Return what two tensors have in common where they are one."""
     return x.data_ptr(), x.dtype, x.shape, x.stride()
+
+
+def _settings(optimizer: torch.optim.Optimizer) -> str:
+    """Return what shards must have in common: the optimizer's name, and numbers of its groups."""
+    simple = (bool, int, float, str, tuple, type(None))
+    groups = [
+        {name: value for name, value in sorted(one.items()) if isinstance(value, simple)}
+        for one in optimizer.param_groups
+    ]
+    return f"{type(optimizer).__name__} of {groups}"
 
 
 def _check_options(

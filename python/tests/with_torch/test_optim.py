@@ -848,6 +848,23 @@ def test_what_is_refused_on_one_rank_ends_the_others():
     run(3, refused_on_one)
 
 
+def other_options(rank, ranks):
+    """Shards went apart in what was done to them; verify() met another collective of rank 1."""
+    for text, options in (
+        (r"verify_every=1, rank 0 verify_every=0", {"verify_every": rank}),
+        (r"SGD .*'lr': 0\.2, .*, rank 0 SGD .*'lr': 0\.1, ", {"lr": 0.1 * (1 + rank)}),
+        (r"SGD .*'momentum': 0\.9, ", {"momentum": 0.9} if rank else {}),
+        (r"AdamW .*, rank 0 SGD ", {"optimizer": torch.optim.AdamW} if rank else {}),
+    ):
+        options = {"lr": 0.1, "optimizer": torch.optim.SGD, **options}
+        with pytest.raises(pith.ArgumentError, match=f"rank 1 has {text}"):
+            optim.Sharded(net().parameters(), **options)
+
+
+def test_ranks_with_other_options():
+    run(2, other_options)
+
+
 def killed(rank, ranks):
     model = net()
     optimizer = optim.Sharded(model.parameters(), torch.optim.SGD, lr=0.1, timeout=20)
