@@ -179,9 +179,11 @@ def check(x: torch.Tensor, what: str) -> None:
 
     Raises:
         UnsupportedError: it is not in the memory of the CPU, or not dense
-        DtypeError: not f32, bf16 or f16
+        DtypeError: not f32, bf16 or f16, or no tensor
 
     """
+    if not isinstance(x, torch.Tensor):
+        raise DtypeError(f"{what}: expected a tensor of PyTorch, found {type(x).__name__}")
     if x.device.type != "cpu":
         raise UnsupportedError(
             f"{what}: expected a tensor in the memory of the CPU, found one on {x.device}: channels"
@@ -411,8 +413,8 @@ def residuals_of(
     missing = {"step", "residuals"} - set(state)
     if missing:
         raise ArgumentError(f"state: found no {', '.join(sorted(missing))}")
-    if not hasattr(state["step"], "__index__") or int(state["step"]) < -1:
-        raise ArgumentError(f"step: found {state['step']!r}, expected -1 or more")
+    if not hasattr(state["step"], "__index__") or not -1 <= int(state["step"]) < 1 << 64:
+        raise ArgumentError(f"step: found {state['step']!r}, expected -1 to 2**64 - 1")
     return tensors_of(state["residuals"], "residuals", parameters)
 
 
@@ -431,8 +433,10 @@ def tensors_of(
     for name, one in saved.items():
         if name not in parameters:
             raise ArgumentError(f"{what}: found {name!r}, which is no parameter")
-        if not isinstance(one, torch.Tensor) or one.layout is not torch.strided:
+        if not isinstance(one, torch.Tensor) or one.layout is not torch.strided or one.is_meta:
             raise ArgumentError(f"{what}: {name!r}: expected a dense tensor")
+        if one.is_complex():
+            raise ArgumentError(f"{what}: {name!r}: found {one.dtype}, expected real numbers")
         count = parameters[name].numel()
         tensors[name] = one.to("cpu", torch.float32, copy=True).flatten()
         if one.numel() != count or not bool(torch.isfinite(tensors[name]).all()):

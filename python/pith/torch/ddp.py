@@ -434,6 +434,7 @@ def _checked(
     if spec is None:
         spec = "grad:preset=intra" if kind is None else "topk:density=0.01,ef=full"
         spec += ",control=exact" * exact
+    check_spec(spec)
     if exact and _keys(spec).get("control") != "exact":
         raise ArgumentError(
             f"spec: found {spec!r}, and partitions={partitions!r} takes control=exact: of what"

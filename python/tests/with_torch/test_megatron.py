@@ -56,6 +56,8 @@ def refused(rank, ranks):
         func(torch.zeros(4), torch.zeros(9))
     with pytest.raises(pith.DtypeError):
         func(torch.zeros(4).int(), torch.zeros(8).int())
+    with pytest.raises(pith.DtypeError, match="output: expected a tensor of PyTorch, found Non"):
+        func(None, torch.zeros(8))
     wrong = megatron.reduce_scatter("grad:bits=4" if rank else "grad:bits=8", None, timeout=TIMEOUT)
     handle = wrong(torch.zeros(4), torch.zeros(8), async_op=True)
     with pytest.raises(pith.MismatchError, match="rank 1"):
