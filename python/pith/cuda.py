@@ -1034,10 +1034,11 @@ def encode_pages(
         pool: ``[blocks, page tokens, heads, dim]`` on the device; the last stride is 1
         block_ids: i64 on the device, in range, which is not looked at
         out: u8 ``[len(block_ids), page bytes]``, dense
-        tokens: i64 of every page, 1 to the page's; None: all
+        tokens: i64 of every page, 1 to the page's, else its status is that of an ArgumentError;
+            None: all
 
     Returns:
-        A status for each page.
+        A status for each page. One that is not 0 has not been written.
 
     Raises:
         DtypeError, ShapeError, ArgumentError: tensors that are not the plan's
@@ -1061,10 +1062,10 @@ def decode_pages(
         pages: u8 ``[len(block_ids), page bytes]``, dense
         pool: ``[blocks, page tokens, heads, dim]`` of dtype f32, bf16 or f16; the last stride is 1
         block_ids: i64 on the device, none twice, in range, which is not looked at
-        tokens: i64 of every page; None: all
+        tokens: i64 of every page, as there; None: all
 
     Returns:
-        A status for each page.
+        A status for each page. Nothing of a block is written where it is not 0.
 
     Raises:
         As :func:`encode_pages`.
@@ -1109,7 +1110,9 @@ def _pages(
         plan._tensor(tokens, "tokens", _lib.PITH_I64)
         if tokens.shape != block_ids.shape:
             raise ShapeError(f"tokens: found shape {list(tokens.shape)}, expected [{n}]")
-        pairs[:, 2] = tokens
+        # A pair has 32 bits for them, of which 0 says all of a page.
+        page = int(page_tokens)
+        pairs[:, 2] = torch.where((tokens < 1) | (tokens > page), page + 1, tokens)
     status = torch.zeros(n, dtype=torch.int32, device=plan.device)
     if n:
         error = _error()

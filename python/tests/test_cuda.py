@@ -535,6 +535,23 @@ def test_pages_of_a_pool_with_the_negative_bit(cuda, torch, put, zeros):
             call()
 
 
+@pytest.mark.parametrize("wrong", [0, -1, 17, 2**32, 2**32 + 5, -(2**32) + 5, 2**63 - 1, -(2**63)])
+def test_tokens_that_a_page_does_not_have(cuda, torch, put, zeros, wrong):
+    """0 was all of a page, and of others the low 32 bits were taken."""
+    plan = pith.Plan("kv:bits=8,page=16", shape=(64, 2, 64), dtype="f32")
+    device, pool, ids = cuda.DevicePlan(plan), put(torch.randn(8, 16, 2, 64)), put([3, 1])
+    out = zeros(2, pith.kv.page_bytes(plan), dtype=torch.uint8)
+    encoded = cuda.encode_pages(device, pool, ids, out, tokens=put([5, wrong]))
+    assert out[0].any() and not out[1].any()
+    back = torch.ones_like(pool)
+    decoded = cuda.decode_pages(device, out, back, ids, tokens=put([5, wrong]))
+    assert (back[3, :5] != 1).any() and (back[1] == 1).all()
+    for status in (encoded, decoded):
+        with pytest.raises(pith.ArgumentError) as failed:
+            cuda.check(status)
+        assert failed.value.item == 1
+
+
 @pytest.mark.parametrize("limit", [0, -1])
 def test_a_limit_on_output_is_above_0(cuda, limit):
     """0 was no limit, on the CPU it is an error."""
