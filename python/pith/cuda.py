@@ -92,6 +92,13 @@ class SparseStates(NamedTuple):
     """i32: 0, or what :func:`check` raises."""
 
 
+def _check_kind(x: Any, kind: type, what: str) -> None:
+    if not isinstance(x, kind):
+        module = __name__ if kind.__module__ == __name__ else "pith"
+        found = type(x).__name__
+        raise TypeError(f"{what}: expected a {module}.{kind.__name__}, found {found}")
+
+
 def _torch() -> Any:
     torch = sys.modules.get("torch")
     if torch is None:
@@ -144,6 +151,7 @@ class DevicePlan:
 
     def __init__(self, plan: Plan, device: Any = None, *, max_output: int | None = None) -> None:
         check_new(self, "_cuda")
+        _check_kind(plan, Plan, "plan")
         sizes = _ffi.new("pith_cuda_sizes *", {"size": _ffi.sizeof("pith_cuda_sizes")})
         error = _error()
         _raise(_lib.pith_cuda_plan_sizes(plan._plan, sizes, error), error)
@@ -250,6 +258,7 @@ class DeviceStream:
         step: int = 0,
     ) -> None:
         check_new(self, "_stream")
+        _check_kind(plan, DevicePlan, "plan")
         self._plan = plan
         self._memory = plan._bytes(plan._stream_bytes)
         self._base: views.Bound | None = None
@@ -358,6 +367,7 @@ class DeviceStream:
 
     def load(self, host: Stream) -> None:
         """Take up what a stream on the CPU remembers, of the same spec and layout; it waits."""
+        _check_kind(host, Stream, "host")
         torch, bytes_ = _torch(), self._plan._stream_bytes
         copy = torch.empty(bytes_, dtype=torch.uint8, device="cpu")
         error = _error()
@@ -370,6 +380,7 @@ class DeviceStream:
 
     def save(self, host: Stream) -> None:
         """Give a stream on the CPU what this one remembers; it waits."""
+        _check_kind(host, Stream, "host")
         copy = self._memory.cpu()
         error = _error()
         with host._borrow() as work:
@@ -583,6 +594,7 @@ class DeviceStream:
             As :meth:`decode`.
 
         """
+        _check_kind(to, DeviceStream, "to")
         listed, written = self._slots(slots), to._slots(to_slots)
         if len(listed) != len(written):
             raise ArgumentError(f"to_slots: found {len(written)}, expected {len(listed)}")
@@ -1079,6 +1091,7 @@ def _pages(
     plan: DevicePlan, pool: Tensor, block_ids: Tensor, pages: Tensor, tokens: Any, call: Any
 ) -> Tensor:
     torch = _torch()
+    _check_kind(plan, DevicePlan, "plan")
     plan._tensor(block_ids, "block_ids", _lib.PITH_I64)
     if block_ids.dim() != 1:
         raise ShapeError(f"block_ids: found shape {list(block_ids.shape)}, expected [count]")

@@ -552,6 +552,24 @@ def test_tokens_that_a_page_does_not_have(cuda, torch, put, zeros, wrong):
         assert failed.value.item == 1
 
 
+def test_other_things_than_plans_and_streams_are_refused(cuda, put, zeros):
+    """They were an AttributeError."""
+    host, sender, _ = ends(cuda, "grad")
+    plan, x = sender.plan.plan, zeros(6, 50)
+    made = sender.encode(x)
+    for call, text in (
+        (lambda: cuda.DevicePlan("grad"), r"plan: expected a pith\.Plan, found str"),
+        (lambda: cuda.DeviceStream(plan), r"plan: expected a pith\.cuda\.DevicePlan, found Plan"),
+        (lambda: sender.reduce_encode(made, None), r"to: expected a pith\.cuda\.DeviceStream"),
+        (lambda: sender.reduce_encode(made, host), r"to: .*DeviceStream, found Stream"),
+        (lambda: sender.load(sender), r"host: expected a pith\.Stream, found DeviceStream"),
+        (lambda: sender.save(None), r"host: expected a pith\.Stream, found NoneType"),
+        (lambda: cuda.encode_pages(plan, x, x, x), r"plan: expected a pith\.cuda\.DevicePlan"),
+    ):
+        with pytest.raises(TypeError, match=f"^{text}"):
+            call()
+
+
 @pytest.mark.parametrize("limit", [0, -1])
 def test_a_limit_on_output_is_above_0(cuda, limit):
     """0 was no limit, on the CPU it is an error."""
