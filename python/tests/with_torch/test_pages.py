@@ -16,6 +16,7 @@ import pith
 from pith.torch import ddp, device
 
 DOC = pathlib.Path(__file__).resolve().parents[3] / "doc" / "PYTORCH.md"
+CHECKPOINT = re.search(r"^## Checkpoints$.*?```python\n(.*?)```", DOC.read_text(), re.M | re.S)[1]
 PROGRAMS = dict(
     re.findall(r"^## [^\n]*`([\w.]+)`$.*?```python\n(.*?)```", DOC.read_text(), re.M | re.S)
 )
@@ -43,7 +44,7 @@ def program(rank, ranks, name, port, replaced):
     for old, new in replaced.items():
         assert text.count(old) == 1
         text = text.replace(old, new)
-    if replaced:
+    if name == DEVICE and replaced:
         use("cpu")
         torch.cuda.device_count = lambda: ranks
         ddp.register = device.register
@@ -62,6 +63,15 @@ def test_program(name):
     assert PROGRAMS[name].count("\n") < 40
     if name != DEVICE:
         run_program(name)
+
+
+def test_a_checkpoint_at_the_end_of_a_program(tmp_path, monkeypatch):
+    """The lines named a module of PyTorch that nothing had imported."""
+    assert CHECKPOINT.startswith("import torch.distributed.checkpoint\n")
+    monkeypatch.chdir(tmp_path)
+    end = "dist.destroy_process_group()\n"
+    run_program("pith.torch.optim", replaced={end: CHECKPOINT + end})
+    assert (tmp_path / "step-1000").is_dir()
 
 
 def test_program_on_a_device():
