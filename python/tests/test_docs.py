@@ -31,10 +31,9 @@ def test_readme(capsys):
     text = (GOLDEN.parent / "README.md").read_text()
     (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     exec(compile(program, "README.md", "exec"), {})
-    first, *errors = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"1\d{5} bytes of 524288 off by 0\.00\d+", first)
-    assert [float(error) for error in errors] == sorted(map(float, errors), reverse=True)
-    assert float(errors[-1]) < 0.01
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 4
+    assert all(f"`{line}`" in text for line in printed), printed
 
 
 def test_what_measures_calls_runs():
