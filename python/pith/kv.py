@@ -656,6 +656,9 @@ def _block_ids(block_ids: Any) -> Any:
     ids = _array("block_ids", block_ids)
     if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
         raise DtypeError("block_ids: expected a list of integers")
+    largest = ids.max(initial=0) if ids.dtype == np.uint64 else 0
+    if largest >= 1 << 63:
+        raise ArgumentError(f"block_ids: found {largest}, and no pool has so many blocks")
     return np.ascontiguousarray(ids, np.int64)
 
 

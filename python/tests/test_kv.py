@@ -550,6 +550,8 @@ def test_pages_that_cannot_be():
     for ids in ([4], [-1]):
         with pytest.raises(pith.ArgumentError, match="expected 0 to 3"):
             kv.encode_pages(p, pool, ids)
+    with pytest.raises(pith.ArgumentError, match=f"found {2**63 + 5}, and no pool"):
+        kv.encode_pages(p, pool, np.array([1, 2**63 + 5], np.uint64))
     for ids in ([0.5], [[1]], "12", [[1], [2, 3]]):
         with pytest.raises(pith.DtypeError, match="integers"):
             kv.encode_pages(p, pool, ids)
