@@ -79,6 +79,23 @@ class Comms:
         self.check()
         for gather in self.gathers:
             gather.step()
+        for scatter in self.scatters:
+            scatter._latest = None
+
+    def rollback(self) -> None:
+        """Take back what the last backward did to error feedback.
+
+        For gradients that no step of the optimizer uses, for instance because one overflowed.
+        Every rank does so, or none. Of several backwards of a step the last one alone is taken
+        back, and nothing is once the weights have changed.
+
+        Raises:
+            StateError: as :meth:`check`
+
+        """
+        self.check()
+        for scatter in self.scatters:
+            scatter._rollback()
 
     def attach(self, optimizer: torch.optim.Optimizer) -> None:
         """Call :meth:`step` after each step of an optimizer."""
@@ -296,6 +313,7 @@ class ReduceScatter(_Comm):
         _group.check_sums(spec, inter)
         self._spec, self._inter, self._seed, self._step = spec, inter, seed, 0
         self._saved: dict[str, Any] | None = None  # to be loaded when there is a channel
+        self._latest: int | None = None  # a step that may be taken back
         comms.scatters.append(self)
 
     def _state(self) -> dict[str, Any]:
@@ -327,7 +345,7 @@ class ReduceScatter(_Comm):
             )
         else:
             self._channel.load(saved["channel"])
-        self._step, self._saved = int(saved["step"]), None
+        self._step, self._saved, self._latest = int(saved["step"]), None, None
 
     def __call__(
         self,
@@ -381,6 +399,12 @@ class ReduceScatter(_Comm):
                 raise
         step, self._step = self._step, self._step + 1
         self.report = self._channel.run(input_tensor, output_tensor, scale=scale, step=step)
+        self._latest = step
+
+    def _rollback(self) -> None:
+        if self._channel is not None and self._latest is not None:
+            self._channel.rollback(self._latest)
+            self._step, self._latest = self._latest, None
 
 
 def apply(

@@ -135,6 +135,37 @@ def test_error_feedback_is_kept():
     run(2, resumed)
 
 
+def taken_back(rank, ranks):
+    """A backward that is taken back leaves no trace in the gradients of the next ones."""
+
+    def gradients(model, step):
+        model.zero_grad()
+        loss(model, rank, step).backward()
+        return bits([p.grad.to_local() for p in model.parameters()])
+
+    model = sharded()
+    comms = fsdp.apply(model, timeout=TIMEOUT, gradients="grad:bits=3,ef=full,round=stochastic")
+    comms.rollback()  # before the first backward there is nothing
+    gradients(model, 0)
+    state = comms.state_dict()
+    seen = [gradients(model, step) for step in (1, 2)]
+    comms.load_state_dict(state)
+    comms.rollback()  # nor is there after a load
+    for step in (1, 2):
+        gradients(model, 7)
+        comms.rollback()
+        comms.rollback()  # once is enough
+        assert gradients(model, step) == seen[step - 1]
+    state = comms.state_dict()
+    comms.step()
+    comms.rollback()  # the optimizer has used the gradients
+    assert comms.state_dict() == state
+
+
+def test_a_backward_that_is_taken_back():
+    run(2, taken_back)
+
+
 class Either(torch.nn.Module):
     """A model that uses one of two parameters, of one size."""
 
