@@ -52,7 +52,10 @@ CODERS_HEAD = """## Coders of bytes
 The exponents of bf16 values as symbols, in strings of 128 KiB, each with its table: what
 `lossless` does to a block of them, beside the rANS of htscodecs, which has vectors for its 32
 states, and zstd, whose literals are Huffman codes. "Entropy": that of the counts of each string,
-by which a table and the states of a coder take more.
+by which a table and the states of a coder take more. Recoil, which no registry has, was built from
+its source of 2023-06-26 on 2026-12-01: exponents of 32 million bell-shaped weights as one string of
+one split, with 12 bits of probability, took 34.99 percent, and its decoder for AVX-512 made 1.66
+GB/s, median of nine; it encodes a value at a time. DietGPU and DFloat11 decode on a GPU alone.
 """
 ROW = "| {} | {:.2f} | {:.2f} | {:.2f} |\n"
 TABLE = "| | percent | in, GB/s | out, GB/s |\n|---|---|---|---|\n"
