@@ -11,8 +11,8 @@ the memory of the CPU and contiguous. Nothing is remembered: error feedback is t
 optim). None of it is differentiable.
 
 Specs are of fixed rate (codecs raw, grad, kv and wdiff, without entropy), so that a frame's bytes
-follow from the shape, and frames have no base. For the others there are, outside of graphs,
-:func:`pith.compress` and :class:`pith.Stream`.
+follow from the shape, without error feedback, and frames have no base. For the others there are,
+outside of graphs, :func:`pith.compress` and :class:`pith.Stream`.
 """
 
 # Not postponed: torch.library makes schemas of the annotations.
@@ -28,12 +28,14 @@ from ..errors import (
     DtypeError,
     MismatchError,
     ShapeError,
+    StateError,
     UnsupportedError,
     numbered,
 )
 from ..frames import codecs, inspect
 from ..plan import Plan
 from ..stream import Stream
+from . import _group
 
 __all__ = ["decode", "decode_add", "decode_out", "encode", "encode_out", "frame_bytes"]
 
@@ -80,9 +82,19 @@ def _check_dense(x: torch.Tensor, what: str) -> None:
         raise ArgumentError(f"{what}: expected a contiguous tensor, found strides {x.stride()}")
 
 
+@functools.lru_cache(maxsize=256)
+def _check_feedback(spec: str) -> None:
+    if _group.has_feedback(spec):
+        raise StateError(
+            f"spec: {spec!r} has error feedback, and operators remember nothing: leave ef= out, or"
+            " call a pith.Stream outside of a graph"
+        )
+
+
 def _encode(
     x: torch.Tensor, spec: str, out: torch.Tensor, step: int, seed: int, rng_stream: int
 ) -> None:
+    _check_feedback(spec)
     plan = _plan_of(spec, x.numel(), x.dtype)
     _check_bytes(out, "out", plan.frame_bytes())
     _check_dense(x, "x")
@@ -116,6 +128,7 @@ def encode(
     """Return the frame of a tensor, as uint8; step, seed and rng_stream choose random bits.
 
     Raises:
+        StateError: the spec has error feedback
         Error: as :func:`frame_bytes`, and where x is not contiguous
 
     """
@@ -126,6 +139,7 @@ def encode(
 
 @encode.register_fake
 def _(x: torch.Tensor, spec: str, step: int = 0, seed: int = 0, rng_stream: int = 0) -> Any:
+    _check_feedback(spec)
     return x.new_empty(frame_bytes(spec, x.numel(), x.dtype), dtype=torch.uint8)
 
 
@@ -151,6 +165,7 @@ def _(
     seed: int = 0,
     rng_stream: int = 0,
 ) -> None:
+    _check_feedback(spec)
     # To compare sizes that are symbols would compile the graph anew for every size.
     known = isinstance(x.numel(), int)
     _check_bytes(out, "out", frame_bytes(spec, x.numel(), x.dtype) if known else None)

@@ -129,6 +129,22 @@ def test_what_is_refused():
         OPS.encode(x.to("meta").to_sparse(), SPEC)
 
 
+def test_error_feedback_is_refused():
+    """It was forgotten after every call, and nothing said so."""
+    x, spec = values(), "grad:bits=4,ef=full"
+    out = torch.empty(pith.torch.ops.frame_bytes("grad:bits=4", 1000, x.dtype), dtype=torch.uint8)
+    for call in (lambda: OPS.encode(x, spec), lambda: OPS.encode_out(x, spec, out)):
+        with pytest.raises(pith.StateError, match=r"remember nothing: leave ef= out"):
+            call()
+    with pytest.raises(Exception, match="remember nothing"):
+        torch.compile(lambda x: OPS.encode(x, spec), backend="eager", fullgraph=True)(x)
+    # Decoding needs none of it.
+    frame = OPS.encode(x, "grad:bits=4")
+    assert torch.equal(
+        OPS.decode(frame, spec, 1000, x.dtype), OPS.decode(frame, "grad:bits=4", 1000, x.dtype)
+    )
+
+
 def test_frames_of_a_newer_version():
     frame = OPS.encode(values(), SPEC).clone()
     info = pith.inspect(bytes(frame.numpy()))
