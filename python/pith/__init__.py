@@ -14,9 +14,10 @@ of bounds in :mod:`pith.bounds`, device memory in :mod:`pith.cuda`.
 
 Tensors are NumPy arrays, PyTorch tensors, or anything with ``__dlpack__`` or the buffer protocol:
 of any strides, never copied. Frames are bytes. What the library refuses is an :class:`Error`; an
-argument of a type that it cannot take, or a number that its C integer cannot hold, is Python's
-TypeError or OverflowError. Calls release the interpreter's lock, but for those on one tensor of up
-to 1024 elements; different streams may be used from any threads at once.
+argument of a type that it cannot take is a TypeError. A number that its C integer cannot hold is an
+:class:`ArgumentError` in what makes plans, streams and caches, and in their steps and tokens, and
+Python's OverflowError elsewhere. Calls release the interpreter's lock, but for those on one tensor
+of up to 1024 elements; different streams may be used from any threads at once.
 """
 
 from importlib import import_module as _import_module

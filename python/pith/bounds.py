@@ -20,7 +20,7 @@ from typing import Any
 
 from . import views
 from ._core import ffi, lib
-from .errors import ArgumentError, from_status
+from .errors import ArgumentError, DtypeError, from_status
 from .plan import c_spec
 from .views import Tensor
 
@@ -41,13 +41,14 @@ class RowStatistics:
             length; what they say of schedules, modes and blocks has no influence
 
     Raises:
-        ArgumentError: there are none, or more than eight, or it is one that is in no list
+        ArgumentError: there are none, or more than eight
+        DtypeError: it is one spec that is in no list, or one is no str
 
     """
 
     def __init__(self, specs: Iterable[str] = CLASSES) -> None:
         if isinstance(specs, str):
-            raise ArgumentError(f"specs: found {specs!r} alone, expected a list of specs")
+            raise DtypeError(f"specs: found {specs!r} alone, expected a list of specs")
         self.specs = tuple(specs)
         """The specs, by whose number :meth:`index` and :meth:`choose` name them."""
         most = len(ffi.new("pith_row_statistics *").coded)

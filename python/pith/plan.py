@@ -14,6 +14,7 @@ from . import dtypes, views
 from ._core import ffi, lib
 from .errors import (
     ArgumentError,
+    DtypeError,
     Error,
     OutOfMemoryError,
     ShapeError,
@@ -52,11 +53,12 @@ def c_spec(spec: str) -> bytes:
     """Return a spec as C takes it.
 
     Raises:
-        ArgumentError: it is not a str, or not ASCII
+        DtypeError: it is not a str
+        ArgumentError: it is not ASCII
 
     """
     if not isinstance(spec, str):
-        raise ArgumentError(f"spec: expected a str, found {type(spec).__name__}")
+        raise DtypeError(f"spec: expected a str, found {type(spec).__name__}")
     if not spec.isascii() or "\0" in spec:
         raise ArgumentError(f"spec: expected ASCII without zeros, found {spec!r}")
     return spec.encode("ascii")
@@ -117,7 +119,8 @@ def c_exempt(exempt: Iterable[tuple[int, int, str]]) -> tuple[Any, int]:
     """Return exempt ranges as an array of C, and their number.
 
     Raises:
-        ArgumentError: one is none, or is outside what C takes
+        DtypeError: one is no tuple of three
+        ArgumentError: one is outside what C takes
         TypeError: not a list
 
     """
@@ -127,7 +130,7 @@ def c_exempt(exempt: Iterable[tuple[int, int, str]]) -> tuple[Any, int]:
     array = ffi.new("pith_exempt[]", len(ranges))
     for i, one in enumerate(ranges):
         if not isinstance(one, (tuple, list)) or len(one) != 3:
-            raise ArgumentError(f"exempt[{i}]: expected (first, count, how), found {one!r}")
+            raise DtypeError(f"exempt[{i}]: expected (first, count, how), found {one!r}")
         first, count, how = one
         if not isinstance(how, str) or how not in EXEMPT:
             raise ArgumentError(f"exempt[{i}]: expected '16' or 'exact', found {how!r}")

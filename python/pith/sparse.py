@@ -7,7 +7,7 @@ calls on sets of elements: what a rank may choose from goes to ``Stream.request`
 
 Elements are those of a tensor, or of all tensors one behind the other. A range is ``(first,
 count)``: elements ``[first, first + count)``. Arguments that a plan cannot have raise
-:class:`~pith.errors.ArgumentError`.
+:class:`~pith.errors.ArgumentError`, and numbers that its C integers cannot hold OverflowError.
 """
 
 from __future__ import annotations
@@ -164,10 +164,15 @@ def deft_pieces(sizes: Iterable[int], ranks: int) -> list[tuple[int, int]]:
         sizes: elements of each tensor
         ranks: at least 1
 
+    Raises:
+        ArgumentError: no ranks, or 2**64 elements or more
+
     """
     listed = list(sizes)
     if ranks < 1 or sum(listed) >= 2**64:
-        raise ArgumentError(f"found {ranks} ranks and {sum(listed)} elements, expected 1 and fewer")
+        raise ArgumentError(
+            f"found {ranks} ranks and {sum(listed)} elements, expected at least 1 and below 2**64"
+        )
     array, tensors = ffi.new("uint64_t[]", listed), len(listed)
     count = lib.pith_deft_pieces(array, tensors, ranks, ffi.NULL, 0)
     pieces = ffi.new("uint64_t[]", max(count, 1))

@@ -982,6 +982,7 @@ class Stream:
 
         Raises:
             ArgumentError: a key is missing
+            DtypeError: the state is no dict
             MismatchError: the state is of another spec or layout
             FrameError: the bytes are not a saved stream
 
@@ -1014,7 +1015,7 @@ class Stream:
 
 def _check_dict(state: Any) -> None:
     if not isinstance(state, Mapping):
-        raise ArgumentError(f"state: expected a dict, found a {type(state).__name__}")
+        raise DtypeError(f"state: expected a dict, found a {type(state).__name__}")
 
 
 _KEY_FRAME, _SAME_SET, _HELD_SET = lib.PITH_KEY_FRAME, lib.PITH_SAME_SET, lib.PITH_HELD_SET
@@ -1393,6 +1394,7 @@ class Bucket:
 
         Raises:
             ArgumentError: a key is missing
+            DtypeError: the state is no dict
             MismatchError: the state is of more or fewer streams, or of another spec or layout
             FrameError: the bytes of one are not a saved stream
 

@@ -550,6 +550,25 @@ def test_exempt_ranges_that_are_no_list():
             call()
 
 
+def test_arguments_of_another_type_are_type_errors():
+    """As doc/PYTHON.md says; these were ArgumentErrors alone."""
+    x = noise(64)
+    stream = pith.Stream(pith.Plan("raw", like=x))
+    for call, text in (
+        (lambda: pith.compress(x, 3), "spec: expected a str, found int"),
+        (lambda: pith.check_spec(None), "spec: expected a str, found NoneType"),
+        (lambda: pith.Plan(b"raw", like=x), "spec: expected a str, found bytes"),
+        (lambda: pith.bounds.RowStatistics([3]), "spec: expected a str, found int"),
+        (lambda: pith.bounds.RowStatistics("embed"), "specs: found 'embed' alone"),
+        (lambda: pith.compress(x, "grad", exempt=[5]), r"exempt\[0\]: expected \(first"),
+        (lambda: stream.load_state_dict([]), "state: expected a dict, found a list"),
+        (lambda: pith.Bucket([stream]).load_state_dict(3), "state: expected a dict, found a int"),
+    ):
+        with pytest.raises(TypeError, match=text) as caught:
+            call()
+        assert isinstance(caught.value, pith.ArgumentError)
+
+
 def test_numbers_of_one_are_singular():
     stream = pith.Stream(pith.Plan("raw", shape=2, dtype="f32"))
     with pytest.raises(pith.ShapeError, match="found 1 element, expected 2"):

@@ -370,7 +370,7 @@ def test_deft():
     assert pieces == [(0, 10), (10, 3), (13, 12), (25, 12), (37, 12), (49, 11), (60, 20)]
     assert sparse.deft_pieces([], 4) == [] == sparse.deft_counts([], [], 3)
     for sizes, ranks in (([3], 0), ([2**64 - 1, 1], 2)):
-        with pytest.raises(pith.ArgumentError):
+        with pytest.raises(pith.ArgumentError, match=r"expected at least 1 and below 2\*\*64"):
             sparse.deft_pieces(sizes, ranks)
     pieces = [(0, 100), (100, 5), (105, 100), (205, 100)]
     assert sparse.deft_counts(pieces, [1, 6, 3, 0], 20) == [4, 5, 11, 1]
