@@ -24,6 +24,7 @@ from .errors import (
     ShapeError,
     SpaceError,
     StateError,
+    UnsupportedError,
     check_new,
     from_status,
     numbered,
@@ -406,6 +407,8 @@ class Stream:
             As :meth:`decode`.
 
         """
+        if out is None:
+            raise DtypeError("out: expected the tensor that is added to, found None")
         self._decode(frame, out, slot, lib.PITH_ADD)
         return out
 
@@ -413,9 +416,12 @@ class Stream:
         """Decode a frame into the stream's base only.
 
         Raises:
+            StateError: the stream has no base
             As :meth:`decode`.
 
         """
+        if not self._plan._base_number:
+            raise StateError("the stream has no base to advance: decode() returns what a frame has")
         self._decode(frame, None, slot, 0)
 
     def _decode(self, frame: Buffer, out: Tensor, slot: int, flags: int) -> None:
@@ -845,7 +851,12 @@ class Stream:
 
         """
         out = ffi.new("pith_sparse_state *", {"size": ffi.sizeof("pith_sparse_state")})
-        self._ask(lib.pithpy_sparse_get_state, slot, out)
+        self._plan.slot(slot)
+        status = lib.pithpy_sparse_get_state(self._stream, self._mark, slot, out)
+        if status == lib.PITH_ERR_UNSUPPORTED:
+            raise UnsupportedError("the codec sends no sets")
+        if status:
+            raise from_status(status)
         return SparseState(
             k=int(out.k),
             most=int(out.most),

@@ -113,6 +113,21 @@ def test_stream_classes():
     assert same(c.decode(key), x + 2) and same(b.decode(key), x + 2)
 
 
+def test_what_a_stream_does_not_have_is_said():
+    """The texts spoke of a view without a dtype, and of what this codec or build cannot do."""
+    x = noise(64)
+    stream = pith.Stream(pith.Plan("grad", like=x))
+    frame = stream.encode(x)
+    with pytest.raises(pith.StateError, match="no base to advance"):
+        stream.advance(frame)
+    with pytest.raises(pith.DtypeError, match=r"out: expected the tensor .* found None"):
+        stream.decode_add(frame, None)
+    with pytest.raises(pith.UnsupportedError, match="the codec sends no sets"):
+        stream.sparse_state()
+    with pytest.raises(pith.ArgumentError, match="slot: found 3, expected 0 to 0"):
+        pith.Stream(pith.Plan("topk", like=x)).sparse_state(3)
+
+
 def golden_bad():
     lines = (GOLDEN / "golden-bad" / "EXPECTED").read_text().splitlines()
     return [line.split()[:2] for line in lines]
