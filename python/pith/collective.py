@@ -351,7 +351,8 @@ class Communicator:
             counts: elements of every rank's shard; None: count / ranks, rounded up, the last less
             send_counts: of all-to-all: elements to every rank
             recv_counts: of all-to-all: elements from every rank
-            inter: spec of frames between nodes, for sums; None: one level
+            inter: spec of frames between nodes, for sums: of all where each node has one rank;
+                None: one level, of ``spec``
             gather: spec of the second half of all-reduce; None: as the hop before it
             base_dtype: of an all-gather of differences
             external_base: the base lies in memory that :meth:`Channel.bind_base` is given, before

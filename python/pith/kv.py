@@ -3,7 +3,9 @@
 SPDX-License-Identifier: Apache-2.0
 
 Plans are of codec kv with ``order=tokens`` and ``entropy=none``, one slot, no base, and a shape
-``[tokens, heads, dim]`` or ``[tokens, dim]``: :func:`check` says what is wrong with another one.
+``[tokens, heads, dim]`` or ``[tokens, dim]`` of at least a page of tokens (key ``page``, 128 by
+default), which are as many as a cache holds at a time: :func:`check` says what is wrong with
+another one.
 One plan serves any number of caches. Tensors of Hugging Face, ``[batch, heads, tokens, dim]``, are
 given as ``x[b].transpose(0, 1)``: nothing is moved, since tensors may have any strides.
 """

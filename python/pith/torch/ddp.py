@@ -110,7 +110,8 @@ class State:
             ``"leader"``: one rank, which rotates, from all of a bucket (CLT-k). These two take
             specs of ``control=exact``
         refresh: of ``"oktopk"``: steps from one exact threshold to the next; 0: 32
-        inter: of those between nodes; None: one level
+        inter: of those between nodes, which are all where each has one rank: then ``spec`` and its
+            error feedback count for nothing; None: one level, of ``spec``
         gather: of the summed gradients on their way back; None: as the hop before
         op: ``"avg"`` or ``"sum"`` over the ranks
         exempt: how gradients of parameters with one dimension or none (biases, norms) travel:

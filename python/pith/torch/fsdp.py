@@ -286,7 +286,8 @@ class ReduceScatter(_Comm):
     Args:
         comms: shared by the model's objects
         spec: of the frames inside nodes; with ``ef=full`` it has error feedback
-        inter: of those between nodes; None: one level
+        inter: of those between nodes, which are all where each has one rank: then ``spec`` and its
+            error feedback count for nothing; None: one level, of ``spec``
         seed: of random bits
 
     Raises:
@@ -429,7 +430,8 @@ def apply(
         optimizer: whose steps change the weights; None: call ``step()`` of what is returned
         weights: spec of weight differences
         gradients: spec of gradients inside nodes
-        inter: spec of gradients between nodes; None: one level
+        inter: spec of gradients between nodes, which are all where each has one rank: then
+            ``gradients`` counts for nothing; None: one level
         ranks_per_node: None: nodes are machines, by their names
         timeout: seconds of a call
         seed: of random bits

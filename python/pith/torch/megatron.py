@@ -94,7 +94,8 @@ def reduce_scatter(
 
     Args:
         spec: of the frames inside nodes
-        inter: of those between nodes; None: one level
+        inter: of those between nodes, which are all where each has one rank: then ``spec`` counts
+            for nothing; None: one level, of ``spec``
         ranks_per_node: None: nodes are machines, by their names
         timeout: seconds of a call, after which a rank that does not answer is an error
         seed: of random bits

@@ -116,7 +116,8 @@ class Sharded(torch.optim.Optimizer):
         optimizer: its class
         group: a process group; None: the default one
         gradients: spec of gradients inside nodes; with ``ef=full`` it has error feedback
-        inter: spec of gradients between nodes; None: one level
+        inter: spec of gradients between nodes, which are all where each has one rank: then
+            ``gradients`` and its error feedback count for nothing; None: one level
         weights: spec of weight differences
         op: ``"avg"`` or ``"sum"`` of gradients over the ranks
         exempt: how gradients of parameters with one dimension or none travel: ``"16"`` bits,
