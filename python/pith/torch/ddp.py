@@ -449,7 +449,7 @@ def _checked(
             " or 'oktopk' with it"
         )
     if kind is None:
-        _group.check_sums(spec, inter)
+        _group.check_sums(spec, inter, gather)
     _group.exempt_ranges([], exempt)
     later = [one for one in (inter, gather) if one is not None and _group.has_feedback(one)]
     if not _group.has_feedback(spec) and later:

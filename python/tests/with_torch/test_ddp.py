@@ -608,7 +608,11 @@ def test_specs_that_differ_are_an_error_on_every_rank():
 def refused_on_one(rank, ranks):
     """The others are told when the state is made: nobody waits in the first backward."""
     model = DistributedDataParallel(net())
-    for options, text in (({"spec": "grad:bits=99"}, "key bits takes"), ({"op": "max"}, "op: ")):
+    for options, text in (
+        ({"spec": "grad:bits=99"}, "key bits takes"),
+        ({"op": "max"}, "op: "),
+        ({"gather": "lossless", "exempt": None}, "spec: found 'lossless', and sums take"),
+    ):
         with pytest.raises(pith.Error, match=text if rank == 1 else f"rank 1: {text}"):
             ddp.register(model, **(options if rank == 1 else {}))
 
