@@ -64,6 +64,22 @@ def test_files_of_the_program_are_those_of_the_package(tmp_path):
     assert (tmp_path / "y.raw").read_bytes() == x.tobytes()
 
 
+def test_tensors_of_a_compressed_checkpoint_are_frames(torch, needs_safetensors, tmp_path):
+    """As doc/PYTHON.md says: one is restored without the others."""
+    from safetensors.torch import load_file, save_file
+
+    old = {"w": torch.randn(40, 30).bfloat16(), "b": torch.randn(30)}
+    new = {name: x + torch.randn(x.shape).to(x.dtype) / 100 for name, x in old.items()}
+    save_file(old, tmp_path / "old.safetensors")
+    save_file(new, tmp_path / "new.safetensors")
+    done = run("compress", "--base", "old.safetensors", "new.safetensors", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    frames = load_file(tmp_path / "new.safetensors.pith.safetensors")
+    assert frames["w"].dtype == torch.uint8
+    w = pith.decompress(frames["w"], base=old["w"], dtype=torch.bfloat16)
+    assert w.shape == (40, 30) and torch.equal(w, new["w"])
+
+
 def checkpoint(torch):
     w = torch.randn(40, 30)
     return {
