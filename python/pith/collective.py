@@ -609,6 +609,8 @@ def _options(given: dict[str, Any], ranks: Communicator) -> tuple[Any, list[Any]
         o.pieces, o.piece_count = keep[-1], len(pieces)
     timeout = ranks.timeout if given["timeout"] is None else given["timeout"]
     try:
+        if not 0 < timeout <= 1e9:
+            raise ArgumentError(f"timeout: found {timeout} seconds, expected more than 0")
         o.count, o.seed, o.slice = given["count"], given["seed"], given["slice"]
         o.refresh = given["refresh"]
         o.rng_stream = given["rng_stream"] or 0
@@ -616,7 +618,7 @@ def _options(given: dict[str, Any], ranks: Communicator) -> tuple[Any, list[Any]
         o.timeout = timeout
     except (OverflowError, TypeError) as error:
         raise ArgumentError(
-            f"count, seed, slice, refresh, rng_stream or threshold: {error}"
+            f"count, seed, slice, refresh, rng_stream, threshold or timeout: {error}"
         ) from None
     if given["threshold"] is None:
         o.flags |= lib.PITH_COLLECTIVE_MEASURE_THRESHOLD
@@ -679,7 +681,8 @@ class Channel:
                 an all-gather moves on. May be the input, as ``pith_collective.h`` says
             scale: what sums are multiplied by, not 0; ``1 / ranks`` for the mean
             step: another for every call; of an all-gather with a base the next one, from 0
-            key_frame: of an all-gather with a base: gather exactly, whatever bases there were
+            key_frame: of an all-gather with a base: gather exactly, whatever bases there were; a
+                call that failed, on whichever rank, wants the next one to be so
             choices: of sparse sums by frames or union: from what this rank chooses, one for each
                 piece; all ranks give them, or none
 

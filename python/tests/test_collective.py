@@ -377,6 +377,20 @@ def test_all_to_all():
     run(3, exchange)
 
 
+def wait_no_time(ranks):
+    for timeout in (0, -1, float("nan")):
+        with pytest.raises(pith.ArgumentError, match=r"timeout: found .* expected more than 0"):
+            ranks.channel("allreduce", "grad", count=100, dtype="f32", timeout=timeout)
+    with pytest.raises(pith.ArgumentError, match="or timeout"):
+        ranks.channel("allreduce", "grad", count=100, dtype="f32", timeout="1")
+    return ranks.channel("allreduce", "grad", count=100, dtype="f32", timeout=1).count
+
+
+def test_a_channel_without_time():
+    """0 seconds stood for 300, and not for those of the communicator."""
+    assert run(2, wait_no_time) == [100, 100]
+
+
 def two_levels(ranks):
     keys = {"inter": "grad:preset=inter", "count": 500, "dtype": "f32"}
     channel = ranks.channel("allreduce", "grad:preset=intra", **keys)
