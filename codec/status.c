@@ -16,7 +16,7 @@
     X(PITH_ERR_SPACE, "the memory given is too small")                          \
     X(PITH_ERR_LIMIT, "the frame declares more output than the limit")          \
     X(PITH_ERR_UNSUPPORTED, "valid, but this codec or build cannot do it")      \
-    X(PITH_ERR_STATE, "the state is missing or another plan's")                 \
+    X(PITH_ERR_STATE, "the stream or channel cannot do this now")               \
     X(PITH_ERR_TRUNCATED, "the bytes end before the frame does")                \
     X(PITH_ERR_MAGIC, "not a pith frame")                                       \
     X(PITH_ERR_NEWER, "needs a newer pith")                                     \
