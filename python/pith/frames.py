@@ -174,7 +174,8 @@ def compress(
         The frame, or with ``out`` its length in bytes.
 
     Raises:
-        SpecError, DtypeError, ShapeError: the codec cannot do it
+        SpecError, DtypeError, ShapeError, UnsupportedError: the codec cannot do it
+        StateError: the spec has error feedback, which only a :class:`Stream` remembers
         SpaceError: out is too small
 
     """
@@ -228,7 +229,9 @@ def decompress(
         BaseMismatchError: another base, or none
         StateError: codec topk: the frame has the values of a set that streams hold
         LimitError: more than max_output, or than memory
-        DtypeError: NumPy has no such dtype; install ``ml_dtypes``
+        ShapeError: out has another element count
+        DtypeError: the frame does not decode to that; or NumPy has no such dtype: install
+            ``ml_dtypes``
         ArgumentError: out is read-only, or shares memory with the frame
 
     """

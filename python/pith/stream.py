@@ -336,8 +336,9 @@ class Stream:
             DtypeError, ShapeError: x is not what the plan says
             SpaceError: out is too small
             BaseMismatchError: others have changed the base; there is no frame to send
-            StateError: the slot's base is not valid after a call that failed; same_set or
-                held_set, and the slot holds no set
+            StateError: the slot's base is not valid after a call that failed, or not bound yet;
+                same_set or held_set, and the slot holds no set
+            UnsupportedError: key_frame without a base, or sets of another codec
             BusyError: another call is using the stream
 
         """
@@ -387,6 +388,7 @@ class Stream:
             StateError: it has the values of a set, and the slot holds none
             MismatchError: it is of another plan
             FrameError: the bytes are no frame
+            DtypeError, ShapeError: out is not that
             ArgumentError: out is read-only, or shares memory with the frame
 
         """
@@ -456,6 +458,7 @@ class Stream:
             dtype: of the new tensor when out is None
 
         Raises:
+            UnsupportedError: the plan has a base, or its frames have no sums
             As :meth:`decode`.
 
         """
@@ -506,8 +509,9 @@ class Stream:
         """Copy a base into the stream, rounded to the base dtype, and set the next step.
 
         Raises:
+            DtypeError: x is of another dtype than the base, and one of them not f32, bf16 or f16
             ShapeError: x has not as many elements as the plan
-            StateError, UnsupportedError: the plan has no base
+            StateError: the plan has no base, or an external one that is not bound
 
         """
         step = unsigned("step", step)
@@ -529,7 +533,8 @@ class Stream:
             step: the next step
 
         Raises:
-            DtypeError, ShapeError: it is not that
+            DtypeError, ShapeError, ArgumentError: it is not that
+            StateError: the plan has no external base
 
         """
         step = unsigned("step", step)
@@ -582,7 +587,7 @@ class Stream:
         return out
 
     def base_hash(self, slot: int = 0) -> int:
-        """Return the hash of a slot's base: equal on every replica."""
+        """Return the hash of a slot's base: equal on every replica; 0 without one."""
         self._plan.slot(slot)
         answer = ffi.new("uint64_t *")
         self._ask(lib.pithpy_stream_base_hash, slot, answer)
@@ -916,6 +921,10 @@ class Stream:
 
         Returns:
             The bound.
+
+        Raises:
+            ArgumentError: a number is negative or not finite, or nonzero above 1
+            UnsupportedError: the codec promises no bound
 
         """
         budget = ffi.new(
