@@ -340,8 +340,10 @@ static void test_small_frames_take_little(void **state) {
 }
 
 /* One block of a whole tensor, by any call that reads it: into the view, or by way of memory of the
- * library's. All of them have the same values. */
-static void check_memory_of_block(const struct frame *f, uint32_t dtype, size_t count) {
+ * library's, which is at most 2.5 times the values, of `counted` bytes each. All of them have the
+ * same values. */
+static void check_memory_of_block(const struct frame *f, uint32_t dtype, size_t count,
+                                  size_t counted) {
     const size_t width = pith_dtype_bytes(dtype);
     uint8_t *const dense = allocate(count * width), *const wide = allocate(2 * count * width);
     const pith_view to = pith_view_flat(dense, dtype, count);
@@ -361,7 +363,7 @@ static void check_memory_of_block(const struct frame *f, uint32_t dtype, size_t 
             break;
         default: CHECK_OK(pith_verify(f->bytes, f->length, &env, NULL));
         }
-        CHECK(2 * a.peak <= 5 * count * width && a.live == 0);
+        CHECK(2 * a.peak <= 5 * count * counted && a.live == 0);
     }
     for (size_t i = 0; i < count; i++)
         CHECK(memcmp(wide + 2 * i * width, dense + i * width, width) == 0);
@@ -369,7 +371,8 @@ static void check_memory_of_block(const struct frame *f, uint32_t dtype, size_t 
     free(wide);
 }
 
-/* 122 bytes that declared 64 MiB as one block took seven times as much. Now at most 2.5 times. */
+/* 122 bytes that declared 64 MiB as one block took seven times as much. Now at most 2.5 times. Of
+ * long rows, as the last two shapes have, values of 16 bits count as f32: they are predicted so. */
 static void test_memory_of_one_block(void **state) {
     (void)state;
     enum { ROWS = 1024, ROW = 601, COUNT = ROWS * ROW };
@@ -377,12 +380,14 @@ static void test_memory_of_one_block(void **state) {
                                         "eb:block=whole,abs=0.01,mode=ratio",
                                         "eb:block=whole,abs=1e-4,mode=ratio"};
     static const uint32_t dtypes[] = {PITH_F32, PITH_F64, PITH_BF16, PITH_F16};
-    for (size_t k = 0; k < 4 * 4 * 6; k++) {
+    for (size_t k = 0; k < 4 * 4 * 8; k++) {
         if (!is_sampled(k, 4)) continue;
         const uint32_t dtype = dtypes[k / 4 % 4];
-        const uint64_t shapes[6][4] = {{COUNT, 1, 1, 1}, {ROWS, ROW, 1, 1},    {2, COUNT / 2, 1, 1},
-                                       {16, 64, ROW, 1}, {2, 2, 2, COUNT / 8}, {8, 16, 8, ROW}};
-        uint8_t *const values = allocate(COUNT * pith_dtype_bytes(dtype));
+        const uint64_t shapes[8][4] = {{COUNT, 1, 1, 1}, {ROWS, ROW, 1, 1},    {2, COUNT / 2, 1, 1},
+                                       {16, 64, ROW, 1}, {2, 2, 2, COUNT / 8}, {8, 16, 8, ROW},
+                                       {1, 1, 1, COUNT}, {1, 1, ROWS, ROW}};
+        const size_t width = pith_dtype_bytes(dtype), counted = k / 16 < 6 || width > 4 ? width : 4;
+        uint8_t *const values = allocate(COUNT * width);
         for (size_t i = 0; i < COUNT; i++) { /* smooth, or with noise, or one number */
             const float wave = (float)(i % ROW) * (float)(i / ROW) * 1e-4f;
             const float x = k / 16 == 0 ? 1 : wave + (float)(k % 2 * (i * 7919 % 13));
@@ -396,7 +401,7 @@ static void test_memory_of_one_block(void **state) {
         struct frame f = compress(specs[k % 4], &v, NULL, 0);
         context("%s, %s, shape %zu, %zu bytes", specs[k % 4], pith_dtype_name(dtype), k / 16,
                 f.length);
-        check_memory_of_block(&f, dtype, COUNT);
+        check_memory_of_block(&f, dtype, COUNT, counted);
         free(f.bytes);
         free(values);
     }
