@@ -25,7 +25,7 @@ static const char *why_not(const pith_plan *plan) {
     if (plan->ndim < 2 || plan->ndim > 3)
         return "caches and pages need a layout [tokens, heads, dim] or [tokens, dim]";
     if (plan->shape[0] < q->value[PITHI_KV_PAGE]) /* a work has memory for whole pages */
-        return "caches and pages need a layout of at least one page of tokens";
+        return "caches and pages need a layout of at least one page of tokens (key page)";
     if (plan->shape[last] == 0 || plan->shape[1] == 0)
         return "caches and pages need tokens that have elements";
     return NULL;

@@ -36,7 +36,8 @@ static pith_status begin(pith_work *w, pith_stream *s, uint64_t slot) {
 pith_status pith_stream_set_bound(pith_work *w, pith_stream *s, uint64_t slot, double bound) {
     PITHI_TRY(begin(w, s, slot));
     if (!is_number(bound))
-        return pithi_stream_end(w, s, pithi_fail(&w->error, PITH_ERR_ARG, "not a bound"));
+        return pithi_stream_end(
+            w, s, pithi_fail(&w->error, PITH_ERR_ARG, "a bound is finite and at least 0"));
     s->slot[slot].own.bounded.bound = bound;
     return pithi_stream_end(w, s, PITH_OK);
 }

@@ -182,8 +182,8 @@ static pith_status hold_elements(pith_stream *s, uint64_t slot, const uint64_t *
                                  size_t count, uint64_t run, pith_error *error) {
     const uint64_t n = pithi_slot_count(s->plan, slot);
     uint64_t *const map = pithi_stream_slot_words(s, slot);
-    if (!run || (count && !elements))
-        return pithi_fail(error, PITH_ERR_ARG, "elements is NULL, or a run has none");
+    if (!run) return pithi_fail(error, PITH_ERR_ARG, "a run has 0 elements, expected 1 or more");
+    if (count && !elements) return pithi_fail(error, PITH_ERR_ARG, "elements is NULL");
     for (size_t i = 0; i < count; i++)
         if (!n || elements[i] > (n - 1) / run)
             return pithi_fail_with(error, PITH_ERR_ARG, i,

@@ -67,6 +67,7 @@ static void test_refused(void **state) {
     pith_work *const work = f.s.work;
     CHECK_STATUS(PITH_ERR_ARG, pith_stream_set_bound(work, f.s.stream, 0, -1));
     CHECK_STATUS(PITH_ERR_ARG, pith_stream_set_bound(work, f.s.stream, 0, NAN));
+    CHECK(strstr(pith_work_error(work)->text, "finite and at least 0") != NULL);
     CHECK_STATUS(PITH_ERR_ARG, pith_stream_set_bound(work, f.s.stream, 1, 1));
     CHECK_STATUS(PITH_ERR_ARG, pith_stream_scale_bound(work, f.s.stream, 0, 0));
     CHECK_STATUS(PITH_ERR_ARG, pith_stream_scale_bound(work, f.s.stream, 0, INFINITY));

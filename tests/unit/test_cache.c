@@ -1274,7 +1274,7 @@ static void test_why_not(void **state) {
                 {"kv:page=16", "no base", 2, {32, 64}, 1, PITH_F32},
                 {"kv:page=16", "one slot", 2, {32, 64}, 2, PITH_NONE},
                 {"kv:page=16", "[tokens, heads, dim]", 1, {32}, 1, PITH_NONE},
-                {"kv:page=16", "one page of tokens", 2, {15, 64}, 1, PITH_NONE},
+                {"kv:page=16", "one page of tokens (key page)", 2, {15, 64}, 1, PITH_NONE},
                 {"kv:page=16", "have elements", 3, {32, 0, 64}, 1, PITH_NONE},
                 {"kv:page=16", "have elements", 2, {32, 0}, 1, PITH_NONE}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -1166,6 +1166,9 @@ static void test_given(void **state) {
     const uint64_t outside = 50;
     CHECK_STATUS(PITH_ERR_ARG, pith_sparse_hold_elements(s.work, s.stream, 0, &outside, 1, 100));
     CHECK_STATUS(PITH_ERR_ARG, pith_sparse_hold_elements(s.work, s.stream, 0, rows, 3, 0));
+    CHECK(strstr(pith_work_error(s.work)->text, "a run has 0 elements") != NULL);
+    CHECK_STATUS(PITH_ERR_ARG, pith_sparse_hold_elements(s.work, s.stream, 0, NULL, 3, 1));
+    CHECK(strstr(pith_work_error(s.work)->text, "elements is NULL") != NULL);
     CHECK_OK(pith_sparse_hold_elements(s.work, s.stream, 0, rows, 3, 100));
     uint8_t *const bytes = allocate(8192);
     CHECK_STATUS(PITH_ERR_ARG, encode_one(s.work, s.stream, &view, 0, PITH_SAME_SET | PITH_HELD_SET,
