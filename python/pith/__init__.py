@@ -78,7 +78,10 @@ def __getattr__(name: str) -> _Any:
     """Load :mod:`pith.cuda` when it is asked for."""
     if name == "cuda":
         return _import_module(".cuda", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    text = f"module {__name__!r} has no attribute {name!r}"
+    if name in ("collective", "torch"):
+        text += f": import {__name__}.{name}"
+    raise AttributeError(text)
 
 
 __all__ = [

@@ -254,6 +254,20 @@ def test_no_more_is_read_than_an_array_has():
         pith.Bucket([pith.Stream(plan)]).encode(liars)
 
 
+def test_modules_that_are_imported_by_name():
+    program = (
+        "import pith\nfor name in ('collective', 'torch', 'nothing'):\n"
+        "    try: getattr(pith, name)\n    except AttributeError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    said = "module 'pith' has no attribute "
+    assert done.stdout.decode().splitlines() == [
+        f"{said}'collective': import pith.collective",
+        f"{said}'torch': import pith.torch",
+        f"{said}'nothing'",
+    ]
+
+
 def test_calls_import_nothing():
     # A process that is forked while another thread imports waits for that for ever.
     code = (
