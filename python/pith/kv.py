@@ -326,7 +326,9 @@ class Cache:
             base: the same shape, dense, f32, bf16 or f16; written
 
         Raises:
-            UnsupportedError: not a plan for differences along layers (XQuant-CL)
+            UnsupportedError: not a plan for differences along layers (XQuant-CL), which has
+                ``axis=token``, ``window=0``, ``codebook=uniform``, ``rotate_heads=off`` and
+                ``outliers=none``, the defaults
 
         """
         view, keep = views.new(x)
@@ -337,8 +339,18 @@ class Cache:
     def read_add(self, base: Tensor, first: int = 0, count: int | None = None) -> Tensor:
         """Add tokens to a base, ``base := round(base + decoded)``: the reader's side of deltas.
 
+        Args:
+            base: ``[count, heads, dim]``, dense, f32, bf16 or f16; written
+            first: first token
+            count: number of tokens; None: to the end
+
         Returns:
             base
+
+        Raises:
+            ArgumentError: the range does not lie in the cache
+            DtypeError, ShapeError: base is not that
+            UnsupportedError: as :meth:`append_delta`
 
         """
         first = unsigned("first", first)
