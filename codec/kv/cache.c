@@ -434,7 +434,9 @@ pith_status pithi_cache_base(pith_work *w, const pith_kv *c, const pith_view *vi
                              struct pithi_span *span) {
     const struct pithi_kv *k = &c->paged.kv;
     if (k->channel || c->window || k->rotation || k->outliers || k->set.codebook)
-        return pithi_fail(&w->error, PITH_ERR_UNSUPPORTED, "the setting takes no base");
+        return pithi_fail(&w->error, PITH_ERR_UNSUPPORTED,
+                          "deltas of layers need axis=token, window=0, codebook=uniform, "
+                          "rotate_heads=off and outliers=none");
     PITHI_TRY(pithi_paged_view(k, view, k->heads, true, span, &w->error));
     if (!pithi_is_float16_32(view->dtype))
         return pithi_fail_with(&w->error, PITH_ERR_DTYPE, 0, "a base is f32, bf16 or f16, not $",

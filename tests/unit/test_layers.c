@@ -140,6 +140,7 @@ static void test_delta_refusals(void **state) {
         CHECK_OK(pith_kv_init(plan, memory, (size_t)pith_kv_bytes(plan, 0), &kv, NULL));
         const pith_view b = part(base, PITH_F32, 0, 4);
         CHECK_STATUS(PITH_ERR_UNSUPPORTED, pith_kv_append_delta(work, kv, &v, &b));
+        CHECK(strstr(pith_work_error(work)->text, "need axis=token, window=0") != NULL);
         CHECK(pith_kv_count(kv) == 0);
         free(memory);
         free(scratch);
