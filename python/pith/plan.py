@@ -155,7 +155,7 @@ class Plan:
         checksums: a checksum for every block, in every frame
         external_base: the base is memory of yours: ``Stream.bind_base``
         check_base: encode compares every byte of the base with what the last call left
-        trust_base: encode does not look whether the base was changed
+        trust_base: encode does not look whether an external base was changed
         source: up to 1 MiB that frames carry and that is not interpreted
         exempt: ``(first, count, how)`` of elements that go around the codec, ascending; how is
             ``"16"`` (kept in 16 bits) or ``"exact"``

@@ -192,6 +192,10 @@ class Stream:
         threads: threads of a call; the bytes do not depend on it
         work: scratch memory and threads to use instead
 
+    Raises:
+        ArgumentError: a number is out of range, or rank is not below ranks
+        TypeError: an argument is of another type
+
     """
 
     def __init__(
@@ -1088,7 +1092,7 @@ class Bucket:
     It can be copied and pickled where its streams can: with them, that is, and what they remember.
 
     Args:
-        ends: a stream for each tensor, or ``(stream, slot)``; no slot twice
+        ends: a stream for each tensor, or ``(stream, slot)``; no slot twice, which calls refuse
         threads: threads of a call, across tensors and within large ones
         work: scratch memory and threads to use instead
 
