@@ -163,7 +163,8 @@ def compress(
         x: a NumPy array, a PyTorch tensor, or anything with DLPack or the buffer protocol; any
             strides, up to 8 dimensions
         spec: codec and keys, such as ``"eb:rel=0.001"``; the default loses nothing
-        base: a tensor of the same element count that the receiver has, too
+        base: a tensor of the same element count that the receiver has, too; without one ``wdiff``
+            codes the values themselves, which is no error and far less exact
         checksums: a checksum for every block
         threads: threads to use; the bytes do not depend on it
         source: up to 1 MiB that the frame carries and that is not interpreted
