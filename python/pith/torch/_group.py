@@ -29,8 +29,11 @@ from ..frames import check_spec
 from ..plan import Plan
 
 _T = TypeVar("_T")
+AUTO = "auto"
+INTRA = "grad:preset=intra"
+"""Of gradients inside nodes, unless told otherwise."""
 INTER = "grad:bits=4,group=64,scale_dtype=bf16,search=mse"
-"""Of gradients between nodes: searched scales, in the bytes of grad:preset=inter."""
+"""Of those between nodes: searched scales, in the bytes of grad:preset=inter."""
 SIOCGIFADDR = 0x8915  # Linux: the IPv4 address of an interface
 
 
@@ -301,6 +304,13 @@ def exempt_ranges(
                 ranges.append((first, count, how))
         first += count
     return ranges
+
+
+def levels(spec: str | None, inter: str | None) -> tuple[str, str | None]:
+    """Return the specs of gradients inside nodes and between them, with their defaults."""
+    if inter == AUTO:
+        inter = INTER if spec is None else spec
+    return INTRA if spec is None else spec, inter
 
 
 def check_sums(*specs: str | None) -> None:

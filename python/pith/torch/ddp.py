@@ -110,8 +110,8 @@ class State:
             ``"leader"``: one rank, which rotates, from all of a bucket (CLT-k). These two take
             specs of ``control=exact``
         refresh: of ``"oktopk"``: steps from one exact threshold to the next; 0: 32
-        inter: of those between nodes, which are all where each has one rank: then ``spec`` and its
-            error feedback count for nothing; None: one level, of ``spec``
+        inter: of those between nodes, which are all where each has one rank. ``"auto"``: ``spec``
+            where it is given, else 4 bits with searched scales; None: one level, of ``spec``
         gather: of the summed gradients on their way back; None: as the hop before
         op: ``"avg"`` or ``"sum"`` over the ranks
         exempt: how gradients of parameters with one dimension or none (biases, norms) travel:
@@ -147,7 +147,7 @@ class State:
         kind: str | None = None,
         partitions: str | None = None,
         refresh: int = 0,
-        inter: str | None = _group.INTER,
+        inter: str | None = _group.AUTO,
         gather: str | None = None,
         op: str = "avg",
         exempt: str | None = "16",
@@ -432,9 +432,9 @@ def _checked(
             f"partitions: found {partitions!r}, expected {_PARTITIONS}, of kind='union'"
         )
     exact = partitions in ("deft", "leader")
-    if spec is None:
-        spec = "grad:preset=intra" if kind is None else "topk:density=0.01,ef=full"
-        spec += ",control=exact" * exact
+    if spec is None and kind is not None:
+        spec = "topk:density=0.01,ef=full" + ",control=exact" * exact
+    spec, inter = _group.levels(spec, inter)
     check_spec(spec)
     if exact and _keys(spec).get("control") != "exact":
         raise ArgumentError(

@@ -143,7 +143,7 @@ class State:
         self._rank, self._ranks = dist.get_rank(self._group), dist.get_world_size(self._group)
         if self._rank < 0:
             raise ArgumentError("group: this process is not one of its ranks")
-        spec = "grad:preset=intra" if spec is None else spec
+        spec = _group.INTRA if spec is None else spec
         self._specs = (spec, spec if gather is None else gather)
         self._exempt, self._seed = exempt, seed
         self._scale = 1.0 / self._ranks if op == "avg" else 1.0

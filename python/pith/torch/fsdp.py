@@ -285,9 +285,10 @@ class ReduceScatter(_Comm):
 
     Args:
         comms: shared by the model's objects
-        spec: of the frames inside nodes; with ``ef=full`` it has error feedback
-        inter: of those between nodes, which are all where each has one rank: then ``spec`` and its
-            error feedback count for nothing; None: one level, of ``spec``
+        spec: of the frames inside nodes; with ``ef=full`` it has error feedback. None:
+            ``"grad:preset=intra"``
+        inter: of those between nodes, which are all where each has one rank. ``"auto"``: ``spec``
+            where it is given, else 4 bits with searched scales; None: one level, of ``spec``
         seed: of random bits
 
     Raises:
@@ -305,12 +306,13 @@ class ReduceScatter(_Comm):
     def __init__(
         self,
         comms: Comms,
-        spec: str = "grad:preset=intra",
-        inter: str | None = _group.INTER,
+        spec: str | None = None,
+        inter: str | None = _group.AUTO,
         *,
         seed: int = 0,
     ) -> None:
         super().__init__(comms)
+        spec, inter = _group.levels(spec, inter)
         _group.check_sums(spec, inter)
         self._spec, self._inter, self._seed, self._step = spec, inter, seed, 0
         self._saved: dict[str, Any] | None = None  # to be loaded when there is a channel
@@ -413,8 +415,8 @@ def apply(
     optimizer: torch.optim.Optimizer | None = None,
     *,
     weights: str = "wdiff:bits=8",
-    gradients: str = "grad:preset=intra",
-    inter: str | None = _group.INTER,
+    gradients: str | None = None,
+    inter: str | None = _group.AUTO,
     ranks_per_node: int | None = None,
     timeout: float | None = None,
     seed: int = 0,
@@ -429,9 +431,9 @@ def apply(
         model: after ``fully_shard``, before its first forward
         optimizer: whose steps change the weights; None: call ``step()`` of what is returned
         weights: spec of weight differences
-        gradients: spec of gradients inside nodes
-        inter: spec of gradients between nodes, which are all where each has one rank: then
-            ``gradients`` counts for nothing; None: one level
+        gradients: spec of gradients inside nodes; None: ``"grad:preset=intra"``
+        inter: spec of gradients between nodes, which are all where each has one rank. ``"auto"``:
+            ``gradients`` where it is given, else 4 bits with searched scales; None: one level
         ranks_per_node: None: nodes are machines, by their names
         timeout: seconds of a call
         seed: of random bits
@@ -442,6 +444,7 @@ def apply(
         ValueError: from PyTorch, for modules with several parameter groups
 
     """
+    gradients, inter = _group.levels(gradients, inter)
     comms = Comms(ranks_per_node=ranks_per_node, timeout=timeout)
     sharded = [module for module in model.modules() if isinstance(module, FSDPModule)]
     if not sharded:

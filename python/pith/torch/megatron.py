@@ -76,8 +76,8 @@ def _not_coalesced(group: Any) -> Iterator[bool]:
 
 
 def reduce_scatter(
-    spec: str = "grad:preset=intra",
-    inter: str | None = _group.INTER,
+    spec: str | None = None,
+    inter: str | None = _group.AUTO,
     *,
     ranks_per_node: int | None = None,
     timeout: float | None = None,
@@ -93,9 +93,9 @@ def reduce_scatter(
     each call has ended when it returns.
 
     Args:
-        spec: of the frames inside nodes
-        inter: of those between nodes, which are all where each has one rank: then ``spec`` counts
-            for nothing; None: one level, of ``spec``
+        spec: of the frames inside nodes; None: ``"grad:preset=intra"``
+        inter: of those between nodes, which are all where each has one rank. ``"auto"``: ``spec``
+            where it is given, else 4 bits with searched scales; None: one level, of ``spec``
         ranks_per_node: None: nodes are machines, by their names
         timeout: seconds of a call, after which a rank that does not answer is an error
         seed: of random bits
@@ -107,6 +107,7 @@ def reduce_scatter(
         UnsupportedError: the frames of a spec have no fixed size
 
     """
+    spec, inter = _group.levels(spec, inter)
     for one in (spec, inter):
         if one is not None and _group.has_feedback(one):
             raise ArgumentError(

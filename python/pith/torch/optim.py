@@ -115,9 +115,10 @@ class Sharded(torch.optim.Optimizer):
             one dtype, f32, bf16 or f16, dense, in the memory of the CPU
         optimizer: its class
         group: a process group; None: the default one
-        gradients: spec of gradients inside nodes; with ``ef=full`` it has error feedback
-        inter: spec of gradients between nodes, which are all where each has one rank: then
-            ``gradients`` and its error feedback count for nothing; None: one level
+        gradients: spec of gradients inside nodes; with ``ef=full`` it has error feedback. None:
+            ``"grad:preset=intra"``
+        inter: spec of gradients between nodes, which are all where each has one rank. ``"auto"``:
+            ``gradients`` where it is given, else 4 bits with searched scales; None: one level
         weights: spec of weight differences
         op: ``"avg"`` or ``"sum"`` of gradients over the ranks
         exempt: how gradients of parameters with one dimension or none travel: ``"16"`` bits,
@@ -148,8 +149,8 @@ class Sharded(torch.optim.Optimizer):
         optimizer: Callable[..., torch.optim.Optimizer],
         *,
         group: Any = None,
-        gradients: str = "grad:preset=intra",
-        inter: str | None = _group.INTER,
+        gradients: str | None = None,
+        inter: str | None = _group.AUTO,
         weights: str = "wdiff:bits=8",
         op: str = "avg",
         exempt: str | None = "16",
@@ -182,6 +183,7 @@ class Sharded(torch.optim.Optimizer):
         dtype = self._parameters[0].dtype
         count = sum(p.numel() for p in self._parameters)
         self._scale = 1.0 / ranks.ranks if op == "avg" else 1.0
+        gradients, inter = _group.levels(gradients, inter)
         shared: dict[str, Any] = {"count": count, "seed": seed, "threads": threads}
         self._sum = ranks.channel(
             "reduce_scatter",

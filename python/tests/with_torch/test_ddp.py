@@ -605,6 +605,31 @@ def test_specs_that_differ_are_an_error_on_every_rank():
     assert all("rank 1 has other options than rank 0: they differ in seed" in t for t in texts)
 
 
+def bits_sent(rank, ranks):
+    """Return the bits of a value in each hop and in what is gathered, for three specs and nodes."""
+    found = []
+    for per_node, spec in (
+        (1, {}),
+        (1, {"spec": "grad:bits=2,ef=full"}),
+        (2, {"spec": "grad:bits=2"}),
+    ):
+        model = DistributedDataParallel(torch.nn.Linear(512, 256, bias=False))
+        state = ddp.register(model, ranks_per_node=per_node, timeout=TIMEOUT, **spec)
+        model(torch.ones(1, 512)).sum().backward()
+        report = state.reports[0]
+        found.append(
+            [8 * b / v for b, v in zip(report.sent_bytes, report.sent_values, strict=True) if v]
+        )
+    return found
+
+
+def test_a_spec_counts_between_nodes():
+    """Between nodes there were 4 bits without error feedback, and one rank a node had no others."""
+    for usual, one, two in run(4, bits_sent):
+        assert all(4 < bits < 5 for bits in usual)
+        assert all(2 < bits < 3 for bits in one + two) and len(two) > len(one)
+
+
 def refused_on_one(rank, ranks):
     """The others are told when the state is made: nobody waits in the first backward."""
     model = DistributedDataParallel(net())
