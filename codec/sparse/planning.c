@@ -331,7 +331,9 @@ static void share_k(void *job) {
         const uint64_t size = d->pieces[i];
         const double norm = d->norms[i] * scale;
         const double share = norm_left > 0 ? k_left * norm / norm_left : 0;
-        d->ks[i] = (double)size < share ? size : share >= 1 ? (uint64_t)share : 1;
+        /* A size that rounds to 2^64 is not below such a share, which no uint64_t holds. */
+        const bool all = (double)size < share || share >= 0x1p64;
+        d->ks[i] = all ? size : share >= 1 ? (uint64_t)share : 1;
         if (d->ks[i] > size) d->ks[i] = size; /* past 2^53 the comparison rounds */
         k_left -= (double)d->ks[i];
         norm_left -= norm;

@@ -303,6 +303,21 @@ static void test_deft_shares_k_by_norms_that_overflow_together(void **state) {
     CHECK(ks[0] == 100 && ks[1] == 5 && ks[2] == 100 && ks[3] == 1);
 }
 
+/* A share of 2^64, which no uint64_t holds, made k 0 for pieces that are as long as a double can
+ * tell: of k that are more than it can. */
+static void test_deft_gives_the_longest_pieces_all(void **state) {
+    (void)state;
+    static const uint64_t pieces[] = {UINT64_MAX, UINT64_MAX - 1};
+    uint8_t memory[200];
+    uint64_t ks[2];
+    uint32_t bins[2];
+    CHECK_OK(pith_deft_counts(pieces, (const double[]){1, 0}, 2, UINT64_MAX, memory, sizeof memory,
+                              ks, NULL));
+    CHECK(ks[0] == UINT64_MAX && ks[1] == 1);
+    CHECK_OK(pith_deft_pack(pieces, ks, 2, 2, memory, sizeof memory, bins, NULL));
+    CHECK(bins[0] == PITH_DEFT_COMMON && bins[1] == 0);
+}
+
 static void test_deft_packs_the_costliest_first(void **state) {
     (void)state;
     enum { COUNT = 7, RANKS = 3 };
@@ -557,6 +572,7 @@ int main(void) {
         cmocka_unit_test(test_deft_cuts_large_tensors),
         cmocka_unit_test(test_deft_shares_k_by_norms),
         cmocka_unit_test(test_deft_shares_k_by_norms_that_overflow_together),
+        cmocka_unit_test(test_deft_gives_the_longest_pieces_all),
         cmocka_unit_test(test_deft_packs_the_costliest_first),
         cmocka_unit_test(test_deft_packs_as_the_rule_says),
         cmocka_unit_test(test_norms),
