@@ -99,8 +99,9 @@ static int sockets_irecv(void *user, uint32_t peer, uint32_t tag, void *data, ui
     struct sockets *s = user;
     const struct request r = {
         .peer = peer, .next = NONE, .head = {MAGIC, tag, bytes}, .data = data};
+    if (start(s, &s->peers[peer].receives[tag], &r, request)) return -1;
     s->peers[peer].open++;
-    return start(s, &s->peers[peer].receives[tag], &r, request);
+    return 0;
 }
 
 static void end_first(struct sockets *s, struct list *list) {
