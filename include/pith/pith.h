@@ -241,7 +241,7 @@ typedef struct pith_env {
     /* 0: no limit. Else decoding refuses a frame with more bytes of values (PITH_ERR_LIMIT), and
      * calls without a stream take no more threads for a frame than whose scratch memory has as many
      * bytes together, but at least one. That of a thread is up to 65 bytes for each element of the
-     * frame's largest block, which has no more than 2^24. */
+     * frame's largest block, which has no more than 2^24, 8 for each block, and less than 2^20. */
     uint64_t max_output_bytes;
 } pith_env;
 
