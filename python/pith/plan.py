@@ -428,7 +428,7 @@ class Work:
         check_new(self, "_work")
         threads = check_threads(threads)
         self._plans = (plans,) if isinstance(plans, Plan) else tuple(plans)
-        self._threads = threads
+        self._threads, self._max_output = threads, max_output
         bytes_ = bytes_for(self._plans, threads)
         self._memory, self._work = make_work(bytes_, threads, max_output)
 
@@ -437,8 +437,16 @@ class Work:
         """Threads of a call."""
         return self._threads
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another one for the same calls: nothing in its memory outlives a call.
+        return _make_work, (self._plans, self._threads, self._max_output)
+
     def __repr__(self) -> str:
         return f"<pith.Work for {len(self._plans)} plans, {self._threads} threads>"
+
+
+def _make_work(plans: tuple[Plan, ...], threads: int, max_output: int | None) -> Work:
+    return Work(plans, threads=threads, max_output=max_output)
 
 
 def check_work(work: Any) -> None:

@@ -115,6 +115,17 @@ def test_plans_are_pickled():
     assert pith.inspect(frame).source == b"abc"
 
 
+def test_works_are_pickled():
+    """As scratch memory for the same calls, without what it holds."""
+    x = noise(10, 10)
+    plan = pith.Plan("raw", like=x)
+    frame = pith.Stream(plan).encode(x)
+    work = pickle.loads(pickle.dumps(pith.Work(plan, max_output=9)))
+    with pytest.raises(pith.LimitError):
+        pith.Stream(plan, work=work).decode(frame)
+    assert pickle.loads(pickle.dumps(pith.Work([plan], threads=2))).threads == 2
+
+
 # ---- Streams ------------------------------------------------------------------------------------
 
 
