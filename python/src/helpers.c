@@ -531,7 +531,8 @@ static bool bytes_of(PyObject *self, struct bytes *bytes, PyObject *x, bool writ
     }
     pith_view view;
     if (view_direct(self, &view, x, write) && is_dense(&view)) {
-        bytes->data = view.data;
+        static char nothing; /* PyTorch has no address for no elements */
+        bytes->data = view.data ? view.data : &nothing;
         bytes->length = (size_t)(pith_view_count(&view) * pith_dtype_bytes(view.dtype));
         return true;
     }

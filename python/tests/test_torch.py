@@ -398,5 +398,14 @@ def test_a_frame_without_bytes_is_cut(torch):
     ):
         with pytest.raises(pith.TruncatedError):
             call(none)
+
+
+def test_room_for_no_bytes_is_too_little(torch):
+    """A tensor without elements as out= was taken for none."""
+    none, x = torch.zeros(0, dtype=torch.uint8), torch.ones(4)
+    stream = pith.Stream(pith.Plan("grad:bits=4", like=x))
+    for call in (pith.compress, lambda x, out: stream.encode(x, out=out)):
+        with pytest.raises(pith.SpaceError):
+            call(x, out=none)
     with pytest.raises(pith.MagicError):
         stream.load(none)
