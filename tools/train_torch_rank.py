@@ -27,7 +27,8 @@ import pith.torch.optim
 from pith.torch import _group
 
 ONE_BUCKET_MB = 1024  # PowerSGD's hook waits for ever on gloo where there are several
-HELD_OUT = 512  # rows of a validation, the same ones each time
+# Rows of a validation, the same ones each time: while a model trains, and when it has.
+HELD_OUT, HELD_OUT_LAST = 512, 4096
 
 
 class Block(torch.nn.Module):
@@ -238,13 +239,9 @@ def train(s):
     dist.barrier()
     seconds, codecs, cpu, chosen, curve, digests = [], [], [], [], [], []
 
-    def measure(step):  # replicas are equal, so that one rank's is every rank's
-        if dist.get_rank() == 0:
-            curve.append((step, validation(trainer.model, text)))
-
     for step in range(s["steps"]):
         if s["every"] and step % s["every"] == 0:
-            measure(step + s["before"])
+            curve.append((step + s["before"], validation(trainer.model, text, HELD_OUT)))
         batch = text.next(s["batch"])
         begin = time.perf_counter()
         trainer.step(batch)
@@ -254,12 +251,14 @@ def train(s):
         chosen.append(trainer.chosen())
         if s["every"]:  # else ranks are timed, and would wait for one another's digests
             digests.append(digest_of(trainer.model))
+    loss = None
     if s["every"]:
-        measure(s["before"] + s["steps"])
+        curve.append((s["before"] + s["steps"], validation(trainer.model, text, HELD_OUT)))
+        loss = validation(trainer.model, text, HELD_OUT_LAST)
     if dist.get_rank() == 0 and s["signal"]:
         print("end", flush=True)
         sys.stdin.readline()
-    return {"seconds": seconds, "codecs": codecs, "cpu": cpu, "curve": curve,
+    return {"seconds": seconds, "codecs": codecs, "cpu": cpu, "curve": curve, "loss": loss,
             "chosen": [each for each in chosen if each],
             "equal": same_everywhere([*digests, digest_of(trainer.model)]),
             "parameters": sum(p.numel() for p in trainer.model.parameters())}
@@ -280,9 +279,14 @@ def main():
 
 
 @torch.no_grad()
-def validation(model, text):
-    batches = zip(*(x.split(64) for x in text.held_out(HELD_OUT)), strict=True)
-    return statistics.mean(float(loss_of(model, batch)) for batch in batches)
+def validation(model, text, count):
+    """The mean loss of so many rows, of which each rank takes its share: replicas are equal."""
+    ranks = dist.get_world_size()
+    shares = (x[dist.get_rank() :: ranks].split(64) for x in text.held_out(count))
+    losses = [float(loss_of(model, batch)) for batch in zip(*shares, strict=True)]
+    total = torch.tensor(statistics.mean(losses), dtype=torch.float64)
+    dist.all_reduce(total)
+    return float(total) / ranks
 
 
 if __name__ == "__main__":
