@@ -32,9 +32,10 @@ before = open("TRAINING.md").read()
 steps = train_torch.page_steps(before)
 assert list(steps) == [(n, rate) for n in (1, 2) for rate in train_torch.RATES], list(steps)
 curve = [(0, 5.0), (100, 3.0), (200, 2.0)]
-ran = {"curve": curve, "parameters": 1000, "chosen": [[10, 10, 0.5]]}
-train_torch.write_losses({name: [ran] * len(train_torch.SEEDS) for name in train_torch.LEARNING},
-                         {name: [ran] * 12 for name in train_torch.MORE_WAYS})
+ran = {"curve": curve, "loss": 2.0, "parameters": 1000, "chosen": [[10, 10, 0.5]]}
+losses, more = ({name: [ran] * len(seeds) for name in ways} for ways, seeds in (
+    (train_torch.LEARNING, train_torch.SEEDS), (train_torch.MORE_WAYS, train_torch.MORE_SEEDS)))
+train_torch.write_losses(losses, more)
 after = open("TRAINING.md").read()
 assert after.split("\n## Losses")[0] == before.split("\n## Losses")[0]
 assert after != before and os.path.exists("training_torch_time.svg")
