@@ -262,8 +262,8 @@ class Communicator:
         try:
             if ranks_per_node is not None and ranks_per_node < 1:
                 own = f"-ranks_per_node: found {ranks_per_node}, expected 1 or more"
-            elif not 0 < timeout <= 1e9:
-                own = f"-timeout: found {timeout} seconds, expected more than 0"
+            elif refused := _refused_timeout(timeout):
+                own = "-" + refused
             elif not isinstance(host, (str, Exception, type(None))):
                 own = f"-host: expected a str, found {type(host).__name__}"
         except TypeError as error:
@@ -580,6 +580,13 @@ _DEFAULTS: dict[str, Any] = {
 """Arguments of a channel that :meth:`Communicator.break_even` does not have."""
 
 
+def _refused_timeout(seconds: float) -> str:
+    """Return why these cannot be waited for, or nothing."""
+    if 0 < seconds <= 1e9:
+        return ""
+    return f"timeout: found {seconds} seconds, expected more than 0, at most 1e9"
+
+
 def _options(given: dict[str, Any], ranks: Communicator) -> tuple[Any, list[Any]]:
     """Return a ``pith_collective_options *`` and what must be kept with it."""
     o = ffi.new("pith_collective_options *", {"size": _OPTIONS})
@@ -609,8 +616,8 @@ def _options(given: dict[str, Any], ranks: Communicator) -> tuple[Any, list[Any]
         o.pieces, o.piece_count = keep[-1], len(pieces)
     timeout = ranks.timeout if given["timeout"] is None else given["timeout"]
     try:
-        if not 0 < timeout <= 1e9:
-            raise ArgumentError(f"timeout: found {timeout} seconds, expected more than 0")
+        if refused := _refused_timeout(timeout):
+            raise ArgumentError(refused)
         o.count, o.seed, o.slice = given["count"], given["seed"], given["slice"]
         o.refresh = given["refresh"]
         o.rng_stream = given["rng_stream"] or 0
