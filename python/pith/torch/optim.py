@@ -18,6 +18,7 @@ import contextlib
 import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from numbers import Real
 from typing import Any
 
 import torch
@@ -123,6 +124,9 @@ class Sharded(torch.optim.Optimizer):
         op: ``"avg"`` or ``"sum"`` of gradients over the ranks
         exempt: how gradients of parameters with one dimension or none travel: ``"16"`` bits,
             ``"exact"``, or None: as the others
+        max_norm: what the norm of the gradients that a step reduced, of all parameters together,
+            may be: longer ones are scaled down to it, as ``clip_grad_norm_`` of PyTorch does.
+            None: any, which is not asked for
         verify_every: steps after which :meth:`verify` is called; 0: never
         parameters_as_bucket_view: the parameters become views of one flat tensor, into which steps
             gather. Without, what was gathered is kept beside them: as many bytes as they have, and
@@ -137,7 +141,8 @@ class Sharded(torch.optim.Optimizer):
 
     Raises:
         ArgumentError, DtypeError, UnsupportedError: parameters that are none of these; on
-            another rank verify_every, the optimizer or numbers among its options are others
+            another rank verify_every, max_norm, the optimizer or numbers among its options are
+            others
         MismatchError: the ranks' specs differ
         Exception: what the optimizer's class raises; ArgumentError on the other ranks
 
@@ -154,6 +159,7 @@ class Sharded(torch.optim.Optimizer):
         weights: str = "wdiff:bits=8",
         op: str = "avg",
         exempt: str | None = "16",
+        max_norm: float | None = None,
         verify_every: int = 0,
         parameters_as_bucket_view: bool = False,
         ranks_per_node: int | None = None,
@@ -163,7 +169,9 @@ class Sharded(torch.optim.Optimizer):
         **options: Any,
     ) -> None:
         def check() -> tuple[list[dict[str, Any]], list[tuple[int, int, str]]]:
-            _check_options(op, verify_every, parameters_as_bucket_view, optimizer, weights)
+            _check_options(
+                op, max_norm, verify_every, parameters_as_bucket_view, optimizer, weights
+            )
             groups = _groups(parameters)
             listed = [p for one in groups for p in one["params"]]
             _check_parameters(listed)
@@ -176,10 +184,11 @@ class Sharded(torch.optim.Optimizer):
             group,
             ranks_per_node=ranks_per_node,
             timeout=timeout,
-            alike={"verify_every": verify_every},
+            alike={"verify_every": verify_every, "max_norm": max_norm},
         )
         self._parameters = [p for one in groups for p in one["params"]]
         self._group, self._verify_every, self._steps = group, verify_every, 0
+        self._max_norm = max_norm
         dtype = self._parameters[0].dtype
         count = sum(p.numel() for p in self._parameters)
         self._scale = 1.0 / ranks.ranks if op == "avg" else 1.0
@@ -244,6 +253,8 @@ class Sharded(torch.optim.Optimizer):
         super().__init__(self.optimizer.param_groups, self.optimizer.defaults)
         self.reports: dict[str, Report] = {}
         """What the last step's two calls did: ``"gradients"`` and ``"weights"``."""
+        self.norm: float | None = None
+        """Of the gradients that the last step reduced, before max_norm, which asks for it."""
 
     def _inner(
         self,
@@ -384,6 +395,8 @@ class Sharded(torch.optim.Optimizer):
             raise StateError(f"{changed}{undo if self._bucket is None else ''}: {_LOAD}")
         grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
         sums = self._sum.run(grads, self._gradient, scale=self._scale, step=self._steps)
+        if self._max_norm is not None:
+            self.norm = self._limit(self._max_norm)
         for part, gradient in self._parts:
             part.grad = gradient
         try:
@@ -410,6 +423,16 @@ class Sharded(torch.optim.Optimizer):
         if self._verify_every and self._steps % self._verify_every == 0:
             self.verify()
         return result
+
+    def _limit(self, most: float) -> float:
+        """Scale the reduced gradients down to a norm where theirs is larger; return theirs."""
+        squares = torch.linalg.vector_norm(self._gradient, dtype=torch.float64).square()
+        dist.all_reduce(squares, group=self._group)  # of all shards
+        norm = float(squares.sqrt())
+        share = most / (norm + 1e-6)
+        if not share >= 1:  # NaN, too, which all elements become then
+            self._gradient.mul_(share)
+        return norm
 
     def _move(self, key_frame: bool = False) -> Report:
         """Gather the shards into every rank's parameters. Its steps are one ahead of the sums'."""
@@ -661,7 +684,12 @@ def _settings(optimizer: torch.optim.Optimizer) -> str:
 
 
 def _check_options(
-    op: str, verify_every: int, parameters_as_bucket_view: bool, optimizer: Any, weights: str
+    op: str,
+    max_norm: float | None,
+    verify_every: int,
+    parameters_as_bucket_view: bool,
+    optimizer: Any,
+    weights: str,
 ) -> None:
     """Raise unless they are what :class:`Sharded` takes.
 
@@ -671,6 +699,8 @@ def _check_options(
     """
     if op not in ("avg", "sum"):
         raise ArgumentError(f"op: found {op!r}, expected 'avg' or 'sum'")
+    if max_norm is not None and not (isinstance(max_norm, Real) and max_norm > 0):
+        raise ArgumentError(f"max_norm: found {max_norm!r}, expected a number above 0, or None")
     if not hasattr(verify_every, "__index__") or verify_every < 0:
         raise ArgumentError(f"verify_every: found {verify_every!r}, expected 0 or more")
     if not isinstance(parameters_as_bucket_view, bool):

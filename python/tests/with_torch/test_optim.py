@@ -71,6 +71,49 @@ def test_with_exact_specs_it_is_the_optimizer(ranks):
             torch.testing.assert_close(torch.from_numpy(p), q.detach(), atol=1e-5, rtol=0)
 
 
+def limited(rank, ranks):
+    """Steps of SGD, which sees how long gradients are, beside those that clip_grad_norm_ limits."""
+    plain, model, free = net(), net(), net()
+    wanted = torch.optim.SGD(plain.parameters(), lr=0.2)
+    options = {**EXACT, "lr": 0.2, "timeout": TIMEOUT}
+    optimizer = optim.Sharded(model.parameters(), torch.optim.SGD, max_norm=0.05, **options)
+    norms = []
+    for step in range(4):
+        wanted.zero_grad()
+        (sum(loss(plain, r, step) for r in range(ranks)) / ranks).backward()
+        norm = torch.nn.utils.clip_grad_norm_(plain.parameters(), 0.05)
+        wanted.step()
+        optimizer.zero_grad()
+        loss(model, rank, step).backward()
+        optimizer.step()
+        assert norm > 0.06 and optimizer.norm == pytest.approx(float(norm), rel=1e-5)
+        norms.append(optimizer.norm)
+        for p, q in zip(model.parameters(), plain.parameters(), strict=True):
+            torch.testing.assert_close(p.detach(), q.detach(), atol=1e-6, rtol=0)
+        equal_everywhere(bits(model.parameters()))
+    equal_everywhere(norms)
+    # A norm that is not reached changes nothing, whatever it is.
+    same, optimizers = net(), []
+    for one, more in ((free, {}), (same, {"max_norm": float("inf")})):
+        optimizers.append(optim.Sharded(one.parameters(), torch.optim.SGD, **options, **more))
+        loss(one, rank, 0).backward()
+        optimizers[-1].step()
+    assert bits(free.parameters()) == bits(same.parameters())
+    assert optimizers[0].norm is None and optimizers[1].norm == pytest.approx(norms[0], rel=1e-5)
+    # What is no number anywhere has no direction: no element is, as after clip_grad_norm_.
+    optimizer.zero_grad()
+    loss(model, rank, 0).backward()
+    if rank == ranks - 1:
+        model[0].weight.grad[1, 1] = float("nan")
+    optimizer.step()
+    assert all(p.isnan().all() for p in model.parameters()) and optimizer.norm != optimizer.norm
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_norm_is_limited_as_by_clip_grad_norm(ranks):
+    run(ranks, limited)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_replicas_are_equal_and_the_loss_falls_as_without(dtype):
     model, _ = reference(3, 40)
@@ -535,6 +578,9 @@ def refused(rank, ranks):
         made([p], op="max")
     with pytest.raises(pith.ArgumentError, match="verify_every: found None"):
         made([p], verify_every=None)
+    for most in (0, -1.0, float("nan"), "1", torch.ones(())):
+        with pytest.raises(pith.ArgumentError, match=r"max_norm: found .*, expected a number"):
+            made([p], max_norm=most)
     for wrong in ("yes", 1, None):
         text = f"parameters_as_bucket_view: found {wrong!r}, expected True or False"
         with pytest.raises(pith.ArgumentError, match=text):
@@ -852,6 +898,7 @@ def other_options(rank, ranks):
     """Shards went apart in what was done to them; verify() met another collective of rank 1."""
     for text, options in (
         (r"verify_every=1, rank 0 verify_every=0", {"verify_every": rank}),
+        (r"max_norm=2\.0, rank 0 max_norm=None", {"max_norm": 2.0 if rank else None}),
         (r"SGD .*'lr': 0\.2, .*, rank 0 SGD .*'lr': 0\.1, ", {"lr": 0.1 * (1 + rank)}),
         (r"SGD .*'momentum': 0\.9, ", {"momentum": 0.9} if rank else {}),
         (r"AdamW .*, rank 0 SGD ", {"optimizer": torch.optim.AdamW} if rank else {}),
