@@ -180,32 +180,37 @@ static uint64_t saved_by_matches(struct pithi_rans *m, size_t n) {
  * that: whether matches may save half of it. The first n bytes of the sample are one of so many
  * parts of the string. */
 static bool matches_may_pay(struct pithi_rans *m, size_t n, size_t parts, size_t planned) {
-    return saved_by_matches(m, n) * parts >> 11 >= planned / 128;
+    return saved_by_matches(m, n) * parts >= (uint64_t)planned * (256 * 8 / 128);
 }
 
-/* Returns what was planned last but for the symbols. */
-static size_t head_of(const struct pithi_rans *m) {
-    return m->table_bytes + ((size_t)4 << m->log2_states);
+/* Whether rANS is in vain for a string of n bytes: one that is as a sample, which was planned last
+ * at so many bytes, but has one table and takes one set of states. */
+static bool noise(const struct pithi_rans *m, size_t planned, size_t n) {
+    const size_t head = m->table_bytes + ((size_t)4 << m->log2_states);
+    return head + (uint64_t)(planned - head) * n / SAMPLE > worthwhile(n);
 }
 
-/* Whether the table of a part, which was planned last at so many bytes, may decide about a string
- * of n bytes: whether it makes noise of the part, or is much of a string that is not long. */
-static bool table_may_decide(const struct pithi_rans *m, size_t planned, size_t n) {
-    const size_t most = worthwhile(SAMPLE), head = head_of(m);
-    return planned - head <= most && (planned > most || (n < 8 * SAMPLE && head > planned / 32));
+/* Returns about what zstd takes without matches for n bytes that were planned last: no less than a
+ * bit for each, half a byte for each kind, and its heads. Fewer than 64 it leaves as they are. */
+static size_t literals(const struct pithi_rans *m, size_t n) {
+    enum { HEADS = 12, LEAST = 64, BIT = 256 };
+    uint64_t bits = 0; /* in 1/256 */
+    size_t kinds = 0;
+    if (n < LEAST) return HEADS + n;
+    for (unsigned s = 0; s < 256; s++) {
+        if (!m->frequency[s]) continue;
+        bits += (uint64_t)m->count[0][s] * (m->cost[s] > BIT ? m->cost[s] : BIT);
+        kinds++;
+    }
+    return HEADS + kinds / 2 + (size_t)(bits >> 11);
 }
 
 /* Says what is to be found in a string that is no longer than a sample and was planned last at so
- * many bytes. zstd's own tables, which are smaller, pay where its heads and half a byte for each
- * kind of symbol leave something. */
+ * many bytes. There zstd's own tables, which are smaller, may pay. */
 static enum verdict verdict_of_short(struct pithi_rans *m, const uint8_t *src, size_t n,
                                      size_t planned) {
-    enum { HEADS = 12 };
     if (planned == SIZE_MAX) return REPEATS;
-    size_t kinds = 0;
-    for (unsigned s = 0; s < 256; s++) kinds += m->frequency[s] > 0;
-    const size_t most = planned <= worthwhile(n) ? worthwhile(planned) : n;
-    if (planned - head_of(m) + HEADS + kinds / 2 < most) return REPEATS;
+    if (literals(m, n) < (planned <= worthwhile(n) ? worthwhile(planned) : n)) return REPEATS;
     memcpy(m->tables.sample, src, n);
     return matches_may_pay(m, n, 1, planned) ? REPEATS : FREQUENCIES;
 }
@@ -218,21 +223,21 @@ static enum verdict verdict_of(struct pithi_pen *pen, const uint8_t *src, size_t
     const uint8_t *const middle = src + (n - SAMPLE) / 2;
     const size_t part = pithi_rans_plan(m, pen->count, middle, SAMPLE);
     if (part == SIZE_MAX) return REPEATS;
-    const bool unsure = table_may_decide(m, part, n);
+    const bool vain = noise(m, part, n);
     take_sample(m->tables.sample, src, n);
     const size_t spread = pithi_rans_plan(m, pen->count, m->tables.sample, SAMPLE);
     if (spread == SIZE_MAX) return REPEATS;
     const size_t wanted = worthwhile(part < SAMPLE ? part : SAMPLE);
     /* Symbols that say little have many matches, and a part of the sample is enough. */
     const size_t parts = spread < SAMPLE / 4 ? 4 : spread < SAMPLE / 2 ? 2 : 1;
-    if ((unsure || matches_may_pay(m, SAMPLE / parts, parts, spread)) &&
+    const bool vain_spread = noise(m, spread, n);
+    if (matches_may_pay(m, SAMPLE / parts, parts, spread) &&
         pithi_entropy_pack(pen->coder, pen->effort, middle, SAMPLE, to,
                            wanted < cap ? wanted : cap))
         return REPEATS;
     if (repeats_far(m, src, n)) return REPEATS;
-    const bool noise = part > worthwhile(SAMPLE);
-    if (noise != (spread > worthwhile(SAMPLE))) return REPEATS; /* no part stands for the others */
-    return noise ? NOISE : FREQUENCIES;
+    if (vain != vain_spread) return REPEATS; /* no part stands for the others */
+    return vain ? NOISE : FREQUENCIES;
 }
 
 /* Writes a coded or a rANS string; returns its length, 0 when it would be more than cap. */
