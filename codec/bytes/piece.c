@@ -191,9 +191,9 @@ static bool noise(const struct pithi_rans *m, size_t planned, size_t n) {
 }
 
 /* Returns about what zstd takes without matches for n bytes that were planned last: no less than a
- * bit for each, half a byte for each kind, and its heads. Fewer than 64 it leaves as they are. */
+ * bit for each, half a byte for each kind, and heads. Fewer than 64 it leaves as they are. */
 static size_t literals(const struct pithi_rans *m, size_t n) {
-    enum { HEADS = 12, LEAST = 64, BIT = 256 };
+    enum { HEADS = 20, LEAST = 64, BIT = 256 };
     uint64_t bits = 0; /* in 1/256 */
     size_t kinds = 0;
     if (n < LEAST) return HEADS + n;
