@@ -178,6 +178,7 @@ def compress(
         SpecError, DtypeError, ShapeError, UnsupportedError: the codec cannot do it
         StateError: the spec has error feedback, which only a :class:`Stream` remembers
         SpaceError: out is too small
+        ArgumentError: out shares memory with x
 
     """
     if type(source) is not bytes:
@@ -279,7 +280,7 @@ def decode_range(
         out, or a new flat tensor.
 
     Raises:
-        ArgumentError: the range does not lie in the tensor
+        ArgumentError: the range does not lie in the tensor, or out in the memory of the frame
         As :func:`decompress`.
 
     """
@@ -299,6 +300,8 @@ def decode_range(
             f"out: found {numbered(lib.pith_view_count(view), 'elements')}, expected {count}"
         )
     base_view, keep_base = _maybe(base)
+    if lib.pithpy_share(view, data, length):
+        raise ArgumentError("the frame and the tensor share memory")
     status = lib.pith_decode_range(data, length, base_view, first, env, view, error)
     del keep, keep_out, keep_base
     _check(status, error)

@@ -21,6 +21,7 @@ from .errors import (
     DtypeError,
     Error,
     MismatchError,
+    OutOfMemoryError,
     ShapeError,
     SpaceError,
     StateError,
@@ -83,6 +84,23 @@ class SparseState(NamedTuple):
     """Of the last encode: magnitudes from it on were chosen; 0: none yet."""
     holds: bool
     """Whether the slot holds a set."""
+
+
+def check_apart(share: int) -> None:
+    """Raise where a call's frames and tensors share memory.
+
+    Args:
+        share: what one of the helpers found that look for it
+
+    Raises:
+        ArgumentError: they do
+        OutOfMemoryError: there is no memory to see it
+
+    """
+    if share < 0:
+        raise OutOfMemoryError("frames and tensors: no memory to look whether they share some")
+    if share:
+        raise ArgumentError("a frame and a tensor share memory")
 
 
 def _frame_bytes(frame: Buffer) -> tuple[Any, int, Any]:
@@ -343,6 +361,7 @@ class Stream:
             StateError: the slot's base is not valid after a call that failed, or not bound yet;
                 same_set or held_set, and the slot holds no set
             UnsupportedError: key_frame without a base, or sets of another codec
+            ArgumentError: out shares memory with x
             BusyError: another call is using the stream
 
         """
@@ -1251,6 +1270,8 @@ class Bucket:
                 )
             offsets, lengths = self._offsets_c, ffi.new("uint64_t[]", max(n, 1))
         keep = self._fill(items, tensors, False)
+        if out is not None:
+            check_apart(lib.pithpy_views_share(items, n, memory, self._bytes))
         with self._borrow() as work:
             status = lib.pithpy_encode_list(
                 work, *self._marks, items, n, memory, offsets, flags, frames, lengths
@@ -1305,6 +1326,7 @@ class Bucket:
             for item, part in zip(each, of_each(_frame_bytes, frames), strict=True):
                 item.frame, item.length, kept = part
                 keep.append(kept)
+            check_apart(lib.pithpy_items_share(items, len(each)))
         with self._borrow() as work:
             status = lib.pithpy_decode_list(work, *self._marks, items, len(each), flags)
             self._finish(status, work, held, outs)
@@ -1340,6 +1362,7 @@ class Bucket:
         sums, keep = self._sums(frames, scale)
         given = [(ffi.addressof(sums[i], "view"), out, True) for i, out in enumerate(outs)]
         keep += of_each(lambda one: views.fill(*one), given)
+        check_apart(lib.pithpy_sums_share(sums, len(outs)))
         with self._borrow() as work:
             status = lib.pithpy_reduce_list(work, *self._marks, sums, len(outs))
             if status:

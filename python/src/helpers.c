@@ -423,6 +423,87 @@ int pithpy_frames(pith_item *items, size_t count, size_t list) {
     return all;
 }
 
+/* ---- Memory that calls read and write --------------------------------------------------------*/
+
+struct range {
+    uintptr_t begin, end; /* from the first byte to the last, whatever lies between elements */
+    bool written;
+};
+
+static struct range range_of(const pith_view *view, bool written) {
+    const uintptr_t element = pith_dtype_bytes(view->dtype);
+    uintptr_t low = (uintptr_t)view->data, high = low + element;
+    for (uint32_t i = 0; i < view->ndim; i++) {
+        if (!view->shape[i]) return (struct range){0, 0, written};
+        const uintptr_t reach =
+            (uintptr_t)(view->shape[i] - 1) * (uintptr_t)view->stride[i] * element;
+        if (view->stride[i] < 0)
+            low += reach;
+        else
+            high += reach;
+    }
+    return (struct range){low, high, written};
+}
+
+static int by_begin(const void *a, const void *b) {
+    const uintptr_t x = ((const struct range *)a)->begin, y = ((const struct range *)b)->begin;
+    return (x > y) - (x < y);
+}
+
+/* Whether something that is written overlaps something that is read. */
+static bool any_share(struct range *ranges, size_t count) {
+    uintptr_t end[2] = {0, 0}; /* the largest so far, of what is read and of what is written */
+    qsort(ranges, count, sizeof *ranges, by_begin);
+    for (size_t i = 0; i < count; i++) {
+        const struct range r = ranges[i];
+        if (r.begin == r.end) continue;
+        if (r.begin < end[!r.written]) return true;
+        if (end[r.written] < r.end) end[r.written] = r.end;
+    }
+    return false;
+}
+
+int pithpy_share(const pith_view *view, const char *data, size_t length) {
+    const struct range r = range_of(view, true);
+    return r.begin < (uintptr_t)data + length && (uintptr_t)data < r.end;
+}
+
+int pithpy_views_share(const pith_item *items, size_t count, const char *data, size_t length) {
+    for (size_t i = 0; i < count; i++)
+        if (pithpy_share(&items[i].view, data, length)) return true;
+    return false;
+}
+
+int pithpy_items_share(const pith_item *items, size_t count) {
+    struct range *const ranges = malloc((2 * count + 1) * sizeof *ranges);
+    if (!ranges) return -1;
+    for (size_t i = 0; i < count; i++) {
+        const uintptr_t frame = (uintptr_t)items[i].frame;
+        ranges[2 * i] = range_of(&items[i].view, true);
+        ranges[2 * i + 1] = (struct range){frame, frame + items[i].length, false};
+    }
+    const bool share = any_share(ranges, 2 * count);
+    free(ranges);
+    return share;
+}
+
+int pithpy_sums_share(const pith_sum *sums, size_t count) {
+    size_t all = count;
+    for (size_t i = 0; i < count; i++) all += sums[i].count;
+    struct range *const ranges = malloc((all + 1) * sizeof *ranges), *to = ranges;
+    if (!ranges) return -1;
+    for (size_t i = 0; i < count; i++) {
+        *to++ = range_of(&sums[i].view, true);
+        for (size_t k = 0; k < sums[i].count; k++) {
+            const uintptr_t frame = (uintptr_t)sums[i].frames[k];
+            *to++ = (struct range){frame, frame + sums[i].lengths[k], false};
+        }
+    }
+    const bool share = any_share(ranges, all);
+    free(ranges);
+    return share;
+}
+
 void pithpy_pairs(pith_kv_pair *pairs, size_t count, char *values, int64_t value_step,
                   const int64_t *ids, char *pages, int64_t page_step, const uint32_t *tokens) {
     for (size_t i = 0; i < count; i++)
@@ -544,22 +625,11 @@ static bool bytes_of(PyObject *self, struct bytes *bytes, PyObject *x, bool writ
     return true;
 }
 
-/* Decoding writes before it has read the whole frame. False with an exception where these share
- * memory. */
-static bool are_apart(PyObject *self, const pith_view *out, const struct bytes *frame) {
+/* Calls write before they have read everything. False with an exception where a frame and a tensor,
+ * of which one is read and the other written, share memory. */
+static bool are_apart(PyObject *self, const pith_view *tensor, const struct bytes *frame) {
     pith_error error = {.size = sizeof error};
-    const uintptr_t element = pith_dtype_bytes(out->dtype), begin = (uintptr_t)frame->data;
-    uintptr_t low = (uintptr_t)out->data, high = low + element;
-    for (uint32_t i = 0; i < out->ndim; i++) {
-        if (!out->shape[i]) return true;
-        const uintptr_t reach =
-            (uintptr_t)(out->shape[i] - 1) * (uintptr_t)out->stride[i] * element;
-        if (out->stride[i] < 0)
-            low += reach;
-        else
-            high += reach;
-    }
-    if (low >= begin + frame->length || begin >= high) return true;
+    if (!pithpy_share(tensor, frame->data, frame->length)) return true;
     PyOS_snprintf(error.text, sizeof error.text, "the frame and the tensor share memory");
     raise_status(self, PITH_ERR_ARG, &error);
     return false;
@@ -596,13 +666,16 @@ static PyObject *frame_of(PyObject *self, PyObject *frame, size_t capacity, cons
 static PyObject *encode_to(PyObject *self, const pithpy_end *end, pith_work *work, pith_item *item,
                            uint32_t flags, PyObject *out) {
     struct bytes to;
+    PyObject *length = NULL;
     if (!bytes_of(self, &to, out, true, end->brief)) return NULL;
-    item->frame = to.data;
-    item->capacity = to.length;
-    pith_status status = PITH_ERR_BUSY;
-    if (enter(end->mark, false)) status = use(pith_encode, end, work, item, flags);
-    PyObject *const length =
-        status == PITH_OK ? PyLong_FromSize_t(item->length) : raise_failed(self, status, work);
+    if (are_apart(self, &item->view, &to)) {
+        item->frame = to.data;
+        item->capacity = to.length;
+        pith_status status = PITH_ERR_BUSY;
+        if (enter(end->mark, false)) status = use(pith_encode, end, work, item, flags);
+        length =
+            status == PITH_OK ? PyLong_FromSize_t(item->length) : raise_failed(self, status, work);
+    }
     Py_XDECREF(to.keep);
     return length;
 }
@@ -705,10 +778,15 @@ static PyObject *compress_to(PyObject *self, struct once *o, const char *spec,
                              const pith_layout *layout, PyObject *out) {
     struct bytes to;
     size_t length;
+    PyObject *made = NULL;
     if (!bytes_of(self, &to, out, true, o->brief)) return NULL;
-    const pith_status status = compress_at(o, spec, layout, to.data, to.length, &length);
+    if (are_apart(self, &o->view, &to)) {
+        const pith_status status = compress_at(o, spec, layout, to.data, to.length, &length);
+        made =
+            status == PITH_OK ? PyLong_FromSize_t(length) : raise_status(self, status, &o->error);
+    }
     Py_XDECREF(to.keep);
-    return status == PITH_OK ? PyLong_FromSize_t(length) : raise_status(self, status, &o->error);
+    return made;
 }
 
 static PyObject *compress_new(PyObject *self, struct once *o, const char *spec,

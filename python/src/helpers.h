@@ -92,6 +92,14 @@ int pithpy_reduce_encode_list(pith_work *work, intptr_t *const *marks, size_t ma
  * bytes. */
 int pithpy_frames(pith_item *items, size_t count, size_t list);
 
+/* Whether what a call writes shares memory with what it reads, which it would damage before it has
+ * read it: a view, or any of a list, and a frame; the views of a list and its frames; the views of
+ * sums and their frames. -1: there is no memory to see it. */
+int pithpy_share(const pith_view *view, const char *data, size_t length);
+int pithpy_views_share(const pith_item *items, size_t count, const char *data, size_t length);
+int pithpy_items_share(const pith_item *items, size_t count);
+int pithpy_sums_share(const pith_sum *sums, size_t count);
+
 /* Pair i: the values at `values` + ids[i] * value_step bytes, the page at `pages` + i * page_step,
  * of tokens[i] tokens. */
 void pithpy_pairs(pith_kv_pair *pairs, size_t count, char *values, int64_t value_step,

@@ -405,6 +405,47 @@ def test_a_frame_in_the_memory_of_its_tensor_is_refused():
                     decode(there, tensor)
 
 
+def test_calls_that_read_and_write_the_same_memory_are_refused():
+    x = np.arange(64, dtype=np.float32)
+    plan = pith.Plan("raw", like=x)
+    frame = np.frombuffer(pith.Stream(plan).encode(x), np.uint8)
+    space = np.zeros(2048, np.uint8)
+    tensor, other = space[512:768].view(np.float32), np.zeros(64, np.float32)
+
+    def bucket():
+        return pith.Bucket([(pith.Stream(plan), 0) for _ in range(2)])
+
+    one, two = len(pith.compress(x, "raw")), bucket().nbytes
+
+    def calls(at):
+        """Yield calls that read or write so many bytes from a place on, and use the tensor."""
+        stream, size, there = pith.Stream(plan), len(frame), space[at : at + len(frame)]
+        there[:] = frame
+        yield size, lambda: stream.decode_add(there, tensor)
+        yield size, lambda: stream.reduce([frame, there], out=tensor)
+        yield size, lambda: stream.reduce([there], out=tensor[::-1])
+        yield size, lambda: bucket().decode([there, frame], [other, tensor])
+        yield size, lambda: bucket().decode_add([frame, there], [tensor, other])
+        yield size, lambda: bucket().reduce([[frame, there], [frame]], [other, tensor])
+        yield size, lambda: stream.encode(tensor, out=there)
+        yield size, lambda: pith.decode_range(there, 3, 64 - 3, out=tensor[3:])
+        yield one, lambda: pith.compress(tensor, "raw", out=space[at : at + one])
+        yield two, lambda: bucket().encode([other, tensor[::-1]], out=space[at : at + two])
+
+    for at in (0, 150, 300, 512, 767, 768, 1200):
+        for size, call in calls(at):
+            if at + size <= 512 or at >= 768:
+                call()
+                continue
+            with pytest.raises(pith.ArgumentError, match="share memory"):
+                call()
+    # Tensors of a list may lie between each other's elements, and one frame be read for several.
+    both, there = np.zeros((64, 2), np.float32), space[: len(frame)]
+    there[:] = frame
+    bucket().decode([there, there], [both[:, 0], both[:, 1]])
+    assert np.array_equal(both, np.stack([x, x], 1))
+
+
 def test_a_package_imported_again_has_errors_of_its_own():
     program = """
 import sys, pith as first
