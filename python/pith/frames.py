@@ -217,7 +217,7 @@ def decompress(
         frame: the bytes of the frame; bytes behind its end are ignored
         base: the base that it was made against, when it was
         out: where the values go, of the frame's element count and any strides, in memory that the
-            frame is not in
+            frame is not in; it may be the base
         dtype: of the new tensor when out is None: the frame's, or of frames of lossy codecs in f32,
             bf16 or f16 any of these; a dtype of PyTorch makes a PyTorch tensor
         max_output: refuse frames of more bytes of values; None: no limit
@@ -234,7 +234,8 @@ def decompress(
         ShapeError: out has another element count
         DtypeError: the frame does not decode to that; or NumPy has no such dtype: install
             ``ml_dtypes``
-        ArgumentError: out is read-only, or shares memory with the frame
+        ArgumentError: out is read-only, or shares memory with the frame, or with the base without
+            being it
 
     """
     threads = check_threads(threads)
@@ -280,7 +281,8 @@ def decode_range(
         out, or a new flat tensor.
 
     Raises:
-        ArgumentError: the range does not lie in the tensor, or out in the memory of the frame
+        ArgumentError: the range does not lie in the tensor; out lies in the memory of the frame or
+            of the base
         As :func:`decompress`.
 
     """
@@ -302,6 +304,8 @@ def decode_range(
     base_view, keep_base = _maybe(base)
     if lib.pithpy_share(view, data, length):
         raise ArgumentError("the frame and the tensor share memory")
+    if base is not None and lib.pithpy_share_otherwise(view, base_view):
+        raise ArgumentError("out and base share memory, but not as one tensor")
     status = lib.pith_decode_range(data, length, base_view, first, env, view, error)
     del keep, keep_out, keep_base
     _check(status, error)

@@ -423,87 +423,6 @@ int pithpy_frames(pith_item *items, size_t count, size_t list) {
     return all;
 }
 
-/* ---- Memory that calls read and write --------------------------------------------------------*/
-
-struct range {
-    uintptr_t begin, end; /* from the first byte to the last, whatever lies between elements */
-    bool written;
-};
-
-static struct range range_of(const pith_view *view, bool written) {
-    const uintptr_t element = pith_dtype_bytes(view->dtype);
-    uintptr_t low = (uintptr_t)view->data, high = low + element;
-    for (uint32_t i = 0; i < view->ndim; i++) {
-        if (!view->shape[i]) return (struct range){0, 0, written};
-        const uintptr_t reach =
-            (uintptr_t)(view->shape[i] - 1) * (uintptr_t)view->stride[i] * element;
-        if (view->stride[i] < 0)
-            low += reach;
-        else
-            high += reach;
-    }
-    return (struct range){low, high, written};
-}
-
-static int by_begin(const void *a, const void *b) {
-    const uintptr_t x = ((const struct range *)a)->begin, y = ((const struct range *)b)->begin;
-    return (x > y) - (x < y);
-}
-
-/* Whether something that is written overlaps something that is read. */
-static bool any_share(struct range *ranges, size_t count) {
-    uintptr_t end[2] = {0, 0}; /* the largest so far, of what is read and of what is written */
-    qsort(ranges, count, sizeof *ranges, by_begin);
-    for (size_t i = 0; i < count; i++) {
-        const struct range r = ranges[i];
-        if (r.begin == r.end) continue;
-        if (r.begin < end[!r.written]) return true;
-        if (end[r.written] < r.end) end[r.written] = r.end;
-    }
-    return false;
-}
-
-int pithpy_share(const pith_view *view, const char *data, size_t length) {
-    const struct range r = range_of(view, true);
-    return r.begin < (uintptr_t)data + length && (uintptr_t)data < r.end;
-}
-
-int pithpy_views_share(const pith_item *items, size_t count, const char *data, size_t length) {
-    for (size_t i = 0; i < count; i++)
-        if (pithpy_share(&items[i].view, data, length)) return true;
-    return false;
-}
-
-int pithpy_items_share(const pith_item *items, size_t count) {
-    struct range *const ranges = malloc((2 * count + 1) * sizeof *ranges);
-    if (!ranges) return -1;
-    for (size_t i = 0; i < count; i++) {
-        const uintptr_t frame = (uintptr_t)items[i].frame;
-        ranges[2 * i] = range_of(&items[i].view, true);
-        ranges[2 * i + 1] = (struct range){frame, frame + items[i].length, false};
-    }
-    const bool share = any_share(ranges, 2 * count);
-    free(ranges);
-    return share;
-}
-
-int pithpy_sums_share(const pith_sum *sums, size_t count) {
-    size_t all = count;
-    for (size_t i = 0; i < count; i++) all += sums[i].count;
-    struct range *const ranges = malloc((all + 1) * sizeof *ranges), *to = ranges;
-    if (!ranges) return -1;
-    for (size_t i = 0; i < count; i++) {
-        *to++ = range_of(&sums[i].view, true);
-        for (size_t k = 0; k < sums[i].count; k++) {
-            const uintptr_t frame = (uintptr_t)sums[i].frames[k];
-            *to++ = (struct range){frame, frame + sums[i].lengths[k], false};
-        }
-    }
-    const bool share = any_share(ranges, all);
-    free(ranges);
-    return share;
-}
-
 void pithpy_pairs(pith_kv_pair *pairs, size_t count, char *values, int64_t value_step,
                   const int64_t *ids, char *pages, int64_t page_step, const uint32_t *tokens) {
     for (size_t i = 0; i < count; i++)
@@ -631,6 +550,17 @@ static bool are_apart(PyObject *self, const pith_view *tensor, const struct byte
     pith_error error = {.size = sizeof error};
     if (!pithpy_share(tensor, frame->data, frame->length)) return true;
     PyOS_snprintf(error.text, sizeof error.text, "the frame and the tensor share memory");
+    raise_status(self, PITH_ERR_ARG, &error);
+    return false;
+}
+
+/* Values may take the place of their base, element by element. False with an exception where they
+ * lie in its memory otherwise. */
+static bool is_apart_from_base(PyObject *self, const pith_view *out, const pith_view *base) {
+    pith_error error = {.size = sizeof error};
+    if (!pithpy_share_otherwise(out, base)) return true;
+    PyOS_snprintf(error.text, sizeof error.text,
+                  "out and base share memory, but not as one tensor");
     raise_status(self, PITH_ERR_ARG, &error);
     return false;
 }
@@ -829,7 +759,8 @@ static PyObject *decompress(PyObject *self, PyObject *const *args, Py_ssize_t co
     PyObject *none = NULL;
     if (take(self, &o, args[2], true, args[1], args[4]) &&
         unsigned_of(args[3], &o.env.max_output_bytes) &&
-        bytes_of(self, &from, args[0], false, o.brief) && are_apart(self, &o.view, &from)) {
+        bytes_of(self, &from, args[0], false, o.brief) && are_apart(self, &o.view, &from) &&
+        (!o.has_base || is_apart_from_base(self, &o.view, &o.base))) {
         PyThreadState *const state = unlock(o.brief);
         const pith_status status =
             pith_decompress(from.data, from.length, base_of(&o), &o.env, &o.view, &o.error);
@@ -893,4 +824,96 @@ int pithpy_add_functions(size_t module, size_t objects) {
     PyErr_Clear();
     PyGILState_Release(lock);
     return !good;
+}
+
+/* ---- Memory that calls read and write --------------------------------------------------------*/
+
+struct range {
+    uintptr_t begin, end; /* from the first byte to the last, whatever lies between elements */
+    bool written;
+};
+
+static struct range range_of(const pith_view *view, bool written) {
+    const uintptr_t element = pith_dtype_bytes(view->dtype);
+    uintptr_t low = (uintptr_t)view->data, high = low + element;
+    for (uint32_t i = 0; i < view->ndim; i++) {
+        if (!view->shape[i]) return (struct range){0, 0, written};
+        const uintptr_t reach =
+            (uintptr_t)(view->shape[i] - 1) * (uintptr_t)view->stride[i] * element;
+        if (view->stride[i] < 0)
+            low += reach;
+        else
+            high += reach;
+    }
+    return (struct range){low, high, written};
+}
+
+static int by_begin(const void *a, const void *b) {
+    const uintptr_t x = ((const struct range *)a)->begin, y = ((const struct range *)b)->begin;
+    return (x > y) - (x < y);
+}
+
+/* Whether something that is written overlaps something that is read. */
+static bool any_share(struct range *ranges, size_t count) {
+    uintptr_t end[2] = {0, 0}; /* the largest so far, of what is read and of what is written */
+    qsort(ranges, count, sizeof *ranges, by_begin);
+    for (size_t i = 0; i < count; i++) {
+        const struct range r = ranges[i];
+        if (r.begin == r.end) continue;
+        if (r.begin < end[!r.written]) return true;
+        if (end[r.written] < r.end) end[r.written] = r.end;
+    }
+    return false;
+}
+
+int pithpy_share(const pith_view *view, const char *data, size_t length) {
+    const struct range r = range_of(view, true);
+    return r.begin < (uintptr_t)data + length && (uintptr_t)data < r.end;
+}
+
+int pithpy_share_otherwise(const pith_view *view, const pith_view *other) {
+    const struct range a = range_of(view, true), b = range_of(other, false);
+    if (a.begin >= b.end || b.begin >= a.end) return false;
+    if (view->data != other->data || view->dtype != other->dtype) return true;
+    if (is_dense(view) && is_dense(other)) return false;
+    bool same = view->ndim == other->ndim;
+    for (uint32_t i = 0; same && i < view->ndim; i++)
+        same = view->shape[i] == other->shape[i] && view->stride[i] == other->stride[i];
+    return !same;
+}
+
+int pithpy_views_share(const pith_item *items, size_t count, const char *data, size_t length) {
+    for (size_t i = 0; i < count; i++)
+        if (pithpy_share(&items[i].view, data, length)) return true;
+    return false;
+}
+
+int pithpy_items_share(const pith_item *items, size_t count) {
+    struct range *const ranges = malloc((2 * count + 1) * sizeof *ranges);
+    if (!ranges) return -1;
+    for (size_t i = 0; i < count; i++) {
+        const uintptr_t frame = (uintptr_t)items[i].frame;
+        ranges[2 * i] = range_of(&items[i].view, true);
+        ranges[2 * i + 1] = (struct range){frame, frame + items[i].length, false};
+    }
+    const bool share = any_share(ranges, 2 * count);
+    free(ranges);
+    return share;
+}
+
+int pithpy_sums_share(const pith_sum *sums, size_t count) {
+    size_t all = count;
+    for (size_t i = 0; i < count; i++) all += sums[i].count;
+    struct range *const ranges = malloc((all + 1) * sizeof *ranges), *to = ranges;
+    if (!ranges) return -1;
+    for (size_t i = 0; i < count; i++) {
+        *to++ = range_of(&sums[i].view, true);
+        for (size_t k = 0; k < sums[i].count; k++) {
+            const uintptr_t frame = (uintptr_t)sums[i].frames[k];
+            *to++ = (struct range){frame, frame + sums[i].lengths[k], false};
+        }
+    }
+    const bool share = any_share(ranges, all);
+    free(ranges);
+    return share;
 }

@@ -96,6 +96,8 @@ int pithpy_frames(pith_item *items, size_t count, size_t list);
  * read it: a view, or any of a list, and a frame; the views of a list and its frames; the views of
  * sums and their frames. -1: there is no memory to see it. */
 int pithpy_share(const pith_view *view, const char *data, size_t length);
+/* The same of two views, but for two of the same elements in the same order. */
+int pithpy_share_otherwise(const pith_view *view, const pith_view *other);
 int pithpy_views_share(const pith_item *items, size_t count, const char *data, size_t length);
 int pithpy_items_share(const pith_item *items, size_t count);
 int pithpy_sums_share(const pith_sum *sums, size_t count);

@@ -446,6 +446,35 @@ def test_calls_that_read_and_write_the_same_memory_are_refused():
     assert np.array_equal(both, np.stack([x, x], 1))
 
 
+@pytest.mark.parametrize(
+    "spec", ["wdiff:bits=4", "lossless:block=1024", "wdiff:bits=4,entropy=rans"]
+)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_values_take_the_place_of_their_base_or_lie_elsewhere(spec, threads):
+    count = 20000
+    before = np.random.default_rng(1).standard_normal(count).astype(np.float32)
+    frame = pith.compress(before * 1.001, spec, base=before)
+    wanted = pith.decompress(frame, base=before)
+    for places in (slice(0, count), slice(count - 1, None, -1)):
+        base = before[places].copy()[places]
+        assert pith.decompress(frame, base=base, out=base, threads=threads) is base
+        assert np.array_equal(base, wanted)
+    flat = before.copy()
+    pith.decompress(frame, base=flat, out=flat.reshape(2, -1), threads=threads)
+    assert np.array_equal(flat, wanted)
+    space = np.zeros(2 * count, np.float32)
+    base = space[:count]
+    base[:] = before
+    for out in (space[1 : count + 1], space[::2], space[count - 1 :][:count], base[::-1]):
+        with pytest.raises(pith.ArgumentError, match="out and base share memory"):
+            pith.decompress(frame, base=base, out=out, threads=threads)
+    with pytest.raises(pith.ArgumentError, match="out and base share memory"):
+        pith.decode_range(frame, 5, 10, base=base, out=base[5:15])
+    assert np.array_equal(base, before)
+    pith.decompress(frame, base=base, out=space[count:], threads=threads)
+    assert np.array_equal(space[count:], wanted)
+
+
 def test_a_package_imported_again_has_errors_of_its_own():
     program = """
 import sys, pith as first
