@@ -18,6 +18,7 @@ from .errors import (
     Error,
     OutOfMemoryError,
     ShapeError,
+    UnsupportedError,
     _string,
     check_new,
     from_status,
@@ -386,6 +387,10 @@ def _make(arguments: dict[str, Any]) -> Plan:
 
 def like_shape(x: Tensor) -> tuple[int, ...]:
     """Return a tensor's shape, wherever it lies."""
+    if getattr(x, "is_nested", False):
+        raise UnsupportedError(
+            "like: expected a plain tensor, found a nested one: give its unbind()"
+        )
     if hasattr(x, "shape"):
         return tuple(int(n) for n in x.shape)
     return views.shape_of(views.new(x)[0])

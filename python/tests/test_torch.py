@@ -282,6 +282,9 @@ def test_refusals_say_what_to_do(torch):
     ):
         with pytest.raises(pith.UnsupportedError, match=text):
             pith.compress(x)
+        if x.is_nested:
+            with pytest.raises(pith.UnsupportedError, match=text):
+                pith.Plan("raw", like=x)
     with pytest.raises(pith.UnsupportedError, match=r"torch\.ops\.pith"):
         torch.vmap(pith.compress)(torch.ones(3, 2))
 
