@@ -547,7 +547,7 @@ def limit_of(max_output: int | None) -> int:
     number = index(max_output)
     if number < 1:
         raise ArgumentError(f"max_output: found {number}, expected 1 or more, or None")
-    return number
+    return min(number, (1 << 64) - 1)
 
 
 def environment(threads: int, max_output: int | None) -> Any:

@@ -273,6 +273,7 @@ def test_limits():
     with pytest.raises(MemoryError):
         pith.decompress(frame, max_output=3999, out=np.zeros(1000, np.float32))
     assert pith.decompress(frame, max_output=4000).size == 1000
+    assert pith.decompress(frame, max_output=1 << 70).size == 1000  # no machine has so much
     for wrong in (0, -1):
         with pytest.raises(pith.ArgumentError):
             pith.decompress(frame, max_output=wrong)
