@@ -1359,10 +1359,13 @@ class Bucket:
         if outs is None:
             outs = [stream._new(slot, dtype) for stream, slot in self._ends]
         outs = self._as_many(outs, "outs")
-        sums, keep = self._sums(frames, scale)
+        lists = [list(some) for some in self._as_many(frames, "frames")]
+        sums, keep = self._sums(lists, scale)
         given = [(ffi.addressof(sums[i], "view"), out, True) for i, out in enumerate(outs)]
         keep += of_each(lambda one: views.fill(*one), given)
-        check_apart(lib.pithpy_sums_share(sums, len(outs)))
+        # No tensor is written in the memory of bytes.
+        if not all(type(frame) is bytes for some in lists for frame in some):
+            check_apart(lib.pithpy_sums_share(sums, len(outs)))
         with self._borrow() as work:
             status = lib.pithpy_reduce_list(work, *self._marks, sums, len(outs))
             if status:
@@ -1391,7 +1394,8 @@ class Bucket:
             raise TypeError(f"to: expected a pith.Bucket, found {type(to).__name__}")
         if len(to) != len(self):
             raise ArgumentError(f"to: found {numbered(len(to), 'streams')}, expected {len(self)}")
-        sums, keep = self._sums(frames, scale)
+        lists = [list(some) for some in self._as_many(frames, "frames")]
+        sums, keep = self._sums(lists, scale)
         held = to._items()
         try:
             call = to._idle.pop()
@@ -1412,10 +1416,9 @@ class Bucket:
         del keep
         return results
 
-    def _sums(self, frames: Iterable[Iterable[Buffer]], scale: float) -> tuple[Any, list[Any]]:
-        """Return an array of ``pith_sum`` and what must be kept with it."""
+    def _sums(self, lists: list[list[Buffer]], scale: float) -> tuple[Any, list[Any]]:
+        """Return an array of ``pith_sum`` of lists of frames, and what must be kept with it."""
         check_scale(scale)
-        lists = [list(some) for some in self._as_many(frames, "frames")]
         sums = ffi.new("pith_sum[]", max(len(lists), 1))
         keep: list[Any] = []
         listed = of_each(lambda some: [_frame_bytes(frame) for frame in some], lists)
