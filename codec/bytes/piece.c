@@ -161,7 +161,7 @@ static uint64_t saved_by_matches(struct pithi_rans *m, size_t n) {
         last[hash] = (uint16_t)i;
         if (!(again | before)) {
             i +=
-                1 + (i - begun) / 1024; /* the longer there is no match the less it is looked for */
+                1 + (i - begun) / 512; /* the longer there is no match the less it is looked for */
             continue;
         }
         if (!again) {
