@@ -5,19 +5,20 @@ SPDX-License-Identifier: Apache-2.0
 
     ./dev train --torch [--rates=100,250,1000] [--steps=20] [--ways=NAME,...] [--ranks-per-node=1]
     ./dev train --torch --losses [--steps=300] [--rate=6e-3] [--seeds=1,2,3] [--ways=NAME,...]
-    ./dev train --torch --results[=steps|=losses|=sgd]
+    ./dev train --torch --results[=steps|=losses|=sgd|=clipped]
 
 The first: four nodes, joined by links of so many Mbit/s (tools/network.py; needs root), a model of
 10 million parameters, batches of 1 x 64 bytes for each rank. For each way to exchange gradients:
 the median time of a step, what it does on the links by the kernel's counters, the speed-up, and
 the parts of a step that pith's codecs take by the clock and in CPU time. The second: validation
 losses of a model of a million parameters, unshaped, over paired seeds. Both print tables. The
-third runs all of this and writes its part of doc/TRAINING.md, two hours and a half on a machine
-with nothing else to do; what was measured is kept, so that it goes on where it was stopped. With
-=steps it measures steps alone, for three quarters of an hour, and keeps the page's losses; with
-=losses it trains for losses alone, which depend on no clock, and takes seconds of steps from the
-page; with =sgd for those of SGD alone. Standard library only; ranks need PyTorch (./dev need
-torch). As a script it wants the folder of what it writes before all else.
+third runs all of this and writes its parts of doc/TRAINING.md, four hours on a machine with
+nothing else to do; what was measured is kept, so that it goes on where it was stopped. With =steps
+it measures steps alone, for three quarters of an hour, and keeps the page's losses; with =losses it
+trains for losses alone, which depend on no clock, and takes seconds of steps from the page; with
+=sgd for those of SGD alone, and with =clipped for those of clipped gradients. Standard library
+only; ranks need PyTorch (./dev need torch). As a script it wants the folder of what it writes
+before all else.
 """
 import datetime
 import itertools
@@ -42,7 +43,8 @@ SMALL = {"layers": 4, "width": 160, "heads": 5, "context": 64, "batch": 8, "rate
          "warm_up": 0.1, "floor": 0.1}
 USUAL = {"spec": "grad:preset=inter", "inter": None, "weights": "wdiff:bits=4", "share": 0,
          "kind": None, "partitions": None, "approximation": 4, "every": 0, "warm": 3, "before": 0,
-         "seed": 1, "warm_up": 0, "floor": 1, "momentum": None, "normalize": None}
+         "seed": 1, "warm_up": 0, "floor": 1, "momentum": None, "normalize": None,
+         "clip": None}
 # Of a gradient element as f32, what a frame of 4 bits has: 0.53125 bytes of 4.
 SHARE_OF_4 = 0.1328125
 # Inside nodes 8 bits where there are two levels.
@@ -54,6 +56,11 @@ SHARES = {"topk-1%": 0.01, "topk-0.1%": 0.001}
 # With SGD no hook with seed 1 ends at 2.41, 2.29, 2.21, 2.14 and 2.27 with rates of 0.1, 0.2, 0.3,
 # 0.45 and 0.6; with 0.45 it diverges with the seeds 2 and 3.
 SGD = {"rate": 0.2, "momentum": 0.9}
+# Gradients clipped to a norm: no hook with the seeds 1, 2 and 3 ends at 1.603, 1.557 and 1.608 on
+# the mean with rates of 4e-3, 6e-3 and 9e-3. With the lowest of these, trainings that differ in
+# rounding alone stay together.
+CLIPPED = {"clip": 1.0}
+LOWER, LOWER_FASTER = 4e-3, 4.3e-3
 # As many bytes as by grad:preset=inter: half as many elements share a scale of half the bits.
 SEARCHED = "grad:bits=4,group=64,scale_dtype=bf16,search=mse"
 # Least error at 2 bits: with so few values to a scale it is less without rotation.
@@ -93,6 +100,13 @@ WAYS = {
     "pith-zero-mse": {"way": "pith-zero", "spec": SEARCHED},
     "pith-zero-2/2": {"way": "pith-zero", "spec": "grad:bits=2", "weights": "wdiff:bits=2"},
 }
+for kind, settings in (("clipped-", CLIPPED), ("lower-", {**CLIPPED, "rate": LOWER})):
+    for name in ("no-hook", "bf16", "pith-8/4", "pith-4/4", "pith-2/2", "pith-zero"):
+        WAYS[kind + name] = {**WAYS[name], **settings}
+for name in ("pith-8/4", "pith-4/4", "pith-4/4-mse"):
+    WAYS["lower-" + name] = {**WAYS[name], **CLIPPED, "rate": LOWER}
+    WAYS["lower-%s-normalized" % name] = {**WAYS["lower-" + name], "normalize": 0.95}
+WAYS["lower-pith-2/2-faster"] = {**WAYS["lower-pith-2/2"], "rate": LOWER_FASTER}
 LONGEST = 900  # seconds of a run
 
 
@@ -330,7 +344,8 @@ WAYS_OF = {  # by ranks of a node
 HEADINGS = {1: "One rank a node", 2: "Two ranks a node"}
 LEARNING = ("no-hook", "fp16", "bf16", "powersgd", "pith-8/4", "pith-4/4", "pith-4/4-mse",
             "pith-4/4-trellis", "pith-3/3-trellis", *TWO_BITS, *SHARES, *SHARDED)
-LEARNING_SGD = tuple(name for name in WAYS if name.startswith("sgd"))
+LEARNING_SGD, LEARNING_CLIPPED, LEARNING_LOWER = (
+    tuple(name for name in WAYS if name.startswith(kind)) for kind in ("sgd", "clipped", "lower"))
 RATES, SEEDS, STEPS, LOSS_STEPS, EVERY = (100, 250, 1000), (1, 2, 3), 20, 300, 50
 TIMES = ("gradients", "steps", *("s at %d Mbit/s" % rate for rate in RATES))  # to a loss
 NOT_REACHED = "not reached"
@@ -469,6 +484,29 @@ correction of Deep Gradient Compression) and the optimizer has none; `sgd-topk-0
 without the warm-up of the density that its authors want. `sgd-topk-1%-apart`:
 `topk:density=0.01,ef=full`, and momentum in the optimizer. Beside AdamW's rows of the same specs:
 SGD moves a weight by the sum of what waited, AdamW by no more than by one step of it.
+"""
+
+
+CLIPPED_TEXT = """\
+# PyTorch with clipped gradients
+
+Made by `./dev train --torch --results=clipped` on {date}: the same small model, ranks, batches,
+schedule and AdamW as under Losses above, on the text as it was then, with gradients whose norm is
+limited to {clip:g}, by `clip_grad_norm_` and by `max_norm=` of `pith.torch.optim.Sharded`. No hook
+learns better so. Validation losses after {steps} steps, means of {more} paired seeds
+(`clipped-bf16`: of {few}):
+
+{losses}
+
+## Below the best rate
+
+The rate above, {rate:g}, is the best of {lower:g}, {rate:g} and 0.009, at which trainings that
+differ in rounding alone drift apart. With {lower:g} they stay together, so that {few} seeds show
+small effects; and whatever shortens steps shows as a loss, since longer ones would do better. AdamW
+divides by the root of the mean of squares, in which the noise of a codec is, too.
+`-normalized`: with `normalize=0.95`; `lower-pith-2/2-faster`: with a rate of {faster:g}.
+
+{lower_losses}
 """
 
 
@@ -642,10 +680,10 @@ def cpu_name():
 
 
 def means_table(ends):
-    """ends: {way: validation losses, one a seed}, no hook first."""
+    """ends: {way: validation losses, one a seed}, no hook first, which has the most."""
     first = next(iter(ends.values()))
     return table(("gradients", "mean validation loss", "apart, %"),
-                 [(name, "%.4f" % statistics.mean(values), apart_text(values, first))
+                 [(name, "%.4f" % statistics.mean(values), apart_text(values, first[: len(values)]))
                   for name, values in ends.items()])
 
 
@@ -742,6 +780,24 @@ def write_sgd(losses):
     print("wrote losses with SGD to doc/TRAINING.md", flush=True)
 
 
+def measure_clipped(out, args):
+    """{way: results, one a seed}, of most ways of as many seeds as MORE_SEEDS."""
+    few = ["clipped-bf16"]
+    return {**measure_losses(out, args, [w for w in LEARNING_CLIPPED if w not in few], MORE_SEEDS),
+            **measure_losses(out, args, few), **measure_losses(out, args, LEARNING_LOWER)}
+
+
+def write_clipped(losses):
+    """Puts the part of clipped gradients into the page."""
+    ends = ends_of(losses)
+    training_page.write_part(CLIPPED_TEXT.format(
+        date=date(), clip=CLIPPED["clip"], steps=LOSS_STEPS, more=len(MORE_SEEDS), few=len(SEEDS),
+        rate=SMALL["rate"], lower=LOWER, faster=LOWER_FASTER,
+        losses=means_table({name: ends[name] for name in LEARNING_CLIPPED}),
+        lower_losses=losses_table({name: ends[name] for name in LEARNING_LOWER})))
+    print("wrote losses with clipped gradients to doc/TRAINING.md", flush=True)
+
+
 # ---- Arguments ----------------------------------------------------------------------------------
 
 USAGE = "%s\n\nNAMEs: %s" % (__doc__.strip(), ", ".join(WAYS))
@@ -754,9 +810,9 @@ def arguments(words):
         name, _, value = word.removeprefix("--").partition("=")
         if word == "--losses":
             args[name] = True
-        elif name == "results" and value in ("", "steps", "losses", "sgd"):
+        elif name == "results" and value in ("", "steps", "losses", "sgd", "clipped"):
             args[name] = value or "all"
-            args["losses"] = value in ("losses", "sgd")
+            args["losses"] = value in ("losses", "sgd", "clipped")
         elif name in ("rates", "seeds") and value:
             args[name] = [int(v) for v in value.split(",")]
         elif name in ("steps", "ranks-per-node") and value.isdigit():
@@ -791,6 +847,9 @@ def main():
     if args["results"] == "sgd":
         write_sgd(measure_losses(out, args, LEARNING_SGD))
         return
+    if args["results"] == "clipped":
+        write_clipped(measure_clipped(out, args))
+        return
     if args["results"] == "losses":
         write_losses(measure_losses(out, args, LEARNING), measure_more_losses(out, args))
         return
@@ -809,6 +868,7 @@ def main():
             write_page(steps, measure_losses(out, args, LEARNING), measure_more_losses(out, args),
                        send, args)
             write_sgd(measure_losses(out, args, LEARNING_SGD))
+            write_clipped(measure_clipped(out, args))
         else:
             show(net, args)
 

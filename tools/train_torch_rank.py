@@ -139,6 +139,7 @@ class Trainer:
 
     def __init__(self, s):
         self._make(s)
+        self.clip = s["clip"]
         steps = s["before"] + s["steps"]
         self.schedule = torch.optim.lr_scheduler.LambdaLR(
             self.optimizer, lambda step: scheduled(step, steps, s["warm_up"], s["floor"]))
@@ -156,8 +157,8 @@ class Trainer:
             self.whole = self.model
             self.optimizer = pith.torch.optim.Sharded(
                 self.model.parameters(), torch.optim.AdamW, gradients=s["spec"], inter=s["inter"],
-                weights=s["weights"], parameters_as_bucket_view=True, ranks_per_node=per_node,
-                **adam)
+                weights=s["weights"], max_norm=s["clip"], parameters_as_bucket_view=True,
+                ranks_per_node=per_node, **adam)
             return
         bucket = {"bucket_cap_mb": ONE_BUCKET_MB} if way == "powersgd" else {}
         self.whole = (self.model if way == "none" else
@@ -192,6 +193,8 @@ class Trainer:
     def step(self, batch):
         self.optimizer.zero_grad()
         loss_of(self.whole, batch).backward()
+        if self.clip is not None and not isinstance(self.optimizer, pith.torch.optim.Sharded):
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
         self.optimizer.step()
         self.schedule.step()
 

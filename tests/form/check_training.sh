@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE=1
 
 # ---- How it is called ----------------------------------------------------------------------------
 python3 "$tools/train_torch.py" --help >out
-grep -q '^    ./dev train --torch --results\[=steps|=losses|=sgd\]$' out ||
+grep -q '^    ./dev train --torch --results\[=steps|=losses|=sgd|=clipped\]$' out ||
     { echo '--help says nothing'; exit 1; }
 for words in '' --losses '--steps=3 folder'; do
     rc=0
@@ -40,6 +40,11 @@ after = open("TRAINING.md").read()
 assert after.split("\n## Losses")[0] == before.split("\n## Losses")[0]
 assert after != before and os.path.exists("training_torch_time.svg")
 assert "| pith-4/4-mse | 2.0000 | +0.00 |" in after
+clipped = {name: [ran] * len(train_torch.SEEDS)
+           for name in (*train_torch.LEARNING_CLIPPED, *train_torch.LEARNING_LOWER)}
+clipped["clipped-no-hook"] = [ran] * len(train_torch.MORE_SEEDS)
+train_torch.write_clipped(clipped)
+assert "| clipped-bf16 | 2.0000 | +0.00 |" in open("TRAINING.md").read()
 # 2.02 nats are reached at step 198.
 seconds = steps[1, 250]["no-hook"]["seconds"][0]
 row, = (line for line in after.splitlines() if line.startswith("| no-hook | 198 |"))
