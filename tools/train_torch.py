@@ -492,8 +492,8 @@ CLIPPED_TEXT = """\
 
 Made by `./dev train --torch --results=clipped` on {date}: the same small model, ranks, batches,
 schedule and AdamW as under Losses above, on the text as it was then, with gradients whose norm is
-limited to {clip:g}, by `clip_grad_norm_` and by `max_norm=` of `pith.torch.optim.Sharded`. No hook
-learns better so. Validation losses after {steps} steps, means of {more} paired seeds
+limited to {clip:g}, by `clip_grad_norm_` and by `max_norm=` of `pith.torch.optim.Sharded`. With
+that limit no hook ends lower. Validation losses after {steps} steps, means of {more} paired seeds
 (`clipped-bf16`: of {few}):
 
 {losses}
