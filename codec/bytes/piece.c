@@ -160,8 +160,7 @@ static uint64_t saved_by_matches(struct pithi_rans *m, size_t n) {
         uint32_t told = AGAIN, cost = 0;
         last[hash] = (uint16_t)i;
         if (!(again | before)) {
-            i +=
-                1 + (i - begun) / 512; /* the longer there is no match the less it is looked for */
+            i += 1 + (i - begun) / 512; /* the longer there is no match the less it is looked for */
             continue;
         }
         if (!again) {
