@@ -100,12 +100,12 @@ WAYS = {
     "pith-zero-mse": {"way": "pith-zero", "spec": SEARCHED},
     "pith-zero-2/2": {"way": "pith-zero", "spec": "grad:bits=2", "weights": "wdiff:bits=2"},
 }
-for kind, settings in (("clipped-", CLIPPED), ("lower-", {**CLIPPED, "rate": LOWER})):
-    for name in ("no-hook", "bf16", "pith-8/4", "pith-4/4", "pith-2/2", "pith-zero"):
-        WAYS[kind + name] = {**WAYS[name], **settings}
-for name in ("pith-8/4", "pith-4/4", "pith-4/4-mse"):
-    WAYS["lower-" + name] = {**WAYS[name], **CLIPPED, "rate": LOWER}
-    WAYS["lower-%s-normalized" % name] = {**WAYS["lower-" + name], "normalize": 0.95}
+ALSO_CLIPPED = ("no-hook", "bf16", "pith-8/4", "pith-4/4", "pith-2/2", "pith-zero")
+WAYS.update({"clipped-" + name: {**WAYS[name], **CLIPPED} for name in ALSO_CLIPPED})
+WAYS.update({"lower-" + name: {**WAYS[name], **CLIPPED, "rate": LOWER}
+             for name in (*ALSO_CLIPPED, "pith-4/4-mse")})
+WAYS.update({"lower-%s-normalized" % name: {**WAYS["lower-" + name], "normalize": 0.95}
+             for name in ("pith-8/4", "pith-4/4", "pith-4/4-mse")})
 WAYS["lower-pith-2/2-faster"] = {**WAYS["lower-pith-2/2"], "rate": LOWER_FASTER}
 LONGEST = 900  # seconds of a run
 
@@ -492,9 +492,9 @@ CLIPPED_TEXT = """\
 
 Made by `./dev train --torch --results=clipped` on {date}: the same small model, ranks, batches,
 schedule and AdamW as under Losses above, on the text as it was then, with gradients whose norm is
-limited to {clip:g}, by `clip_grad_norm_` and by `max_norm=` of `pith.torch.optim.Sharded`. With
-that limit no hook ends lower. Validation losses after {steps} steps, means of {more} paired seeds
-(`clipped-bf16`: of {few}):
+limited to {clip:g}, by `clip_grad_norm_` and by `max_norm=` of `pith.torch.optim.Sharded`. So
+trained, a model without a hook ends lower. Validation losses after {steps} steps, means of {more}
+paired seeds (`clipped-bf16`: of {few}):
 
 {losses}
 

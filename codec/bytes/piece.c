@@ -179,19 +179,20 @@ static uint64_t saved_by_matches(struct pithi_rans *m, size_t n) {
  * that: whether matches may save half of it. The first n bytes of the sample are one of so many
  * parts of the string. */
 static bool matches_may_pay(struct pithi_rans *m, size_t n, size_t parts, size_t planned) {
-    return saved_by_matches(m, n) * parts >= (uint64_t)planned * (256 * 8 / 128);
+    enum { UNITS = 256 * 8 }; /* of a byte */
+    return saved_by_matches(m, n) * parts >= (uint64_t)planned * UNITS / 128;
 }
 
 /* Whether rANS is in vain for a string of n bytes: one that is as a sample, which was planned last
  * at so many bytes, but has one table and takes one set of states. */
-static bool noise(const struct pithi_rans *m, size_t planned, size_t n) {
+static bool in_vain(const struct pithi_rans *m, size_t planned, size_t n) {
     const size_t head = m->table_bytes + ((size_t)4 << m->log2_states);
     return head + (uint64_t)(planned - head) * n / SAMPLE > worthwhile(n);
 }
 
 /* Returns about what zstd takes without matches for n bytes that were planned last: no less than a
  * bit for each, half a byte for each kind, and heads. Fewer than 64 it leaves as they are. */
-static size_t literals(const struct pithi_rans *m, size_t n) {
+static size_t without_matches(const struct pithi_rans *m, size_t n) {
     enum { HEADS = 20, LEAST = 64, BIT = 256 };
     uint64_t bits = 0; /* in 1/256 */
     size_t kinds = 0;
@@ -209,7 +210,8 @@ static size_t literals(const struct pithi_rans *m, size_t n) {
 static enum verdict verdict_of_short(struct pithi_rans *m, const uint8_t *src, size_t n,
                                      size_t planned) {
     if (planned == SIZE_MAX) return REPEATS;
-    if (literals(m, n) < (planned <= worthwhile(n) ? worthwhile(planned) : n)) return REPEATS;
+    if (without_matches(m, n) < (planned <= worthwhile(n) ? worthwhile(planned) : n))
+        return REPEATS;
     memcpy(m->tables.sample, src, n);
     return matches_may_pay(m, n, 1, planned) ? REPEATS : FREQUENCIES;
 }
@@ -222,14 +224,14 @@ static enum verdict verdict_of(struct pithi_pen *pen, const uint8_t *src, size_t
     const uint8_t *const middle = src + (n - SAMPLE) / 2;
     const size_t part = pithi_rans_plan(m, pen->count, middle, SAMPLE);
     if (part == SIZE_MAX) return REPEATS;
-    const bool vain = noise(m, part, n);
+    const bool vain = in_vain(m, part, n);
     take_sample(m->tables.sample, src, n);
     const size_t spread = pithi_rans_plan(m, pen->count, m->tables.sample, SAMPLE);
     if (spread == SIZE_MAX) return REPEATS;
     const size_t wanted = worthwhile(part < SAMPLE ? part : SAMPLE);
     /* Symbols that say little have many matches, and a part of the sample is enough. */
     const size_t parts = spread < SAMPLE / 4 ? 4 : spread < SAMPLE / 2 ? 2 : 1;
-    const bool vain_spread = noise(m, spread, n);
+    const bool vain_spread = in_vain(m, spread, n);
     if (matches_may_pay(m, SAMPLE / parts, parts, spread) &&
         pithi_entropy_pack(pen->coder, pen->effort, middle, SAMPLE, to,
                            wanted < cap ? wanted : cap))
