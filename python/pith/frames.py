@@ -302,8 +302,7 @@ def decode_range(
             f"out: found {numbered(lib.pith_view_count(view), 'elements')}, expected {count}"
         )
     base_view, keep_base = _maybe(base)
-    if lib.pithpy_share(view, data, length):
-        raise ArgumentError("the frame and the tensor share memory")
+    views.check_apart(lib.pithpy_share(view, data, length))
     if base is not None and lib.pithpy_share_otherwise(view, base_view):
         raise ArgumentError("out and base share memory, but not as one tensor")
     status = lib.pith_decode_range(data, length, base_view, first, env, view, error)

@@ -21,7 +21,6 @@ from .errors import (
     DtypeError,
     Error,
     MismatchError,
-    OutOfMemoryError,
     ShapeError,
     SpaceError,
     StateError,
@@ -84,23 +83,6 @@ class SparseState(NamedTuple):
     """Of the last encode: magnitudes from it on were chosen; 0: none yet."""
     holds: bool
     """Whether the slot holds a set."""
-
-
-def check_apart(share: int) -> None:
-    """Raise where a call's frames and tensors share memory.
-
-    Args:
-        share: what one of the helpers found that look for it
-
-    Raises:
-        ArgumentError: they do
-        OutOfMemoryError: there is no memory to see it
-
-    """
-    if share < 0:
-        raise OutOfMemoryError("frames and tensors: no memory to look whether they share some")
-    if share:
-        raise ArgumentError("a frame and a tensor share memory")
 
 
 def _frame_bytes(frame: Buffer) -> tuple[Any, int, Any]:
@@ -1271,7 +1253,7 @@ class Bucket:
             offsets, lengths = self._offsets_c, ffi.new("uint64_t[]", max(n, 1))
         keep = self._fill(items, tensors, False)
         if out is not None:
-            check_apart(lib.pithpy_views_share(items, n, memory, self._bytes))
+            views.check_apart(lib.pithpy_views_share(items, n, memory, self._bytes))
         with self._borrow() as work:
             status = lib.pithpy_encode_list(
                 work, *self._marks, items, n, memory, offsets, flags, frames, lengths
@@ -1326,7 +1308,7 @@ class Bucket:
             for item, part in zip(each, of_each(_frame_bytes, frames), strict=True):
                 item.frame, item.length, kept = part
                 keep.append(kept)
-            check_apart(lib.pithpy_items_share(items, len(each)))
+            views.check_apart(lib.pithpy_items_share(items, len(each)))
         with self._borrow() as work:
             status = lib.pithpy_decode_list(work, *self._marks, items, len(each), flags)
             self._finish(status, work, held, outs)
@@ -1365,7 +1347,7 @@ class Bucket:
         keep += of_each(lambda one: views.fill(*one), given)
         # No tensor is written in the memory of bytes.
         if not all(type(frame) is bytes for some in lists for frame in some):
-            check_apart(lib.pithpy_sums_share(sums, len(outs)))
+            views.check_apart(lib.pithpy_sums_share(sums, len(outs)))
         with self._borrow() as work:
             status = lib.pithpy_reduce_list(work, *self._marks, sums, len(outs))
             if status:

@@ -160,6 +160,23 @@ def _other_layout(x: Any) -> str:
     return f"expected a strided tensor, found one of layout {x.layout}: give its to_dense()"
 
 
+def check_apart(share: int) -> None:
+    """Raise where a call's frames and tensors share memory.
+
+    Args:
+        share: what one of the helpers found that look for it
+
+    Raises:
+        ArgumentError: they do
+        OutOfMemoryError: there is no memory to see it
+
+    """
+    if share < 0:
+        raise OutOfMemoryError("frames and tensors: no memory to look whether they share some")
+    if share:
+        raise ArgumentError("a frame and a tensor share memory")
+
+
 def refused(refusal: int, x: Tensor) -> Error:
     """Return the exception for a refusal of helpers.h."""
     why, found = refusal & 255, refusal >> 8
