@@ -186,7 +186,7 @@ static bool matches_may_pay(struct pithi_rans *m, size_t n, size_t parts, size_t
 /* Whether rANS is in vain for a string of n bytes: one that is as a sample, which was planned last
  * at so many bytes, but has one table and takes one set of states. */
 static bool in_vain(const struct pithi_rans *m, size_t planned, size_t n) {
-    const size_t head = m->table_bytes + ((size_t)4 << m->log2_states);
+    const size_t head = m->table_bytes + ((size_t)4 << m->states.log2);
     return head + (uint64_t)(planned - head) * n / SAMPLE > worthwhile(n);
 }
 

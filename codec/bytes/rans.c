@@ -141,24 +141,27 @@ static inline uint8_t *encode_rows(const struct pithi_rans_encoder *t, size_t ro
     return end;
 }
 
-uint8_t *pithi_rans_encode_c(const struct pithi_rans_encoder *t, const uint8_t *src, size_t n,
-                             unsigned log2_states, uint32_t *state, uint8_t *begin, uint8_t *end) {
-    const size_t mask = ((size_t)1 << log2_states) - 1;
+bool pithi_rans_encode_c(const struct pithi_rans_encoder *t, const uint8_t *src, size_t n,
+                         struct pithi_rans_states *states, struct pithi_rans_space *to) {
+    const unsigned log2 = states->log2;
+    const size_t mask = ((size_t)1 << log2) - 1;
+    uint32_t *const state = states->x;
+    uint8_t *end = to->end;
     while (n) {
-        size_t part = (size_t)(end - begin) / 2;
+        size_t part = (size_t)(end - to->begin) / 2;
         if (part == 0) {
             /* No word more: the rest fits only if every state takes its symbols as it is. */
             const uint32_t x = state[--n & mask], f = t->frequency[src[n]];
-            if ((x >> (32 - LOG2_SLOTS)) >= f) return NULL;
+            if ((x >> (32 - LOG2_SLOTS)) >= f) return false;
             state[n & mask] = x / f << LOG2_SLOTS | t->slot[t->start[src[n]] + x % f];
         }
         part = part < n ? part : n;
-        if (log2_states == 1 || log2_states == 3) {
-            const size_t over = n & mask, rows = part >> log2_states;
+        if (log2 == 1 || log2 == 3) {
+            const size_t over = n & mask, rows = part >> log2;
             if (!over && rows) {
-                n -= rows << log2_states;
-                end = log2_states == 1 ? encode_rows(t, 2, state, src + n, rows, end)
-                                       : encode_rows(t, 8, state, src + n, rows, end);
+                n -= rows << log2;
+                end = log2 == 1 ? encode_rows(t, 2, state, src + n, rows, end)
+                                : encode_rows(t, 8, state, src + n, rows, end);
                 continue;
             }
             if (over && over < part) part = over;
@@ -168,7 +171,8 @@ uint8_t *pithi_rans_encode_c(const struct pithi_rans_encoder *t, const uint8_t *
             state[n & mask] = encode_one(t, src[n], state[n & mask], &end);
         }
     }
-    return end;
+    to->end = end;
+    return true;
 }
 
 /* What a state becomes by its next symbol, which is stored; it may have to be renormalised. */
@@ -205,20 +209,20 @@ static const uint8_t *decode_pairs(const uint32_t slot[SLOTS], uint32_t state[2]
     return words;
 }
 
-const uint8_t *pithi_rans_decode_c(const struct pithi_rans_decoder *t, uint32_t *state,
-                                   unsigned log2_states, const uint8_t *words, const uint8_t *end,
-                                   uint8_t *dst, size_t n) {
+bool pithi_rans_decode_c(const struct pithi_rans_decoder *t, struct pithi_rans_states *states,
+                         struct pithi_rans_words *from, uint8_t *dst, size_t n) {
     enum { PAIRS_LEAST = 256 }; /* below it, making the table takes longer */
-    const size_t mask = ((size_t)1 << log2_states) - 1;
-    const bool in_pairs = log2_states == 1 && n / 2 >= PAIRS_LEAST;
-    uint32_t slot[SLOTS];
+    const size_t mask = ((size_t)1 << states->log2) - 1;
+    const bool in_pairs = states->log2 == 1 && n / 2 >= PAIRS_LEAST;
+    uint32_t *const state = states->x, slot[SLOTS];
+    const uint8_t *words = from->at;
     size_t i = 0;
     if (in_pairs) slots_of(slot, t);
     while (i < n) {
-        size_t part = (size_t)(end - words) / 2;
+        size_t part = (size_t)(from->end - words) / 2;
         if (part == 0) {
             const uint32_t x = step(t, state[i & mask], dst + i);
-            if (x < PITHI_RANS_LOW) return NULL;
+            if (x < PITHI_RANS_LOW) return false;
             state[i++ & mask] = x;
         }
         part = part < n - i ? part : n - i;
@@ -235,7 +239,8 @@ const uint8_t *pithi_rans_decode_c(const struct pithi_rans_decoder *t, uint32_t 
             words += 2 * low;
         }
     }
-    return words;
+    from->at = words;
+    return true;
 }
 
 /* ---- Frequencies -----------------------------------------------------------------------------*/
@@ -393,45 +398,45 @@ size_t pithi_rans_plan(struct pithi_rans *m, pithi_symbol_count_fn *count, const
         bits += (uint64_t)m->count[0][t.symbol[k]] * m->cost[t.symbol[k]];
     m->rest = r.rest;
     m->precision = r.precision;
-    m->log2_states = pithi_rans_log2_states(n, bits >> 11);
+    m->states.log2 = pithi_rans_log2_states(n, bits >> 11);
     m->table_bytes = table_bytes(&t, &r, m->frequency);
-    return m->table_bytes + ((size_t)4 << m->log2_states) + (size_t)(bits >> 11);
+    return m->table_bytes + ((size_t)4 << m->states.log2) + (size_t)(bits >> 11);
 }
 
 size_t pithi_rans_pack(struct pithi_rans *m, pithi_rans_encode_fn *encode, const uint8_t *src,
                        size_t n, uint8_t *dst, size_t cap) {
-    const size_t states = (size_t)1 << m->log2_states, head = m->table_bytes + 4 * states;
+    const size_t states = (size_t)1 << m->states.log2, head = m->table_bytes + 4 * states;
     const struct pithi_rans_rounding r = {.rest = m->rest, .precision = m->precision};
     if (cap < head) return 0;
+    struct pithi_rans_space space = {dst + head, dst + cap};
     pithi_rans_encoder_of(&m->tables.encoder, m->frequency);
-    for (size_t j = 0; j < states; j++) m->state[j] = PITHI_RANS_LOW;
-    uint8_t *const end = dst + cap;
-    const uint8_t *const words =
-        encode(&m->tables.encoder, src, n, m->log2_states, m->state, dst + head, end);
-    if (!words) return 0;
-    pithi_rans_put_table(dst, &r, m->log2_states, m->frequency, SYMBOLS);
-    for (size_t j = 0; j < states; j++) pithi_put32(dst + m->table_bytes + 4 * j, m->state[j]);
-    memmove(dst + head, words, (size_t)(end - words));
-    return head + (size_t)(end - words);
+    for (size_t j = 0; j < states; j++) m->states.x[j] = PITHI_RANS_LOW;
+    if (!encode(&m->tables.encoder, src, n, &m->states, &space)) return 0;
+    pithi_rans_put_table(dst, &r, m->states.log2, m->frequency, SYMBOLS);
+    for (size_t j = 0; j < states; j++) pithi_put32(dst + m->table_bytes + 4 * j, m->states.x[j]);
+    const size_t words = (size_t)(dst + cap - space.end);
+    memmove(dst + head, space.end, words);
+    return head + words;
 }
 
 bool pithi_rans_unpack(struct pithi_rans *m, pithi_rans_decode_fn *decode, const uint8_t *src,
                        size_t length, uint8_t *dst, size_t n) {
     const uint8_t *const end = src + length;
     if (length < PITHI_RANS_HEAD) return false;
-    const unsigned k = src[0] & 15;
-    const size_t states = (size_t)1 << k;
-    if (k > PITHI_RANS_LOG2_STATES_MOST) return false;
+    m->states.log2 = src[0] & 15;
+    if (m->states.log2 > PITHI_RANS_LOG2_STATES_MOST) return false;
+    const size_t states = (size_t)1 << m->states.log2;
     memset(m->frequency, 0, sizeof m->frequency);
     const uint8_t *at = pithi_rans_take_table(src, end, m->frequency);
     if (!at || (size_t)(end - at) < 4 * states) return false;
     for (size_t j = 0; j < states; j++, at += 4) {
-        m->state[j] = pithi_get32(at);
-        if (m->state[j] < PITHI_RANS_LOW) return false;
+        m->states.x[j] = pithi_get32(at);
+        if (m->states.x[j] < PITHI_RANS_LOW) return false;
     }
+    struct pithi_rans_words words = {at, end};
     pithi_rans_decoder_of(&m->tables.decoder, m->frequency);
-    if (decode(&m->tables.decoder, m->state, k, at, end, dst, n) != end) return false;
+    if (!decode(&m->tables.decoder, &m->states, &words, dst, n) || words.at != end) return false;
     for (size_t j = 0; j < states; j++)
-        if (m->state[j] != PITHI_RANS_LOW) return false;
+        if (m->states.x[j] != PITHI_RANS_LOW) return false;
     return true;
 }

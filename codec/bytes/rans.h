@@ -41,16 +41,27 @@ struct pithi_rans_decoder {
     struct pithi_rans_bucket bucket[256];
 };
 
-/* Encodes src[0, n), last symbol first, with 2^log2_states states; words end at `end` and begin at
- * the address that is returned, NULL when that would be below `begin`. */
-typedef uint8_t *pithi_rans_encode_fn(const struct pithi_rans_encoder *t, const uint8_t *src,
-                                      size_t n, unsigned log2_states, uint32_t *state,
-                                      uint8_t *begin, uint8_t *end);
-/* Decodes n symbols to dst from words in [words, end); returns where the next word is, NULL when
- * they are too few. */
-typedef const uint8_t *pithi_rans_decode_fn(const struct pithi_rans_decoder *t, uint32_t *state,
-                                            unsigned log2_states, const uint8_t *words,
-                                            const uint8_t *end, uint8_t *dst, size_t n);
+/* 2^log2 states: symbol i belongs to x[i mod 2^log2]. */
+struct pithi_rans_states {
+    unsigned log2;
+    uint32_t x[PITHI_RANS_STATES_MOST];
+};
+/* Where words are put, each before those so far, which begin at `end`. */
+struct pithi_rans_space {
+    uint8_t *begin, *end;
+};
+/* Words that are still to be taken. */
+struct pithi_rans_words {
+    const uint8_t *at, *end;
+};
+
+/* Encodes src[0, n), last symbol first. False when the space is too small for their words. */
+typedef bool pithi_rans_encode_fn(const struct pithi_rans_encoder *t, const uint8_t *src, size_t n,
+                                  struct pithi_rans_states *states, struct pithi_rans_space *to);
+/* Decodes n symbols to dst. False when the words are too few. */
+typedef bool pithi_rans_decode_fn(const struct pithi_rans_decoder *t,
+                                  struct pithi_rans_states *states, struct pithi_rans_words *from,
+                                  uint8_t *dst, size_t n);
 pithi_rans_encode_fn pithi_rans_encode_c;
 pithi_rans_decode_fn pithi_rans_decode_c;
 
@@ -81,8 +92,7 @@ struct pithi_rans {
     uint16_t cost[256];       /* of each symbol that occurs, in 1/256 bit */
     unsigned rest, precision; /* of the table of frequencies */
     size_t table_bytes;
-    unsigned log2_states;
-    uint32_t state[PITHI_RANS_STATES_MOST];
+    struct pithi_rans_states states;
     union {
         struct pithi_rans_encoder encoder;
         struct pithi_rans_decoder decoder;

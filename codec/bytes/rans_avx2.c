@@ -145,15 +145,16 @@ static inline void decode_32(const struct buckets *b, __m256i x[4], uint8_t *dst
 
 /* Rows of symbols, one of each state, while there are words for all. Returns how many symbols. */
 static inline size_t decode_rows(const struct buckets *b, unsigned vectors, __m256i *x,
-                                 const uint8_t **words, const uint8_t *end, uint8_t *dst,
-                                 size_t n) {
+                                 struct pithi_rans_words *from, uint8_t *dst, size_t n) {
     const __m256i all = _mm256_set1_epi32(-1);
     const size_t row = 8 * vectors;
+    const uint8_t *at = from->at;
     size_t i = 0;
-    for (; n - i >= row && (size_t)(end - *words) >= 2 * row; i += row) {
+    for (; n - i >= row && (size_t)(from->end - at) >= 2 * row; i += row) {
         for (unsigned v = 0; v < vectors; v += 4) decode_32(b, x + v, dst + i + 8 * v);
-        for (unsigned v = 0; v < vectors; v++) x[v] = renormalise(x[v], all, words);
+        for (unsigned v = 0; v < vectors; v++) x[v] = renormalise(x[v], all, &at);
     }
+    from->at = at;
     return i;
 }
 
@@ -174,53 +175,61 @@ static inline __m256i decode_8(const uint32_t *slot, __m256i x, uint8_t *dst) {
 }
 
 static inline size_t word_rows(const uint32_t *slot, unsigned vectors, __m256i *states,
-                               const uint8_t **words, const uint8_t *end, uint8_t *dst, size_t n) {
+                               struct pithi_rans_words *from, uint8_t *dst, size_t n) {
     const __m256i all = _mm256_set1_epi32(-1);
     const size_t row = 8 * vectors;
+    const uint8_t *at = from->at;
     __m256i x[MOST]; /* not in memory where they are one: a row would wait for it */
     size_t i = 0;
     for (unsigned v = 0; v < vectors; v++) x[v] = states[v];
-    for (; n - i >= row && (size_t)(end - *words) >= 2 * row; i += row) {
+    for (; n - i >= row && (size_t)(from->end - at) >= 2 * row; i += row) {
         for (unsigned v = 0; v < vectors; v++) x[v] = decode_8(slot, x[v], dst + i + 8 * v);
-        for (unsigned v = 0; v < vectors; v++) x[v] = renormalise(x[v], all, words);
+        for (unsigned v = 0; v < vectors; v++) x[v] = renormalise(x[v], all, &at);
     }
     for (unsigned v = 0; v < vectors; v++) states[v] = x[v];
+    from->at = at;
     return i;
 }
 
 static size_t decode_by_words(const struct pithi_rans_decoder *t, unsigned vectors, __m256i *x,
-                              const uint8_t **words, const uint8_t *end, uint8_t *dst, size_t n) {
+                              struct pithi_rans_words *from, uint8_t *dst, size_t n) {
     uint32_t slot[PITHI_RANS_SLOTS];
     slots_of(slot, t);
-    if (vectors == 8) return word_rows(slot, 8, x, words, end, dst, n);
-    if (vectors == 1) return word_rows(slot, 1, x, words, end, dst, n);
-    return word_rows(slot, vectors, x, words, end, dst, n);
+    if (vectors == 8) return word_rows(slot, 8, x, from, dst, n);
+    if (vectors == 1) return word_rows(slot, 1, x, from, dst, n);
+    return word_rows(slot, vectors, x, from, dst, n);
 }
 
 static size_t decode_by_shuffles(const struct pithi_rans_decoder *t, unsigned vectors, __m256i *x,
-                                 const uint8_t **words, const uint8_t *end, uint8_t *dst,
-                                 size_t n) {
+                                 struct pithi_rans_words *from, uint8_t *dst, size_t n) {
     struct buckets b;
     buckets_of(&b, t);
-    if (vectors == 8) return decode_rows(&b, 8, x, words, end, dst, n);
-    return decode_rows(&b, vectors, x, words, end, dst, n);
+    if (vectors == 8) return decode_rows(&b, 8, x, from, dst, n);
+    return decode_rows(&b, vectors, x, from, dst, n);
 }
 
-static const uint8_t *decode(const struct pithi_rans_decoder *t, uint32_t *state,
-                             unsigned log2_states, const uint8_t *words, const uint8_t *end,
-                             uint8_t *dst, size_t n) {
+static void states_load(__m256i *x, const struct pithi_rans_states *states, unsigned vectors) {
+    for (unsigned v = 0; v < vectors; v++)
+        x[v] = _mm256_loadu_si256((const __m256i *)(const void *)(states->x + 8 * v));
+}
+
+static void states_store(const __m256i *x, struct pithi_rans_states *states, unsigned vectors) {
+    for (unsigned v = 0; v < vectors; v++)
+        _mm256_storeu_si256((__m256i *)(void *)(states->x + 8 * v), x[v]);
+}
+
+static bool decode(const struct pithi_rans_decoder *t, struct pithi_rans_states *states,
+                   struct pithi_rans_words *from, uint8_t *dst, size_t n) {
     size_t done = 0;
-    if (log2_states >= 3 && n >= PITHI_RANS_SLOTS) { /* else making tables takes longer */
+    if (states->log2 >= 3 && n >= PITHI_RANS_SLOTS) { /* else making tables takes longer */
         __m256i x[MOST];
-        const unsigned vectors = 1u << (log2_states - 3);
-        for (unsigned v = 0; v < vectors; v++)
-            x[v] = _mm256_loadu_si256((const __m256i *)(const void *)(state + 8 * v));
+        const unsigned vectors = 1u << (states->log2 - 3);
+        states_load(x, states, vectors);
         done = (vectors >= 4 && t->log2_width == LOG2_WIDTH ? decode_by_shuffles : decode_by_words)(
-            t, vectors, x, &words, end, dst, n);
-        for (unsigned v = 0; v < vectors; v++)
-            _mm256_storeu_si256((__m256i *)(void *)(state + 8 * v), x[v]);
+            t, vectors, x, from, dst, n);
+        states_store(x, states, vectors);
     }
-    return pithi_rans_decode_c(t, state, log2_states, words, end, dst + done, n - done);
+    return pithi_rans_decode_c(t, states, from, dst + done, n - done);
 }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
@@ -300,39 +309,38 @@ static inline uint8_t *encode_row(const struct symbols *t, unsigned parts, unsig
 /* Rows of symbols, the last first, while there is space for a word of each. Returns how many
  * symbols are left. */
 static inline size_t encode_rows(const struct symbols *t, unsigned parts, unsigned vectors,
-                                 __m256i *x, const uint8_t *src, size_t n, uint8_t *begin,
-                                 uint8_t **end) {
+                                 __m256i *x, const uint8_t *src, size_t n,
+                                 struct pithi_rans_space *to) {
     const size_t row = 8 * vectors;
-    for (; n >= row && (size_t)(*end - begin) >= 2 * row; n -= row)
-        *end = encode_row(t, parts, vectors, x, src + n - row, *end);
+    uint8_t *end = to->end;
+    for (; n >= row && (size_t)(end - to->begin) >= 2 * row; n -= row)
+        end = encode_row(t, parts, vectors, x, src + n - row, end);
+    to->end = end;
     return n;
 }
 
-static uint8_t *encode(const struct pithi_rans_encoder *from, const uint8_t *src, size_t n,
-                       unsigned log2_states, uint32_t *state, uint8_t *begin, uint8_t *end) {
-    if (log2_states > 3) { /* a row of 8 waits for the one before: scalar C takes half the time */
+static bool encode(const struct pithi_rans_encoder *from, const uint8_t *src, size_t n,
+                   struct pithi_rans_states *states, struct pithi_rans_space *to) {
+    if (states->log2 > 3) { /* a row of 8 waits for the one before: scalar C takes half the time */
         struct symbols t;
         __m256i x[MOST];
-        const unsigned vectors = 1u << (log2_states - 3);
+        const unsigned vectors = 1u << (states->log2 - 3);
         const size_t last = n & (8 * vectors - 1);
-        end = pithi_rans_encode_c(from, src + n - last, last, log2_states, state, begin, end);
-        if (!end) return NULL;
+        if (!pithi_rans_encode_c(from, src + n - last, last, states, to)) return false;
         n -= last;
         symbols_of(&t, from, vectors);
-        for (unsigned v = 0; v < vectors; v++)
-            x[v] = _mm256_loadu_si256((const __m256i *)(const void *)(state + 8 * v));
+        states_load(x, states, vectors);
         if (t.parts == 2 && vectors == 8)
-            n = encode_rows(&t, 2, 8, x, src, n, begin, &end);
+            n = encode_rows(&t, 2, 8, x, src, n, to);
         else if (t.parts)
-            n = encode_rows(&t, 4, vectors, x, src, n, begin, &end);
+            n = encode_rows(&t, 4, vectors, x, src, n, to);
         else if (vectors == 8)
-            n = encode_rows(&t, 0, 8, x, src, n, begin, &end);
+            n = encode_rows(&t, 0, 8, x, src, n, to);
         else
-            n = encode_rows(&t, 0, vectors, x, src, n, begin, &end);
-        for (unsigned v = 0; v < vectors; v++)
-            _mm256_storeu_si256((__m256i *)(void *)(state + 8 * v), x[v]);
+            n = encode_rows(&t, 0, vectors, x, src, n, to);
+        states_store(x, states, vectors);
     }
-    return pithi_rans_encode_c(from, src, n, log2_states, state, begin, end);
+    return pithi_rans_encode_c(from, src, n, states, to);
 }
 
 /* ---- Counts -----------------------------------------------------------------------------------*/

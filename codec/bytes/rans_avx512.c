@@ -19,11 +19,11 @@ static inline __m512i all(unsigned x) { return _mm512_set1_epi16((short)x); }
 
 static inline __m512i load(const void *from) { return _mm512_loadu_si512(from); }
 
-static void states_load(struct states *x, const uint32_t *state, unsigned count) {
+static void states_load(struct states *x, const struct pithi_rans_states *from) {
     uint16_t low[PITHI_RANS_STATES_MOST] = {0}, high[PITHI_RANS_STATES_MOST] = {0};
-    for (unsigned j = 0; j < count; j++) {
-        low[j] = (uint16_t)state[j];
-        high[j] = (uint16_t)(state[j] >> 16);
+    for (unsigned j = 0; j < 1u << from->log2; j++) {
+        low[j] = (uint16_t)from->x[j];
+        high[j] = (uint16_t)(from->x[j] >> 16);
     }
     for (unsigned v = 0; v < VECTORS_MOST; v++) {
         x->low[v] = load(low + LANES * v);
@@ -31,13 +31,19 @@ static void states_load(struct states *x, const uint32_t *state, unsigned count)
     }
 }
 
-static void states_store(const struct states *x, uint32_t *state, unsigned count) {
+static void states_store(const struct states *x, struct pithi_rans_states *to) {
     uint16_t low[PITHI_RANS_STATES_MOST], high[PITHI_RANS_STATES_MOST];
     for (unsigned v = 0; v < VECTORS_MOST; v++) {
         _mm512_storeu_si512(low + LANES * v, x->low[v]);
         _mm512_storeu_si512(high + LANES * v, x->high[v]);
     }
-    for (unsigned j = 0; j < count; j++) state[j] = low[j] | (uint32_t)high[j] << 16;
+    for (unsigned j = 0; j < 1u << to->log2; j++) to->x[j] = low[j] | (uint32_t)high[j] << 16;
+}
+
+/* Returns how many vectors hold so many states, and which of their lanes. */
+static inline unsigned vectors_of(unsigned states) { return states < LANES ? 1 : states / LANES; }
+static inline __mmask32 lanes_of(unsigned states) {
+    return states < LANES ? (1u << states) - 1 : UINT32_MAX;
 }
 
 /* ---- Tables of bytes -------------------------------------------------------------------------
@@ -200,14 +206,15 @@ static inline void advance(__m512i *low, __m512i *high, __m512i factor, __m512i 
 }
 
 /* Rows of symbols, one of each state, while there are words for all. Returns how many symbols. */
-static inline size_t decode_rows(const struct buckets *b, unsigned log2_buckets, unsigned vectors,
-                                 unsigned row, struct states *x, const uint8_t **words,
-                                 const uint8_t *end, uint8_t *dst, size_t n) {
-    const __mmask32 used = row < LANES ? (1u << row) - 1 : UINT32_MAX;
+static inline size_t decode_rows(const struct buckets *b, unsigned log2_buckets, unsigned row,
+                                 struct states *x, struct pithi_rans_words *from, uint8_t *dst,
+                                 size_t n) {
+    const __mmask32 used = lanes_of(row);
+    const unsigned vectors = vectors_of(row), pair = vectors < 2 ? 1 : 2;
     const size_t words_least = 2 * LANES * (size_t)vectors;
-    const unsigned pair = vectors < 2 ? 1 : 2;
+    const uint8_t *at = from->at, *const end = from->end;
     size_t i = 0;
-    for (; n - i >= row && (size_t)(end - *words) >= words_least; i += row) {
+    for (; n - i >= row && (size_t)(end - at) >= words_least; i += row) {
         for (unsigned v = 0; v < vectors; v += 2) {
             const __m512i low[2] = {x->low[v], x->low[v + pair - 1]};
             const struct found found =
@@ -217,20 +224,20 @@ static inline size_t decode_rows(const struct buckets *b, unsigned log2_buckets,
             else
                 _mm512_mask_storeu_epi8(dst + i, used, found.symbol);
             for (unsigned h = 0; h < pair; h++)
-                advance(&x->low[v + h], &x->high[v + h], found.factor[h], found.bias[h], used,
-                        words);
+                advance(&x->low[v + h], &x->high[v + h], found.factor[h], found.bias[h], used, &at);
         }
     }
+    from->at = at;
     return i;
 }
 
-#define DECODE_ROWS(log2_buckets)                                                                \
-    static size_t decode_##log2_buckets(const struct buckets *b, unsigned row, struct states *x, \
-                                        const uint8_t **words, const uint8_t *end, uint8_t *dst, \
-                                        size_t n) {                                              \
-        if (row == 128) return decode_rows(b, log2_buckets, 4, 128, x, words, end, dst, n);      \
-        if (row == 64) return decode_rows(b, log2_buckets, 2, 64, x, words, end, dst, n);        \
-        return decode_rows(b, log2_buckets, 1, row, x, words, end, dst, n);                      \
+#define DECODE_ROWS(log2_buckets)                                                        \
+    static size_t decode_##log2_buckets(const struct buckets *b, unsigned states,        \
+                                        struct states *x, struct pithi_rans_words *from, \
+                                        uint8_t *dst, size_t n) {                        \
+        if (states == 128) return decode_rows(b, log2_buckets, 128, x, from, dst, n);    \
+        if (states == 64) return decode_rows(b, log2_buckets, 64, x, from, dst, n);      \
+        return decode_rows(b, log2_buckets, states, x, from, dst, n);                    \
     }
 DECODE_ROWS(5)
 DECODE_ROWS(6)
@@ -254,21 +261,22 @@ static inline __m256i look_up_8(const uint32_t table[LANES], __m256i index) {
 
 /* Decodes rows of eight symbols while there are words for all. Returns how many symbols. */
 static size_t decode_eights(const struct pithi_rans_decoder *t, uint32_t *state,
-                            const uint8_t **words, const uint8_t *end, uint8_t *dst, size_t n) {
+                            struct pithi_rans_words *from, uint8_t *dst, size_t n) {
     enum { ROW = 8 };
     struct wide_buckets b;
     const __m256i slots = _mm256_set1_epi32(PITHI_RANS_SLOTS - 1), half = _mm256_set1_epi32(16);
     const __m256i low_half = _mm256_set1_epi32(0xFFFF);
     __m256i x = _mm256_loadu_si256((const __m256i *)(const void *)state);
+    const uint8_t *at = from->at;
     size_t i = 0;
     for (unsigned j = 0; j < LANES; j++) {
-        const struct pithi_rans_bucket *const from = &t->bucket[j];
-        b.end[j] = (j << t->log2_width) + from->split;
-        b.factor[j] = from->frequency[0] | (uint32_t)from->frequency[1] << 16;
-        b.bias[j] = from->bias[0] | (uint32_t)from->bias[1] << 16;
-        b.symbol[j] = from->symbol[0] | (uint32_t)from->symbol[1] << 16;
+        const struct pithi_rans_bucket *const bucket = &t->bucket[j];
+        b.end[j] = (j << t->log2_width) + bucket->split;
+        b.factor[j] = bucket->frequency[0] | (uint32_t)bucket->frequency[1] << 16;
+        b.bias[j] = bucket->bias[0] | (uint32_t)bucket->bias[1] << 16;
+        b.symbol[j] = bucket->symbol[0] | (uint32_t)bucket->symbol[1] << 16;
     }
-    for (; n - i >= ROW && (size_t)(end - *words) >= 2 * ROW; i += ROW) {
+    for (; n - i >= ROW && (size_t)(from->end - at) >= 2 * ROW; i += ROW) {
         const __m256i slot = _mm256_and_si256(x, slots);
         const __m256i bucket = _mm256_srli_epi32(slot, 7);
         const __m256i first = _mm256_cmpgt_epi32(look_up_8(b.end, bucket), slot);
@@ -282,37 +290,37 @@ static size_t decode_eights(const struct pithi_rans_decoder *t, uint32_t *state,
         x = _mm256_add_epi32(_mm256_mullo_epi32(f, _mm256_srli_epi32(x, PITHI_RANS_LOG2_SLOTS)), k);
         const __mmask8 below = _mm256_cmple_epu32_mask(x, low_half);
         const __m256i word =
-            _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)*words));
+            _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)at));
         x = _mm256_mask_or_epi32(x, below, _mm256_slli_epi32(x, 16),
                                  _mm256_maskz_expand_epi32(below, word));
-        *words += 2 * (size_t)_mm_popcnt_u32(below);
+        at += 2 * (size_t)_mm_popcnt_u32(below);
     }
     _mm256_storeu_si256((__m256i *)(void *)state, x);
+    from->at = at;
     return i;
 }
 
-static const uint8_t *decode(const struct pithi_rans_decoder *t, uint32_t *state,
-                             unsigned log2_states, const uint8_t *words, const uint8_t *end,
-                             uint8_t *dst, size_t n) {
+static bool decode(const struct pithi_rans_decoder *t, struct pithi_rans_states *states,
+                   struct pithi_rans_words *from, uint8_t *dst, size_t n) {
     const bool pays = n >= PITHI_RANS_SLOTS; /* else making tables takes longer */
     size_t done = 0;
-    if (pays && log2_states == 3 && t->log2_width == 7) {
-        done = decode_eights(t, state, &words, end, dst, n);
-    } else if (pays && log2_states >= 3) {
+    if (pays && states->log2 == 3 && t->log2_width == 7) {
+        done = decode_eights(t, states->x, from, dst, n);
+    } else if (pays && states->log2 >= 3) {
         struct buckets b;
         struct states x;
-        const unsigned row = 1u << log2_states;
+        const unsigned count = 1u << states->log2;
         buckets_of(&b, t);
-        states_load(&x, state, row);
+        states_load(&x, states);
         switch (t->log2_width) {
-        case 7: done = decode_5(&b, row, &x, &words, end, dst, n); break;
-        case 6: done = decode_6(&b, row, &x, &words, end, dst, n); break;
-        case 5: done = decode_7(&b, row, &x, &words, end, dst, n); break;
-        default: done = decode_8(&b, row, &x, &words, end, dst, n);
+        case 7: done = decode_5(&b, count, &x, from, dst, n); break;
+        case 6: done = decode_6(&b, count, &x, from, dst, n); break;
+        case 5: done = decode_7(&b, count, &x, from, dst, n); break;
+        default: done = decode_8(&b, count, &x, from, dst, n);
         }
-        states_store(&x, state, row);
+        states_store(&x, states);
     }
-    return pithi_rans_decode_c(t, state, log2_states, words, end, dst + done, n - done);
+    return pithi_rans_decode_c(t, states, from, dst + done, n - done);
 }
 
 /* ---- Encode ----------------------------------------------------------------------------------
@@ -432,26 +440,36 @@ static void symbols_of(struct symbols *t, const struct pithi_rans_encoder *from,
     }
 }
 
-/* Looks up F, the first P, and the low and high halves of 1 / f, of the symbols of 64 states. */
-static inline void find_64(const struct symbols *t, enum lanes lanes, unsigned vectors,
-                           __mmask32 used, const uint8_t *src, __m512i factor[2], __m512i first[2],
-                           __m512i low[2], __m512i high[2]) {
+/* What a row looks up of its symbols: F, the first P, and the low and high halves of 1 / f. */
+struct row_symbols {
+    __m512i factor[VECTORS_MOST], first[VECTORS_MOST];
+    __m512i inverse[2][VECTORS_MOST];
+};
+
+/* Looks up the symbols of vectors v and, unless there is one alone, v + 1. */
+static inline void find_two(const struct symbols *t, enum lanes lanes, unsigned row, unsigned v,
+                            const uint8_t *src, struct row_symbols *to) {
+    const unsigned vectors = row < 64 ? 1 : 2;
+    const __mmask32 used = lanes_of(row);
+    src += LANES * v;
     if (lanes == ALL || (lanes == WINDOW && !outside_of(t->window, load(src)))) {
-        for (unsigned h = 0; h < vectors; h++) {
-            const __m512i s = _mm512_cvtepu8_epi16(_mm256_maskz_loadu_epi8(used, src + LANES * h));
-            factor[h] = _mm512_permutex2var_epi16(t->factor[0], s, t->factor[1]);
-            first[h] = _mm512_permutex2var_epi16(t->first[0], s, t->first[1]);
-            low[h] = _mm512_permutex2var_epi16(t->inverse[0][0], s, t->inverse[0][1]);
-            high[h] = _mm512_permutex2var_epi16(t->inverse[1][0], s, t->inverse[1][1]);
+        for (const unsigned end = v + vectors; v < end; v++, src += LANES) {
+            const __m512i s = _mm512_cvtepu8_epi16(_mm256_maskz_loadu_epi8(used, src));
+            to->factor[v] = _mm512_permutex2var_epi16(t->factor[0], s, t->factor[1]);
+            to->first[v] = _mm512_permutex2var_epi16(t->first[0], s, t->first[1]);
+            for (unsigned k = 0; k < 2; k++)
+                to->inverse[k][v] =
+                    _mm512_permutex2var_epi16(t->inverse[k][0], s, t->inverse[k][1]);
         }
         return;
     }
     const __m512i s = out_of_order(
         vectors == 2 ? load(src) : _mm512_zextsi256_si512(_mm256_maskz_loadu_epi8(used, src)));
-    widen(factor, look_up(&t->factors[0], 256, s, 0), look_up(&t->factors[1], 256, s, 0));
-    widen(first, look_up(&t->firsts[0], 256, s, 0), look_up(&t->firsts[1], 256, s, 0));
-    widen(low, look_up(&t->inverses[0], 256, s, 0), look_up(&t->inverses[1], 256, s, 0));
-    widen(high, look_up(&t->inverses[2], 256, s, 0), look_up(&t->inverses[3], 256, s, 0));
+    widen(to->factor + v, look_up(&t->factors[0], 256, s, 0), look_up(&t->factors[1], 256, s, 0));
+    widen(to->first + v, look_up(&t->firsts[0], 256, s, 0), look_up(&t->firsts[1], 256, s, 0));
+    for (unsigned k = 0; k < 2; k++)
+        widen(to->inverse[k] + v, look_up(&t->inverses[2 * k], 256, s, 0),
+              look_up(&t->inverses[2 * k + 1], 256, s, 0));
 }
 
 /* The 32-bit numbers of the even lanes, and of the odd lanes, of two halves. */
@@ -500,9 +518,10 @@ static inline __m512i divide(__m512i *low, __m512i *high, __m512i f, __m512i inv
     return _mm512_min_epu16(k, _mm512_sub_epi16(k, f));
 }
 
-/* Makes slots of numbers P. */
-static inline void slots_of(const struct symbols *t, unsigned passed, __m512i p[2],
+/* Makes slots of numbers P. Only where symbols are of all lanes are rare ones fewer than 64. */
+static inline void slots_of(const struct symbols *t, enum lanes lanes, __m512i p[2],
                             const __m512i first[2]) {
+    const unsigned passed = lanes == ALL ? 64 : 256;
     const __m512i block = narrow(_mm512_srli_epi16(p[0], 4), _mm512_srli_epi16(p[1], 4));
     const __m512i inside =
         narrow(_mm512_and_si512(p[0], all(BLOCK - 1)), _mm512_and_si512(p[1], all(BLOCK - 1)));
@@ -526,27 +545,25 @@ static inline void slots_of(const struct symbols *t, unsigned passed, __m512i p[
 
 /* Encodes a row, one symbol of each state, in passes whose operations do not wait for each other.
  */
-static inline uint8_t *encode_row(const struct symbols *t, enum lanes lanes, unsigned passed,
-                                  unsigned vectors, __mmask32 used, struct states *x,
-                                  const uint8_t *src, uint8_t *end) {
-    __m512i factor[VECTORS_MOST], first[VECTORS_MOST], p[VECTORS_MOST];
-    __m512i inverse[2][VECTORS_MOST];
-    for (unsigned v = 0; v < vectors; v += 2)
-        find_64(t, lanes, vectors < 2 ? 1 : 2, used, src + LANES * v, factor + v, first + v,
-                inverse[0] + v, inverse[1] + v);
+static inline uint8_t *encode_row(const struct symbols *t, enum lanes lanes, unsigned row,
+                                  struct states *x, const uint8_t *src, uint8_t *end) {
+    const unsigned vectors = vectors_of(row);
+    struct row_symbols s;
+    __m512i p[VECTORS_MOST];
+    for (unsigned v = 0; v < vectors; v += 2) find_two(t, lanes, row, v, src, &s);
     for (unsigned v = vectors; v--;) {
-        const __mmask32 full = _mm512_mask_cmpge_epu16_mask(used, x->high[v], factor[v]);
+        const __mmask32 full = _mm512_mask_cmpge_epu16_mask(lanes_of(row), x->high[v], s.factor[v]);
         end = store_words(x->low[v], full, end);
         x->low[v] = _mm512_mask_mov_epi16(x->low[v], full, x->high[v]);
         x->high[v] = _mm512_mask_mov_epi16(x->high[v], full, _mm512_setzero_si512());
     }
     for (unsigned v = 0; v < vectors; v++) {
-        const __m512i f = _mm512_srli_epi16(factor[v], F_SHIFT);
-        p[v] = _mm512_add_epi16(first[v],
-                                divide(&x->low[v], &x->high[v], f, inverse[0][v], inverse[1][v]));
+        const __m512i f = _mm512_srli_epi16(s.factor[v], F_SHIFT);
+        p[v] = _mm512_add_epi16(
+            s.first[v], divide(&x->low[v], &x->high[v], f, s.inverse[0][v], s.inverse[1][v]));
     }
-    if (vectors == 1) p[1] = first[1] = p[0];
-    for (unsigned v = 0; v < vectors; v += 2) slots_of(t, passed, p + v, first + v);
+    if (vectors == 1) p[1] = s.first[1] = p[0];
+    for (unsigned v = 0; v < vectors; v += 2) slots_of(t, lanes, p + v, s.first + v);
     for (unsigned v = 0; v < vectors; v++)
         x->low[v] = _mm512_or_si512(x->low[v], _mm512_and_si512(p[v], all(PITHI_RANS_SLOTS - 1)));
     return end;
@@ -554,45 +571,50 @@ static inline uint8_t *encode_row(const struct symbols *t, enum lanes lanes, uns
 
 /* Rows of symbols, the last first, while there is space for a word of each. Returns how many
  * symbols are left. */
-static inline size_t encode_rows(const struct symbols *t, enum lanes lanes, unsigned passed,
-                                 unsigned vectors, unsigned row, struct states *x,
-                                 const uint8_t *src, size_t n, uint8_t *begin, uint8_t **end) {
-    const __mmask32 used = row < LANES ? (1u << row) - 1 : UINT32_MAX;
-    const size_t space_least = 2 * LANES * (size_t)vectors;
-    for (; n >= row && (size_t)(*end - begin) >= space_least; n -= row)
-        *end = encode_row(t, lanes, passed, vectors, used, x, src + n - row, *end);
+static inline size_t encode_rows(const struct symbols *t, enum lanes lanes, unsigned row,
+                                 struct states *x, const uint8_t *src, size_t n,
+                                 struct pithi_rans_space *to) {
+    const size_t space_least = 2 * LANES * (size_t)vectors_of(row);
+    uint8_t *end = to->end;
+    for (; n >= row && (size_t)(end - to->begin) >= space_least; n -= row)
+        end = encode_row(t, lanes, row, x, src + n - row, end);
+    to->end = end;
     return n;
 }
 
-static uint8_t *encode(const struct pithi_rans_encoder *from, const uint8_t *src, size_t n,
-                       unsigned log2_states, uint32_t *state, uint8_t *begin, uint8_t *end) {
-    if (log2_states > 3) { /* a row of 8 waits for the one before: scalar C takes half the time */
+/* 64 or 128 states. */
+#define ENCODE_ROWS(lanes)                                                                    \
+    static size_t encode_##lanes(const struct symbols *t, unsigned states, struct states *x,  \
+                                 const uint8_t *src, size_t n, struct pithi_rans_space *to) { \
+        if (states == 64) return encode_rows(t, lanes, 64, x, src, n, to);                    \
+        return encode_rows(t, lanes, 128, x, src, n, to);                                     \
+    }
+ENCODE_ROWS(ALL)
+ENCODE_ROWS(WINDOW)
+ENCODE_ROWS(NONE)
+
+static bool encode(const struct pithi_rans_encoder *from, const uint8_t *src, size_t n,
+                   struct pithi_rans_states *states, struct pithi_rans_space *to) {
+    if (states->log2 > 3) { /* a row of 8 waits for the one before: scalar C takes half the time */
         struct symbols t;
         struct states x;
-        const unsigned row = 1u << log2_states;
-        const size_t last = n & (row - 1);
-        end = pithi_rans_encode_c(from, src + n - last, last, log2_states, state, begin, end);
-        if (!end) return NULL;
+        const unsigned count = 1u << states->log2;
+        const size_t last = n & (count - 1);
+        if (!pithi_rans_encode_c(from, src + n - last, last, states, to)) return false;
         n -= last;
         symbols_of(&t, from, src, n);
-        states_load(&x, state, row);
-        if (row == 64 && t.lanes == ALL)
-            n = encode_rows(&t, ALL, 64, 2, 64, &x, src, n, begin, &end);
-        else if (row == 64 && t.lanes == WINDOW)
-            n = encode_rows(&t, WINDOW, 256, 2, 64, &x, src, n, begin, &end);
-        else if (row == 64)
-            n = encode_rows(&t, NONE, 256, 2, 64, &x, src, n, begin, &end);
-        else if (row == 128 && t.lanes == ALL)
-            n = encode_rows(&t, ALL, 64, 4, 128, &x, src, n, begin, &end);
-        else if (row == 128 && t.lanes == WINDOW)
-            n = encode_rows(&t, WINDOW, 256, 4, 128, &x, src, n, begin, &end);
-        else if (row == 128)
-            n = encode_rows(&t, NONE, 256, 4, 128, &x, src, n, begin, &end);
+        states_load(&x, states);
+        if (count < 64)
+            n = encode_rows(&t, NONE, count, &x, src, n, to);
+        else if (t.lanes == ALL)
+            n = encode_ALL(&t, count, &x, src, n, to);
+        else if (t.lanes == WINDOW)
+            n = encode_WINDOW(&t, count, &x, src, n, to);
         else
-            n = encode_rows(&t, NONE, 256, 1, row, &x, src, n, begin, &end);
-        states_store(&x, state, row);
+            n = encode_NONE(&t, count, &x, src, n, to);
+        states_store(&x, states);
     }
-    return pithi_rans_encode_c(from, src, n, log2_states, state, begin, end);
+    return pithi_rans_encode_c(from, src, n, states, to);
 }
 
 /* ---- Counts -----------------------------------------------------------------------------------*/

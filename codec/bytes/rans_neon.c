@@ -13,18 +13,20 @@
 enum { LANES = RANS_LANES, PAIR = 2 * LANES, LOG2_STATES_LEAST = 4 };
 
 struct states {
+    size_t count;
     uint16_t low[PITHI_RANS_STATES_MOST], high[PITHI_RANS_STATES_MOST];
 };
 
-static void states_load(struct states *x, const uint32_t *state, size_t count) {
-    for (size_t j = 0; j < count; j++) {
-        x->low[j] = (uint16_t)state[j];
-        x->high[j] = (uint16_t)(state[j] >> 16);
+static void states_load(struct states *x, const struct pithi_rans_states *from) {
+    x->count = (size_t)1 << from->log2;
+    for (size_t j = 0; j < x->count; j++) {
+        x->low[j] = (uint16_t)from->x[j];
+        x->high[j] = (uint16_t)(from->x[j] >> 16);
     }
 }
 
-static void states_store(const struct states *x, uint32_t *state, size_t count) {
-    for (size_t j = 0; j < count; j++) state[j] = x->low[j] | (uint32_t)x->high[j] << 16;
+static void states_store(const struct states *x, struct pithi_rans_states *to) {
+    for (size_t j = 0; j < x->count; j++) to->x[j] = x->low[j] | (uint32_t)x->high[j] << 16;
 }
 
 /* ---- Decode ----------------------------------------------------------------------------------
@@ -102,12 +104,12 @@ struct lookup {
 };
 
 /* Rows of symbols, one of each state, while there are words for all. Returns how many symbols. */
-static inline size_t decode_rows(const struct lookup *l, bool bucketed, size_t row,
-                                 struct states *x, const uint8_t **words, const uint8_t *end,
-                                 uint8_t *dst, size_t n) {
-    const uint8_t *at = *words;
+static inline size_t decode_rows(const struct lookup *l, bool bucketed, struct states *x,
+                                 struct pithi_rans_words *from, uint8_t *dst, size_t n) {
+    const size_t row = x->count;
+    const uint8_t *at = from->at;
     size_t i = 0;
-    for (; n - i >= row && (size_t)(end - at) >= 2 * row; i += row)
+    for (; n - i >= row && (size_t)(from->end - at) >= 2 * row; i += row)
         for (size_t j = 0; j < row; j += PAIR) {
             const struct found found = bucketed
                                            ? find_in_buckets(&l->buckets, x->low + j, dst + i + j)
@@ -116,29 +118,27 @@ static inline size_t decode_rows(const struct lookup *l, bool bucketed, size_t r
                 advance(x->low + j + LANES * h, x->high + j + LANES * h, found.frequency[h],
                         found.number[h], all(UINT16_MAX), &at);
         }
-    *words = at;
+    from->at = at;
     return i;
 }
 
-static const uint8_t *decode(const struct pithi_rans_decoder *t, uint32_t *state,
-                             unsigned log2_states, const uint8_t *words, const uint8_t *end,
-                             uint8_t *dst, size_t n) {
+static bool decode(const struct pithi_rans_decoder *t, struct pithi_rans_states *states,
+                   struct pithi_rans_words *from, uint8_t *dst, size_t n) {
     size_t done = 0;
-    if (log2_states >= LOG2_STATES_LEAST && n >= PITHI_RANS_SLOTS) { /* else tables cost more */
-        const size_t row = (size_t)1 << log2_states;
+    if (states->log2 >= LOG2_STATES_LEAST && n >= PITHI_RANS_SLOTS) { /* else tables cost more */
         struct states x;
         struct lookup l;
-        states_load(&x, state, row);
+        states_load(&x, states);
         if (t->log2_width == LOG2_WIDTH) {
             buckets_of(&l.buckets, t);
-            done = decode_rows(&l, true, row, &x, &words, end, dst, n);
+            done = decode_rows(&l, true, &x, from, dst, n);
         } else {
             slots_of(l.slot, t);
-            done = decode_rows(&l, false, row, &x, &words, end, dst, n);
+            done = decode_rows(&l, false, &x, from, dst, n);
         }
-        states_store(&x, state, row);
+        states_store(&x, states);
     }
-    return pithi_rans_decode_c(t, state, log2_states, words, end, dst + done, n - done);
+    return pithi_rans_decode_c(t, states, from, dst + done, n - done);
 }
 
 /* ---- Encode ----------------------------------------------------------------------------------*/
@@ -211,38 +211,37 @@ static inline uint8_t *encode_8(const uint16_t *slot, uint16_t *low, uint16_t *h
 
 /* Rows of symbols, the last first, while there is space for a word of each. Returns how many
  * symbols are left. */
-static inline size_t encode_rows(const struct symbols *t, bool few, size_t row, struct states *x,
-                                 const uint8_t *src, size_t n, uint8_t *begin, uint8_t **end) {
-    uint8_t *to = *end;
-    for (; n >= row && (size_t)(to - begin) >= 2 * row; n -= row)
+static inline size_t encode_rows(const struct symbols *t, bool few, struct states *x,
+                                 const uint8_t *src, size_t n, struct pithi_rans_space *to) {
+    const size_t row = x->count;
+    uint8_t *end = to->end;
+    for (; n >= row && (size_t)(end - to->begin) >= 2 * row; n -= row)
         for (size_t j = row; j;) {
             uint16x8_t f[2], start[2];
             j -= PAIR;
             look_up(t, few, src + n - row + j, f, start);
             for (size_t h = 2; h--;)
-                to = encode_8(t->slot, x->low + j + LANES * h, x->high + j + LANES * h, f[h],
-                              start[h], to);
+                end = encode_8(t->slot, x->low + j + LANES * h, x->high + j + LANES * h, f[h],
+                               start[h], end);
         }
-    *end = to;
+    to->end = end;
     return n;
 }
 
-static uint8_t *encode(const struct pithi_rans_encoder *from, const uint8_t *src, size_t n,
-                       unsigned log2_states, uint32_t *state, uint8_t *begin, uint8_t *end) {
-    if (log2_states >= LOG2_STATES_LEAST) {
+static bool encode(const struct pithi_rans_encoder *from, const uint8_t *src, size_t n,
+                   struct pithi_rans_states *states, struct pithi_rans_space *to) {
+    if (states->log2 >= LOG2_STATES_LEAST) {
         struct symbols t;
         struct states x;
-        const size_t row = (size_t)1 << log2_states, last = n & (row - 1);
-        end = pithi_rans_encode_c(from, src + n - last, last, log2_states, state, begin, end);
-        if (!end) return NULL;
+        const size_t last = n & (((size_t)1 << states->log2) - 1);
+        if (!pithi_rans_encode_c(from, src + n - last, last, states, to)) return false;
         n -= last;
         symbols_of(&t, from);
-        states_load(&x, state, row);
-        n = t.few ? encode_rows(&t, true, row, &x, src, n, begin, &end)
-                  : encode_rows(&t, false, row, &x, src, n, begin, &end);
-        states_store(&x, state, row);
+        states_load(&x, states);
+        n = t.few ? encode_rows(&t, true, &x, src, n, to) : encode_rows(&t, false, &x, src, n, to);
+        states_store(&x, states);
     }
-    return pithi_rans_encode_c(from, src, n, log2_states, state, begin, end);
+    return pithi_rans_encode_c(from, src, n, states, to);
 }
 
 /* ---- Counts -----------------------------------------------------------------------------------*/

@@ -29,51 +29,51 @@ static void draw_symbols(size_t count, unsigned first, unsigned kinds, size_t st
     }
 }
 
-static void states_of(uint32_t *state, bool any) {
+static struct pithi_rans_states states_of(unsigned log2, bool any) {
+    struct pithi_rans_states s = {.log2 = log2};
     for (unsigned j = 0; j < PITHI_RANS_STATES_MOST; j++)
-        state[j] = any ? (uint32_t)check_random() | PITHI_RANS_LOW : PITHI_RANS_LOW;
+        s.x[j] = any ? (uint32_t)check_random() | PITHI_RANS_LOW : PITHI_RANS_LOW;
+    return s;
+}
+
+static bool same_states(const struct pithi_rans_states *a, const struct pithi_rans_states *b) {
+    return a->log2 == b->log2 && !memcmp(a->x, b->x, sizeof *a->x << a->log2);
 }
 
 /* Encodes into `space` bytes: the same words and states as scalar C, or none. */
 static void check_encode(const struct level *level, size_t count, unsigned log2, size_t space) {
-    uint32_t state[2][PITHI_RANS_STATES_MOST];
-    states_of(state[0], false);
-    memcpy(state[1], state[0], sizeof state[0]);
+    struct pithi_rans_states wanted = states_of(log2, false), got = wanted;
     const uint8_t *const from = guarded_place(&area[0], any_place(), symbols, count);
     uint8_t *const to = guarded_place(&area[1], any_place(), words, space);
     const struct pithi_rans_encoder *const t = &memory.tables.encoder;
-    uint8_t *const got = level->kernels.rans_encode(t, from, count, log2, state[1], to, to + space);
-    uint8_t *const wanted =
-        pithi_rans_encode_c(t, symbols, count, log2, state[0], words, words + space);
-    check_that((got == NULL) == (wanted == NULL), "one of them ran out of space");
-    if (got && wanted) {
-        check_that(to + space - got == words + space - wanted, "the number of words differs");
-        check_that(!memcmp(got, wanted, (size_t)(words + space - wanted)), "words differ");
-        check_that(!memcmp(state[0], state[1], sizeof *state[0] << log2), "states differ");
+    struct pithi_rans_space put = {to, to + space}, expected = {words, words + space};
+    const bool fits = level->kernels.rans_encode(t, from, count, &got, &put);
+    check_that(pithi_rans_encode_c(t, symbols, count, &wanted, &expected) == fits,
+               "one of them ran out of space");
+    if (fits) {
+        check_that(put.end - to == expected.end - words, "the number of words differs");
+        check_that(!memcmp(put.end, expected.end, (size_t)(words + space - expected.end)),
+                   "words differ");
+        check_that(same_states(&got, &wanted), "states differ");
     }
     for (int i = 0; i < 2; i++) check_that(guarded_intact(&area[i]), "a byte outside changed");
 }
 
 /* Decodes `length` bytes of words, which need be none of these symbols. */
-static void check_decode(const struct level *level, size_t count, unsigned log2, bool any,
-                         const uint8_t *from, size_t length, const uint32_t *states) {
-    uint32_t state[2][PITHI_RANS_STATES_MOST];
-    states_of(state[0], any);
-    if (states) memcpy(state[0], states, sizeof state[0]);
-    memcpy(state[1], state[0], sizeof state[0]);
+static void check_decode(const struct level *level, size_t count, struct pithi_rans_states states,
+                         const uint8_t *from, size_t length) {
+    struct pithi_rans_states got = states, wanted = states;
     const uint8_t *const placed = guarded_place(&area[1], any_place(), from, length);
     uint8_t *const to = guarded_place(&area[2], any_place(), back, count);
     const struct pithi_rans_decoder *const t = &memory.tables.decoder;
-    const uint8_t *const got =
-        level->kernels.rans_decode(t, state[1], log2, placed, placed + length, to, count);
-    const uint8_t *const wanted =
-        pithi_rans_decode_c(t, state[0], log2, from, from + length, back, count);
-    check_that((got == NULL) == (wanted == NULL), "one of them ran out of words");
-    if (got && wanted) {
-        check_that(got - placed == wanted - from, "the number of words differs");
+    struct pithi_rans_words taken = {placed, placed + length}, expected = {from, from + length};
+    const bool enough = level->kernels.rans_decode(t, &got, &taken, to, count);
+    check_that(pithi_rans_decode_c(t, &wanted, &expected, back, count) == enough,
+               "one of them ran out of words");
+    if (enough) {
+        check_that(taken.at - placed == expected.at - from, "the number of words differs");
         check_that(!memcmp(to, back, count), "symbols differ");
-        check_that(!memcmp(state[0], state[1], sizeof *state[0] << log2), "states differ");
-        if (states) check_that(!memcmp(back, symbols, count), "the reference lost symbols");
+        check_that(same_states(&got, &wanted), "states differ");
     }
     for (int i = 1; i < 3; i++) check_that(guarded_intact(&area[i]), "a byte outside changed");
 }
@@ -92,17 +92,18 @@ static void check_one(const struct level *level, size_t count, unsigned log2, un
     pithi_rans_encoder_of(&memory.tables.encoder, frequency);
     check_encode(level, count, log2, 2 * count);
     check_encode(level, count, log2, check_below(2 * count + 1));
-    uint32_t state[PITHI_RANS_STATES_MOST];
-    states_of(state, false);
-    const uint8_t *const begin = pithi_rans_encode_c(&memory.tables.encoder, symbols, count, log2,
-                                                     state, words, words + 2 * count);
-    const size_t length = (size_t)(words + 2 * count - begin);
-    memmove(words, begin, length);
+    struct pithi_rans_states states = states_of(log2, false);
+    struct pithi_rans_space space = {words, words + 2 * count};
+    check_that(pithi_rans_encode_c(&memory.tables.encoder, symbols, count, &states, &space),
+               "two bytes for each symbol are too few");
+    const size_t length = (size_t)(words + 2 * count - space.end);
+    memmove(words, space.end, length);
     pithi_rans_decoder_of(&memory.tables.decoder, frequency);
-    check_decode(level, count, log2, false, words, length, state);
-    check_decode(level, count, log2, true, words, check_below(length + 1), NULL);
+    check_decode(level, count, states, words, length);
+    check_that(!memcmp(back, symbols, count), "the reference lost symbols");
+    check_decode(level, count, states_of(log2, true), words, check_below(length + 1));
     for (size_t i = 0; i < 2 * count; i++) words[i] = (uint8_t)check_random();
-    check_decode(level, count, log2, true, words, check_below(2 * count + 1), NULL);
+    check_decode(level, count, states_of(log2, true), words, check_below(2 * count + 1));
     check_end();
 }
 

@@ -173,7 +173,7 @@ static void exponents_take_their_entropy(void **state) {
         }
         pithi_rans_plan(memory(), NULL, src, n);
         const size_t length = pithi_rans_pack(memory(), pithi_rans_encode_c, src, n, bytes, n);
-        const size_t head = memory()->table_bytes + ((size_t)4 << memory()->log2_states);
+        const size_t head = memory()->table_bytes + ((size_t)4 << memory()->states.log2);
         context("%zu exponents: %zu bytes, %.0f of entropy", n, length, entropy(src, n));
         CHECK(length > head && (double)length <= 1.005 * entropy(src, n) + (double)head);
         CHECK(memory()->table_bytes <= 48);
@@ -190,21 +190,23 @@ static void long_strings_are_as_short_ones(void **state) {
     for (size_t run = 0; run < sample_of(400); run++) {
         const size_t n = 2 + random_word() % (MOST - 1), length = 2 * (random_word() % n) + run % 2;
         uint16_t frequency[SYMBOLS];
-        uint32_t states[2][2];
+        struct pithi_rans_states states[2] = {{.log2 = 1}};
         draw_frequencies(frequency, 2 + random_word() % 255, random_word() % 12);
         pithi_rans_decoder_of(&t, frequency);
         uint8_t *const words = allocate(length);
         for (size_t i = 0; i < length; i++) words[i] = (uint8_t)random_word();
-        for (size_t j = 0; j < 2; j++) states[0][j] = states[1][j] = random_word() | PITHI_RANS_LOW;
+        for (size_t j = 0; j < 2; j++) states[0].x[j] = random_word() | PITHI_RANS_LOW;
+        states[1] = states[0];
         context("run %zu, %zu symbols, %zu bytes", run, n, length);
-        const uint8_t *const end = words + length, *at = words;
-        const uint8_t *const last =
-            pithi_rans_decode_c(&t, states[0], 1, words, end, symbols[0], n);
-        for (size_t i = 0; at && i < n; i += 2)
-            at = pithi_rans_decode_c(&t, states[1], 1, at, end, symbols[1] + i, i + 1 < n ? 2 : 1);
-        CHECK(at == last);
-        CHECK(!at || (!memcmp(symbols[0], symbols[1], n) && states[0][0] == states[1][0] &&
-                      states[0][1] == states[1][1]));
+        struct pithi_rans_words from[2] = {{words, words + length}, {words, words + length}};
+        const bool enough = pithi_rans_decode_c(&t, &states[0], &from[0], symbols[0], n);
+        bool still = true;
+        for (size_t i = 0; still && i < n; i += 2)
+            still =
+                pithi_rans_decode_c(&t, &states[1], &from[1], symbols[1] + i, i + 1 < n ? 2 : 1);
+        CHECK(still == enough);
+        CHECK(!enough || (from[0].at == from[1].at && !memcmp(symbols[0], symbols[1], n) &&
+                          states[0].x[0] == states[1].x[0] && states[0].x[1] == states[1].x[1]));
         free(words);
     }
 }
