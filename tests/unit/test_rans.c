@@ -4,6 +4,7 @@
 
 #include "bytes/entropy.h"
 #include "bytes/rans.h"
+#include "bytes/rans_table.h"
 #include "gen.h"
 #include "util.h"
 
@@ -249,6 +250,20 @@ static void the_example_decodes(void **state) {
     CHECK(memcmp(bytes, example, sizeof example) == 0);
 }
 
+/* The table of doc/FORMAT.md that drops bits. */
+static void the_example_of_a_table_is_read_and_written(void **state) {
+    (void)state;
+    static const uint8_t table[] = {0x31, 5, 9, 0xCB, 0xBF, 0x0E, 0x6F, 0};
+    static const struct pithi_rans_rounding rounding = {.rest = 6, .precision = 3};
+    uint16_t frequency[SYMBOLS] = {0};
+    uint8_t bytes[sizeof table];
+    CHECK(pithi_rans_take_table(table, table + sizeof table, frequency) == table + sizeof table);
+    CHECK(frequency[5] == 3 && frequency[6] == 2935 && frequency[7] == 6);
+    CHECK(frequency[8] == 0 && frequency[9] == 1152);
+    CHECK(pithi_rans_put_table(bytes, &rounding, 1, frequency, SYMBOLS) == bytes + sizeof bytes);
+    CHECK(memcmp(bytes, table, sizeof table) == 0);
+}
+
 /* Writes `count` low bits of a value, least significant first, at bit *at. */
 static void put(uint8_t *bytes, size_t *at, uint32_t value, unsigned count) {
     for (; count--; value >>= 1, ++*at)
@@ -372,6 +387,7 @@ int main(void) {
         cmocka_unit_test(long_strings_are_as_short_ones),
         cmocka_unit_test(states_are_chosen),
         cmocka_unit_test(the_example_decodes),
+        cmocka_unit_test(the_example_of_a_table_is_read_and_written),
         cmocka_unit_test(tables_are_checked),
         cmocka_unit_test(damage_is_harmless),
         cmocka_unit_test(no_string_takes_less_than_13_bytes),
