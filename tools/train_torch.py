@@ -350,9 +350,10 @@ RATES, SEEDS, STEPS, LOSS_STEPS, EVERY = (100, 250, 1000), (1, 2, 3), 20, 300, 5
 TIMES = ("gradients", "steps", *("s at %d Mbit/s" % rate for rate in RATES))  # to a loss
 NOT_REACHED = "not reached"
 # Three seeds tell no loss of a few tenths of a percent from none: some ways have more.
-MORE_SEEDS = range(1, 10)
-MORE_WAYS = ("no-hook", "pith-8/4", "pith-4/4", "pith-4/4-mse", "pith-2/2", "pith-2/2-rounded",
-             "pith-zero")
+MORE_SEEDS, MOST_SEEDS = range(1, 10), range(1, 19)
+SEEDS_OF = {**dict.fromkeys(("no-hook", "pith-8/4", "pith-4/4", "pith-2/2", "pith-zero"),
+                            MOST_SEEDS),
+            **dict.fromkeys(("pith-4/4-mse", "pith-2/2-rounded"), MORE_SEEDS)}
 # The rows of pith advise.
 ADVISED = {"no-hook": "f32, not compressed", "bf16": "bf16, not compressed",
            "pith-4/4": "grad:preset=inter", "pith-2/2-rounded": "grad:bits=2",
@@ -440,7 +441,7 @@ difference would have ended the run.
 {losses}
 
 Seeds of no hook are {spread:.0f} % apart: a few tenths of a percent say that nothing is lost,
-and no more. Some of the ways with {more} seeds:
+and no more. Some of the ways with more seeds:
 
 {more_losses}
 
@@ -493,8 +494,8 @@ CLIPPED_TEXT = """\
 Made by `./dev train --torch --results=clipped` on {date}: the same small model, ranks, batches,
 schedule and AdamW as under Losses above, on the text as it was then, with gradients whose norm is
 limited to {clip:g}, by `clip_grad_norm_` and by `max_norm=` of `pith.torch.optim.Sharded`. So
-trained, a model without a hook ends lower. Validation losses after {steps} steps, means of {more}
-paired seeds (`clipped-bf16`: of {few}):
+trained, a model without a hook ends lower. Validation losses after {steps} steps, means of paired
+seeds:
 
 {losses}
 
@@ -556,7 +557,8 @@ def measure_losses(out, args, ways, seeds=SEEDS):
 
 
 def measure_more_losses(out, args):
-    return measure_losses(out, args, MORE_WAYS, MORE_SEEDS)
+    return {name: measure_losses(out, args, [name], seeds)[name]
+            for name, seeds in SEEDS_OF.items()}
 
 
 def ends_of(losses):
@@ -682,9 +684,9 @@ def cpu_name():
 def means_table(ends):
     """ends: {way: validation losses, one a seed}, no hook first, which has the most."""
     first = next(iter(ends.values()))
-    return table(("gradients", "mean validation loss", "apart, %"),
-                 [(name, "%.4f" % statistics.mean(values), apart_text(values, first[: len(values)]))
-                  for name, values in ends.items()])
+    return table(("gradients", "seeds", "mean validation loss", "apart, %"),
+                 [(name, str(len(values)), "%.4f" % statistics.mean(values),
+                   apart_text(values, first[: len(values)])) for name, values in ends.items()])
 
 
 def losses_text(steps, losses, more):
@@ -707,7 +709,7 @@ def losses_text(steps, losses, more):
         small=1e-6 * losses["no-hook"][0]["parameters"],
         seeds=", ".join(map(str, SEEDS)), losses=losses_table(ends), target=target, every=EVERY,
         spread=100 * (max(ends["no-hook"]) / min(ends["no-hook"]) - 1),
-        more=len(MORE_SEEDS), more_losses=means_table(ends_of(more)),
+        more_losses=means_table(ends_of(more)),
         times=times_table(steps, {name: steps_to(curve, target)
                                   for name, curve in curves.items()}), pictured=pictured,
         sparse=sparse_table(steps, losses))
@@ -791,7 +793,7 @@ def write_clipped(losses):
     """Puts the part of clipped gradients into the page."""
     ends = ends_of(losses)
     training_page.write_part(CLIPPED_TEXT.format(
-        date=date(), clip=CLIPPED["clip"], steps=LOSS_STEPS, more=len(MORE_SEEDS), few=len(SEEDS),
+        date=date(), clip=CLIPPED["clip"], steps=LOSS_STEPS, few=len(SEEDS),
         rate=SMALL["rate"], lower=LOWER, faster=LOWER_FASTER,
         losses=means_table({name: ends[name] for name in LEARNING_CLIPPED}),
         lower_losses=losses_table({name: ends[name] for name in LEARNING_LOWER})))

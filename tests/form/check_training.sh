@@ -33,18 +33,18 @@ steps = train_torch.page_steps(before)
 assert list(steps) == [(n, rate) for n in (1, 2) for rate in train_torch.RATES], list(steps)
 curve = [(0, 5.0), (100, 3.0), (200, 2.0)]
 ran = {"curve": curve, "loss": 2.0, "parameters": 1000, "chosen": [[10, 10, 0.5]]}
-losses, more = ({name: [ran] * len(seeds) for name in ways} for ways, seeds in (
-    (train_torch.LEARNING, train_torch.SEEDS), (train_torch.MORE_WAYS, train_torch.MORE_SEEDS)))
+losses = {name: [ran] * len(train_torch.SEEDS) for name in train_torch.LEARNING}
+more = {name: [ran] * len(seeds) for name, seeds in train_torch.SEEDS_OF.items()}
 train_torch.write_losses(losses, more)
 after = open("TRAINING.md").read()
 assert after.split("\n## Losses")[0] == before.split("\n## Losses")[0]
 assert after != before and os.path.exists("training_torch_time.svg")
-assert "| pith-4/4-mse | 2.0000 | +0.00 |" in after
+assert "| pith-4/4-mse | %d | 2.0000 | +0.00 |" % len(train_torch.MORE_SEEDS) in after
 clipped = {name: [ran] * len(train_torch.SEEDS)
            for name in (*train_torch.LEARNING_CLIPPED, *train_torch.LEARNING_LOWER)}
 clipped["clipped-no-hook"] = [ran] * len(train_torch.MORE_SEEDS)
 train_torch.write_clipped(clipped)
-assert "| clipped-bf16 | 2.0000 | +0.00 |" in open("TRAINING.md").read()
+assert "| clipped-bf16 | 3 | 2.0000 | +0.00 |" in open("TRAINING.md").read()
 # 2.02 nats are reached at step 198.
 seconds = steps[1, 250]["no-hook"]["seconds"][0]
 row, = (line for line in after.splitlines() if line.startswith("| no-hook | 198 |"))
