@@ -44,7 +44,7 @@ SMALL = {"layers": 4, "width": 160, "heads": 5, "context": 64, "batch": 8, "rate
 USUAL = {"spec": "grad:preset=inter", "inter": None, "weights": "wdiff:bits=4", "share": 0,
          "kind": None, "partitions": None, "approximation": 4, "every": 0, "warm": 3, "before": 0,
          "seed": 1, "warm_up": 0, "floor": 1, "momentum": None, "normalize": None,
-         "clip": None}
+         "gather": None, "clip": None}
 # Of a gradient element as f32, what a frame of 4 bits has: 0.53125 bytes of 4.
 SHARE_OF_4 = 0.1328125
 # Inside nodes 8 bits where there are two levels.
@@ -80,6 +80,8 @@ WAYS = {
     "pith-3/3-trellis": {"way": "pith", "spec": "grad:bits=3,codebook=trellis,scale_dtype=bf16"},
     # As doc/PYTORCH.md advises; then what each part of it buys.
     "pith-2/2": {"way": "pith", "spec": "grad:bits=2,codebook=trellis", "normalize": 0.95},
+    "pith-2/4": {"way": "pith", "spec": "grad:bits=2,codebook=trellis", "normalize": 0.95,
+                 "gather": "grad:bits=4,codebook=trellis"},
     "pith-2/2-trellis": {"way": "pith", "spec": "grad:bits=2,codebook=trellis"},
     "pith-2/2-trellis-32": {"way": "pith", "spec": SHORT_GROUPS},  # 2.5 bits
     "pith-2/2-rounded": {"way": "pith", "spec": "grad:bits=2"},
@@ -103,9 +105,10 @@ WAYS = {
 ALSO_CLIPPED = ("no-hook", "bf16", "pith-8/4", "pith-4/4", "pith-2/2", "pith-zero")
 WAYS.update({"clipped-" + name: {**WAYS[name], **CLIPPED} for name in ALSO_CLIPPED})
 WAYS.update({"lower-" + name: {**WAYS[name], **CLIPPED, "rate": LOWER}
-             for name in (*ALSO_CLIPPED, "pith-4/4-mse")})
-WAYS.update({"lower-%s-normalized" % name: {**WAYS["lower-" + name], "normalize": 0.95}
-             for name in ("pith-8/4", "pith-4/4", "pith-4/4-mse")})
+             for name in (*ALSO_CLIPPED, "pith-4/4-mse", "pith-2/4")})
+WAYS.update({"lower-%s-normalized" % name: {**WAYS[name], **CLIPPED, "rate": LOWER,
+                                            "normalize": 0.95}
+             for name in ("pith-8/4", "pith-4/4", "pith-4/4-mse", "pith-3/3-trellis")})
 WAYS["lower-pith-2/2-faster"] = {**WAYS["lower-pith-2/2"], "rate": LOWER_FASTER}
 LONGEST = 900  # seconds of a run
 
@@ -505,7 +508,8 @@ The rate above, {rate:g}, is the best of {lower:g}, {rate:g} and 0.009, at which
 differ in rounding alone drift apart. With {lower:g} they stay together, so that {few} seeds show
 small effects; and whatever shortens steps shows as a loss, since longer ones would do better. AdamW
 divides by the root of the mean of squares, in which the noise of a codec is, too.
-`-normalized`: with `normalize=0.95`; `lower-pith-2/2-faster`: with a rate of {faster:g}.
+`-normalized`: with `normalize=0.95`; `lower-pith-2/4`: as 2/2, but for the sums on their way back,
+`gather="grad:bits=4,codebook=trellis"`; `lower-pith-2/2-faster`: with a rate of {faster:g}.
 
 {lower_losses}
 """

@@ -179,7 +179,7 @@ class Trainer:
         elif way == "pith":
             self.state = pith.torch.ddp.register(self.whole, spec=s["spec"], inter=s["inter"],
                                                  kind=s["kind"], partitions=s["partitions"],
-                                                 normalize=s["normalize"],
+                                                 normalize=s["normalize"], gather=s["gather"],
                                                  ranks_per_node=per_node)
         if way == "zero":
             self.optimizer = ZeroRedundancyOptimizer(self.model.parameters(), torch.optim.AdamW,
