@@ -9,6 +9,7 @@
 #include "error.h"
 #include "frame_codec.h"
 #include "oneshot.h"
+#include "overlap.h"
 #include "reduce.h"
 #include "slots.h"
 #include "stream.h"
@@ -379,6 +380,24 @@ static pith_status reopen(pith_work *w, struct list *l, const pith_stream *s, ui
     return pithi_slot_span(s->plan, slot, &l->span, &w->error);
 }
 
+/* Finds memory that the item's call would write before it has read it: its frame, of so many bytes,
+ * its view (NULL: none), and, where the call works on it, the stream's base. */
+static pith_status check_apart(const pith_item *item, uint64_t frame_bytes,
+                               const struct pithi_span *view, bool with_base, pith_error *error) {
+    const pith_plan *const p = item->stream->plan;
+    const uint64_t count = pithi_slot_count(p, item->slot);
+    if (view && pithi_span_overlaps(view, count, item->frame, frame_bytes))
+        return pithi_fail(error, PITH_ERR_ARG, "the view overlaps the frame");
+    if (!with_base || !pithi_has_base(p)) return PITH_OK;
+    struct pithi_span base;
+    span_base(item->stream, item->slot, &base);
+    if (view && pithi_span_overlaps_base(view, count, &base, 0))
+        return pithi_fail(error, PITH_ERR_ARG, "the view overlaps the base, not in its place");
+    if (pithi_overlap(item->frame, frame_bytes, base.data, base.count * base.element))
+        return pithi_fail(error, PITH_ERR_ARG, "the frame overlaps the base");
+    return PITH_OK;
+}
+
 /* The members of struct operation for calls on lists of pith_item. */
 static void set_item_status(struct list *l, size_t i, pith_status status) {
     item_at(l, i)->status = status;
@@ -452,6 +471,8 @@ static pith_status check_encode(pith_work *w, struct list *l, size_t i) {
     const bool key = is_key(item, l);
     if (!key) PITHI_TRY(pithi_stream_check_slot_base(item->stream, item->slot, error));
     PITHI_TRY(check_capacity(item, key, error));
+    const uint64_t most = key ? p->sizes.key_bytes : p->sizes.frame_bytes;
+    PITHI_TRY(check_apart(item, item->capacity < most ? item->capacity : most, span, true, error));
     return attach(w, l, p);
 }
 
@@ -606,7 +627,8 @@ static pith_status check_decode(pith_work *w, struct list *l, size_t i) {
                   : mark_slot(w, item->stream, item->slot));
     const pith_plan *const p = item->stream->plan;
     if (!item->frame) return pithi_fail(error, PITH_ERR_ARG, "frame is NULL");
-    if (has_view(item) || add || !pithi_has_base(p)) {
+    const bool view = has_view(item) || add || !pithi_has_base(p);
+    if (view) {
         PITHI_TRY(open_view(p, item->slot, &item->view, true, span, error));
         if (!add) PITHI_TRY(pithi_output_dtype(&p->params, span->dtype, error));
     }
@@ -619,6 +641,7 @@ static pith_status check_decode(pith_work *w, struct list *l, size_t i) {
             &(struct pithi_words){
                 .name = {pith_dtype_name(span->dtype), pith_dtype_name(p->params.base_dtype)}});
     if (!add) PITHI_TRY(pithi_stream_check_base(item->stream, error));
+    PITHI_TRY(check_apart(item, item->length, view ? span : NULL, !add, error));
     return attach(w, l, p);
 }
 
@@ -764,6 +787,10 @@ static pith_status check_reduce(pith_work *w, struct list *l, size_t i) {
     PITHI_TRY(open_view(sum->stream->plan, sum->slot, &sum->view, true, span, &w->error));
     if (!pithi_is_float16_32(span->dtype))
         return pithi_fail(&w->error, PITH_ERR_DTYPE, "reduce writes f32, bf16 or f16");
+    const uint64_t count = pithi_slot_count(sum->stream->plan, sum->slot);
+    for (size_t k = 0; k < sum->count; k++)
+        if (pithi_span_overlaps(span, count, sum->frames[k], sum->lengths[k]))
+            return pithi_fail(&w->error, PITH_ERR_ARG, "the view overlaps a frame of its sum");
     return attach(w, l, sum->stream->plan);
 }
 
@@ -811,16 +838,6 @@ static pith_status check_output(const pith_plan *p, uint64_t slot, const pith_pl
     return PITH_OK;
 }
 
-/* Whether the output overlaps a frame, which is read piece by piece while the output is written. */
-static bool overlaps(const void *dst, size_t cap, const pith_sum *sum) {
-    const uintptr_t to = (uintptr_t)dst;
-    for (size_t i = 0; i < sum->count; i++) {
-        const uintptr_t from = (uintptr_t)sum->frames[i];
-        if (from < to ? to - from < sum->lengths[i] : from - to < cap) return true;
-    }
-    return false;
-}
-
 static pith_status check_reduce_encode(pith_work *w, struct list *l, size_t i) {
     const pith_sum *const sum = sum_at(l, i);
     const pith_item *const item = item_at(l, i);
@@ -836,9 +853,11 @@ static pith_status check_reduce_encode(pith_work *w, struct list *l, size_t i) {
     const pith_plan *const p = sum->stream->plan, *const out = item->stream->plan;
     PITHI_TRY(check_output(p, sum->slot, out, item->slot, &frame, error));
     const uint64_t total = pithi_frame_total(&frame);
-    if (overlaps(item->frame, item->capacity < total ? item->capacity : (size_t)total, sum))
-        return pithi_fail(error, PITH_ERR_ARG,
-                          "the frame that is written overlaps one that is read");
+    const uint64_t bytes = item->capacity < total ? item->capacity : total;
+    for (size_t k = 0; k < sum->count; k++)
+        if (pithi_overlap(item->frame, bytes, sum->frames[k], sum->lengths[k]))
+            return pithi_fail(error, PITH_ERR_ARG,
+                              "the frame that is written overlaps one that is read");
     PITHI_TRY(check_capacity(item, false, error));
     return pithi_work_attach(w, out, p);
 }

@@ -6,6 +6,7 @@
 #include "cpu.h"
 #include "error.h"
 #include "items.h"
+#include "overlap.h"
 #include "parallel.h"
 #include "spec.h"
 
@@ -212,8 +213,13 @@ static pith_status decode_range(struct pithi_coding *c, pith_work *work, const p
     c->view = &out;
     c->first = r->first;
     c->count = out.count;
+    if (pithi_span_overlaps(&out, out.count, frame, length))
+        return pithi_fail(&work->error, PITH_ERR_ARG, "the view overlaps the frame");
     PITHI_TRY(pithi_check_blocks(c));
     PITHI_TRY(take_base(c, base, &base_span));
+    if (c->base && pithi_span_overlaps_base(&out, out.count, c->base, r->first))
+        return pithi_fail(&work->error, PITH_ERR_ARG,
+                          "the view overlaps the base, not in its place");
     c->update = c->frame.params.key_frame && c->count == c->frame.count;
     PITHI_TRY(pithi_decode_blocks(c));
     return c->update ? pithi_check_key(c) : PITH_OK;
@@ -399,11 +405,16 @@ static pith_status compress(const struct once *o, const pith_view *view, const p
         return pithi_fail(error, PITH_ERR_STATE, "error feedback needs a stream");
     PITHI_TRY(pithi_span_init(&span, view, false, error));
     pithi_plan_frame(o->plan, 0, false, &c.frame);
+    const uint64_t most = o->plan->sizes.frame_bytes, bytes = cap < most ? cap : most;
+    if (pithi_span_overlaps(&span, span.count, dst, bytes))
+        return pithi_fail(error, PITH_ERR_ARG, "the view overlaps the frame");
     if (base) {
         PITHI_TRY(pithi_span_init(&base_span, base, false, error));
         if (base_span.count != span.count)
             return pithi_fail_numbers(error, PITH_ERR_SHAPE, "the view has # elements, the base #",
                                       span.count, base_span.count);
+        if (pithi_span_overlaps(&base_span, base_span.count, dst, bytes))
+            return pithi_fail(error, PITH_ERR_ARG, "the base overlaps the frame");
         c.base = &base_span;
     }
     return pithi_encode_frame(&c, dst, cap, true, written);

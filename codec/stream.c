@@ -7,6 +7,7 @@
 #include "common/pad.h"
 #include "cpu.h"
 #include "error.h"
+#include "overlap.h"
 #include "slots.h"
 #include "work.h"
 
@@ -392,6 +393,19 @@ static pith_status take_view(const pith_stream *s, const pith_view *view, bool o
         &(struct pithi_words){.name = {pith_dtype_name(span->dtype), pith_dtype_name(dtype)}});
 }
 
+/* Checks that no view of the base from element `first` on lies in it but in its own place. */
+static pith_status check_apart(const pith_stream *s, const struct pithi_span *view, uint64_t first,
+                               pith_error *error) {
+    const uint32_t dtype = s->plan->params.base_dtype;
+    const struct pithi_span base = {.data = s->base,
+                                    .count = s->plan->count,
+                                    .element = pithi_dtype_bytes(dtype),
+                                    .dtype = dtype,
+                                    .dense = true};
+    if (!pithi_span_overlaps_base(view, view->count, &base, first)) return PITH_OK;
+    return pithi_fail(error, PITH_ERR_ARG, "the view overlaps the base, not in its place");
+}
+
 static pith_status set_base(pith_stream *s, const pith_view *view, uint64_t step,
                             pith_error *error) {
     struct pithi_span span;
@@ -399,6 +413,7 @@ static pith_status set_base(pith_stream *s, const pith_view *view, uint64_t step
     if (span.count != s->plan->count)
         return pithi_fail_numbers(error, PITH_ERR_SHAPE, "the tensor has # elements, the view #",
                                   s->plan->count, span.count);
+    PITHI_TRY(check_apart(s, &span, 0, error));
     pithi_stream_invalidate(s);
     const uint64_t before = pithi_fp_enter();
     transfer(s->plan, &span, s->base, s->plan->count, true);
@@ -426,6 +441,7 @@ static pith_status get_base(const pith_stream *s, uint64_t slot, const pith_view
         return pithi_slot_refuse_view(p, slot, span.count, error);
     const uint64_t first = all ? 0 : pithi_slot_first(p, slot);
     if (!span.count) return PITH_OK;
+    PITHI_TRY(check_apart(s, &span, first, error));
     const uint64_t before = pithi_fp_enter();
     transfer(p, &span, s->base + first * pithi_dtype_bytes(p->params.base_dtype), span.count,
              false);

@@ -33,9 +33,11 @@
  *
  * Memory. Only calls that take a pith_env allocate: pith_plan_create, and those without a stream,
  * which make a plan for their own duration. Works and streams lie in memory of the caller's;
- * encoding and decoding allocate nothing. Every pointer handed in is borrowed for the
- * duration of the call, except the memory of a work, a stream and a bound base, and the plan of a
- * stream, which must outlive it.
+ * encoding and decoding allocate nothing. Every pointer handed in is borrowed for the duration of
+ * the call, except the memory of a work, a stream and a bound base, and the plan of a stream, which
+ * must outlive it. What a call writes must not overlap what else it reads or writes, but that a
+ * dense view may lie in its base, each element in its own place and dtype. Calls look at the view,
+ * base and frames of each item or sum (PITH_ERR_ARG, nothing changed), and at no other memory.
  *
  * Structs. Most of the caller's begin with their size: zero every field you do not set, and set
  * size = sizeof the struct. Fields beyond the caller's size are defaults; a larger size than the
@@ -45,10 +47,8 @@
  * pith_view, stay as they are within a major version.
  *
  * Errors. A call that takes a work leaves there why it failed (pith_work_error); calls before there
- * is one take a pith_error, which may be NULL.
- *
- * NULL. Only arguments whose text says so may be NULL. Calls that return a status answer others
- * with PITH_ERR_ARG; calls that return none do not check.
+ * is one take a pith_error, which may be NULL. Else only arguments whose text says so may be NULL:
+ * calls that return a status answer PITH_ERR_ARG; calls that return none do not check.
  *
  * Floating point. Every entry point saves the floating-point control word, works with round to
  * nearest even and without flushing subnormals, and restores what it found. The bytes of a frame
@@ -653,7 +653,7 @@ enum {
  * With a base, capacity must be at least pith_plan_frame_bytes (of a key frame, for steps that
  * key_every=N makes one), also for a frame that turns out shorter; psnr and nmse make several
  * frames, of which the last may fit where an earlier one did not. Never writes past capacity. A
- * frame must overlap neither a view nor a stream, which is not checked.
+ * frame must overlap neither a view nor a stream (see Memory).
  * PITH_ERR_BASE: others have changed the base since the last call (PITH_LAYOUT_CHECK_BASE says when
  * that is looked for); there is no frame to send. Blocks are compared one by one, each before it is
  * written, so none that was found changed has been written to. The error's offset is the number in
@@ -673,7 +673,7 @@ PITH_NODISCARD PITH_API pith_status pith_encode(pith_work *work, pith_item *item
  * base (a key frame is always accepted); the stream's base is updated and the new base is written
  * to view, which may have dtype PITH_NONE: only the stream moves on. The view's dtype is the
  * layout's dtype or, for a float dtype of at most 32 bits and every codec but raw and lossless, any
- * of f32, bf16, f16; the view must not overlap the base. A frame of topk without indices needs the
+ * of f32, bf16, f16; it overlaps neither frame nor base. A frame of topk without indices needs the
  * set that its encoder held: PITH_ERR_STATE where the slot holds none, PITH_ERR_BASE where it holds
  * another, before anything is written (sparse.h). PITH_ERR_ARG: an argument is NULL, or there is no
  * such slot; PITH_ERR_DTYPE, PITH_ERR_SHAPE: the view; PITH_ERR_STATE: no base is bound;
@@ -719,7 +719,7 @@ typedef struct pith_sum {
  * of topk is found while it is summed. PITH_ERR_CORRUPT and PITH_ERR_MISMATCH, and of frames of
  * topk without indices PITH_ERR_STATE and PITH_ERR_BASE: as of pith_decode; PITH_ERR_UNSUPPORTED:
  * frames of the plan have no sum; PITH_ERR_DTYPE, PITH_ERR_SHAPE: the view; PITH_ERR_ARG: no
- * frames, or one that is NULL; PITH_ERR_BUSY: another call uses the stream. */
+ * frames, or one that is NULL or overlaps the view; PITH_ERR_BUSY: another call uses the stream. */
 PITH_NODISCARD PITH_API pith_status pith_reduce(pith_work *work, pith_sum *sums, size_t count);
 /* The same sums, in f32, sum i encoded as item i (layout dtype f32, no base, the same element count
  * and exempt ranges in the slot; its view is not used) without writing the tensor in between. When
@@ -794,7 +794,7 @@ PITH_NODISCARD PITH_API pith_status pith_verify(const void *frame, size_t length
 /* ---- One-shot calls -------------------------------------------------------------------------
  * Without a stream; they allocate what they need through env and free it. base is NULL or a view
  * of the same count. A base is compared by its hash before anything is written. What is written
- * must not overlap what is read, which is not checked. error may be NULL. */
+ * must not overlap what is read (see Memory). error may be NULL. */
 /* Bound on pith_compress's output, in bytes, for the same arguments. The views' data is not used.
  * Errors: as pith_compress. */
 PITH_NODISCARD PITH_API pith_status pith_compress_bound(const char *spec, const pith_view *view,
