@@ -6,6 +6,7 @@
 #include "cpu.h"
 #include "error.h"
 #include "kv/cache.h"
+#include "overlap.h"
 #include "parallel.h"
 
 /* An append to one cache. kv points at the cache's own: to read from a copy waits until all codes
@@ -431,6 +432,8 @@ static pith_status append_delta(pith_work *w, pith_kv *c, const pith_view *view,
     struct pithi_span span;
     PITHI_TRY(take_tokens(w, c, view, &a));
     PITHI_TRY(pithi_cache_base(w, c, base, view->shape[0], &span));
+    if (pithi_span_overlaps_base(&a.view, a.view.count, &span, 0))
+        return pithi_fail(&w->error, PITH_ERR_ARG, "the view overlaps the base, not in its place");
     struct pithi_kv kv = c->paged.kv;
     kv.base_dtype = base->dtype;
     a.kv = &kv;

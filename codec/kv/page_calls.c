@@ -9,6 +9,7 @@
 #include "group/codebook_value.h"
 #include "items.h"
 #include "kv/cache.h"
+#include "overlap.h"
 #include "stream.h"
 
 /* ---- Sizes -----------------------------------------------------------------------------------*/
@@ -136,6 +137,11 @@ static pith_status take_batch(pith_work *w, const pith_plan *plan, const pith_vi
             return pithi_fail_with(error, PITH_ERR_ARG, i,
                                    "pair #: values or page are NULL, or it has more than # tokens",
                                    &(struct pithi_words){.number = {i, b->paged.tokens}});
+    for (size_t i = 0; i < count && b->span.dense; i++)
+        if (pithi_overlap(pairs[i].values, tokens_of(b, &pairs[i]) * b->paged.row * b->span.element,
+                          pairs[i].page, b->paged.bytes))
+            return pithi_fail_with(error, PITH_ERR_ARG, i, "pair #: values and page overlap",
+                                   &(struct pithi_words){.number = {i}});
     b->nontemporal = count * b->span.count * b->span.element >= PITHI_LARGE_OUTPUT;
     return PITH_OK;
 }
@@ -346,6 +352,11 @@ static pith_status accumulate(pith_work *w, const pith_plan *plan, void *frame, 
         return pithi_fail(&w->error, PITH_ERR_UNSUPPORTED,
                           "accumulators are for plans of one frame");
     PITHI_TRY(accumulate_view(&f, plan, view, &span));
+    if (f.view && (pithi_span_overlaps(f.view, span.count, frame, bytes) ||
+                   pithi_span_overlaps(f.view, span.count, delta, delta_bytes)))
+        return pithi_fail(&w->error, PITH_ERR_ARG, "the view overlaps a frame");
+    if (frame != delta && pithi_overlap(frame, bytes, delta, delta_bytes))
+        return pithi_fail(&w->error, PITH_ERR_ARG, "the delta overlaps the accumulator");
     PITHI_TRY(pithi_work_attach(w, plan, delta_plan));
     const uint64_t before = pithi_fp_enter();
     pith_status status = open_accumulation(&f, plan, frame, bytes, delta_plan, delta, delta_bytes);

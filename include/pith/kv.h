@@ -154,8 +154,8 @@ PITH_NODISCARD PITH_API pith_status pith_kv_load(pith_work *work, pith_kv *cache
 
 /* Append what the tokens of view differ from those of base by, and set base := round(base +
  * decoded), which is what readers get: both in one pass. base: like view in shape, dense, f32, bf16
- * or f16; it must not overlap the view. PITH_ERR_DTYPE, PITH_ERR_SHAPE: those of view or base;
- * PITH_ERR_UNSUPPORTED: the plan; PITH_ERR_SPACE: more tokens than pith_kv_remaining;
+ * or f16; it must not overlap the view (PITH_ERR_ARG). PITH_ERR_DTYPE, PITH_ERR_SHAPE: those of
+ * view or base; PITH_ERR_UNSUPPORTED: the plan; PITH_ERR_SPACE: more tokens than pith_kv_remaining;
  * PITH_ERR_BUSY: another call uses the cache. */
 PITH_NODISCARD PITH_API pith_status pith_kv_append_delta(pith_work *work, pith_kv *cache,
                                                          const pith_view *view,
@@ -175,8 +175,8 @@ PITH_NODISCARD PITH_API pith_status pith_kv_read_add(pith_work *work, const pith
  * damaged inside, all is decoded before that. On failure the frame is as before, but where the
  * caller's runner failed (PITH_ERR_RUNNER). PITH_ERR_UNSUPPORTED: plans of other codecs, or an
  * accumulator with a base or entropy; PITH_ERR_MISMATCH: frames of other plans, shapes or pages;
- * PITH_ERR_BASE: the hashes differ; PITH_ERR_SHAPE, PITH_ERR_DTYPE: the view; and as pith_decode of
- * damaged bytes. */
+ * PITH_ERR_BASE: the hashes differ; PITH_ERR_SHAPE, PITH_ERR_DTYPE: the view; PITH_ERR_ARG: it, the
+ * frame and the delta overlap; and as pith_decode of damaged bytes. */
 PITH_NODISCARD PITH_API pith_status pith_kv_accumulate(pith_work *work, const pith_plan *plan,
                                                        void *frame, size_t bytes,
                                                        const pith_plan *delta_plan,
@@ -230,7 +230,7 @@ typedef struct pith_kv_pair {
  * same page: pith_kv_idempotent_from. PITH_ERR_UNSUPPORTED: the plan has no pages of their own
  * (pith_kv_check); PITH_ERR_DTYPE, PITH_ERR_SHAPE: those of like; PITH_ERR_ARG: an argument or a
  * pointer of a pair is NULL, or a pair has more tokens than a page (the error's offset is its
- * number); PITH_ERR_SPACE: the work is too small. */
+ * number), or its values, dense ones, overlap its page; PITH_ERR_SPACE: the work is too small. */
 PITH_NODISCARD PITH_API pith_status pith_kv_encode_pages(pith_work *work, const pith_plan *plan,
                                                          const pith_view *like,
                                                          const pith_kv_pair *pairs, size_t count);

@@ -298,6 +298,92 @@ static void test_between_elements(void **state) {
     stream_close(&s);
 }
 
+/* ---- Pages -----------------------------------------------------------------------------------*/
+
+enum { TOKENS = 16, HEADS = 2, DIM = 32, ROW = HEADS * DIM };
+
+static void open_pages(struct stream *s, const char *spec) {
+    pith_layout layout = flat_layout(PITH_F32, PITH_NONE, 0);
+    layout.ndim = 3;
+    layout.shape[0] = 2 * TOKENS;
+    layout.shape[1] = HEADS;
+    layout.shape[2] = DIM;
+    stream_open(s, spec, &layout, NULL);
+}
+
+static pith_view tokens_at(const void *data, uint64_t tokens) {
+    const uint64_t shape[3] = {tokens, HEADS, DIM};
+    return pith_view_dense(data, PITH_F32, 3, shape);
+}
+
+static void test_pages(void **state) {
+    (void)state;
+    static uint8_t arena[ARENA];
+    struct stream s;
+    open_pages(&s, "kv:page=16");
+    const size_t n = (size_t)pith_kv_page_bytes(s.plan, TOKENS);
+    const pith_view like = tokens_at(NULL, TOKENS);
+    for (size_t i = 0; i < PLACES; i++) {
+        const pith_kv_pair pair = {arena + CAP, place(arena, i, n, TOKENS * ROW * 4), 0};
+        context("place %zu", i);
+        CHECK_STATUS(wanted(i), pith_kv_encode_pages(s.work, s.plan, &like, &pair, 1));
+        CHECK_STATUS(wanted(i), pith_kv_decode_pages(s.work, s.plan, &like, &pair, 1));
+    }
+    stream_close(&s);
+}
+
+static void test_append_delta(void **state) {
+    (void)state;
+    static float base[(TOKENS + 1) * ROW];
+    struct stream s;
+    pith_kv *cache;
+    open_pages(&s, "kv:page=16,window=0,axis=token");
+    const size_t bytes = (size_t)pith_kv_bytes(s.plan, 0);
+    uint8_t *const memory = allocate(bytes);
+    CHECK_OK(pith_kv_init(s.plan, memory, bytes, &cache, NULL));
+    const pith_view b = tokens_at(base, TOKENS), next = tokens_at(base + 1, TOKENS);
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_append_delta(s.work, cache, &next, &b));
+    CHECK(pith_kv_count(cache) == 0);
+    CHECK_OK(pith_kv_append_delta(s.work, cache, &b, &b));
+    free(memory);
+    stream_close(&s);
+}
+
+static void test_accumulate(void **state) {
+    (void)state;
+    static uint8_t arena[6 * CAP];
+    static float value[2 * TOKENS * ROW];
+    struct stream s;
+    gen_fill(GEN_NOISE, 1, PITH_F32, value, 2 * TOKENS * ROW);
+    open_pages(&s, "kv:page=16");
+    const pith_view v = tokens_at(value, 2 * TOKENS);
+    struct frame f = stream_encode(&s, &v, 0, false);
+    uint8_t *const frame = arena + 2 * CAP;
+    for (size_t i = 0; i < 4; i++) {
+        const bool apart = i == 0 || i == 3;
+        uint8_t *const at = i == 0   ? frame - sizeof value
+                            : i == 1 ? frame - sizeof value + 1
+                            : i == 2 ? frame + f.length - 1
+                                     : frame + f.length;
+        const pith_view to = tokens_at(at, 2 * TOKENS);
+        context("place %zu", i);
+        memcpy(frame, f.bytes, f.length);
+        CHECK_STATUS(
+            apart ? PITH_OK : PITH_ERR_ARG,
+            pith_kv_accumulate(s.work, s.plan, frame, f.length, s.plan, f.bytes, f.length, &to));
+        CHECK(apart || memcmp(frame, f.bytes, f.length) == 0);
+        memcpy(frame, f.bytes, f.length);
+        CHECK_STATUS(
+            apart ? PITH_OK : PITH_ERR_ARG,
+            pith_kv_accumulate(s.work, s.plan, f.bytes, f.length, s.plan, frame, f.length, &to));
+    }
+    memcpy(frame + 1, f.bytes, f.length);
+    CHECK_STATUS(PITH_ERR_ARG, pith_kv_accumulate(s.work, s.plan, frame, f.length, s.plan,
+                                                  frame + 1, f.length, NULL));
+    free(f.bytes);
+    stream_close(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_encode),
@@ -310,6 +396,9 @@ int main(void) {
         cmocka_unit_test(test_strided),
         cmocka_unit_test(test_strided_in_the_base),
         cmocka_unit_test(test_between_elements),
+        cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_append_delta),
+        cmocka_unit_test(test_accumulate),
     };
     return cmocka_run_group_tests_name("overlap", tests, NULL, NULL);
 }
