@@ -16,7 +16,8 @@ static bool box_overlaps(const struct pithi_span *span, uint32_t d, uintptr_t at
     if (!pithi_overlap((const void *)first, bytes, b, n)) return false;
     if (d == span->ndim || (d + 1 == span->ndim && span->stride[d] == (int64_t)span->element))
         return true;
-    for (uint64_t i = 0; i < span->shape[d]; i++, at += (uintptr_t)span->stride[d])
+    const uint64_t places = span->stride[d] ? span->shape[d] : 1; /* 0: all are in one place */
+    for (uint64_t i = 0; i < places; i++, at += (uintptr_t)span->stride[d])
         if (box_overlaps(span, d + 1, at, b, n)) return true;
     return false;
 }

@@ -29,6 +29,15 @@ static void open_plain(struct stream *s, const char *spec) {
     stream_open(s, spec, &layout, NULL);
 }
 
+/* Opens a stream and makes a frame of noise with it. */
+static struct frame open_with_a_frame(struct stream *s) {
+    static float value[N];
+    gen_fill(GEN_NOISE, 1, PITH_F32, value, N);
+    open_plain(s, "grad");
+    const pith_view v = flat(value);
+    return stream_encode(s, &v, 0, false);
+}
+
 static void test_encode(void **state) {
     (void)state;
     static uint8_t arena[ARENA], before[ARENA];
@@ -78,12 +87,8 @@ static void test_encode_with_a_base(void **state) {
 static void test_decode(void **state) {
     (void)state;
     static uint8_t arena[ARENA];
-    static float value[N];
     struct stream s;
-    gen_fill(GEN_NOISE, 1, PITH_F32, value, N);
-    open_plain(&s, "grad");
-    const pith_view v = flat(value);
-    struct frame f = stream_encode(&s, &v, 0, false);
+    struct frame f = open_with_a_frame(&s);
     for (size_t k = 0; k < 2 * PLACES; k++) {
         const size_t i = k / 2;
         const pith_view to = flat(place(arena, i, BYTES, f.length));
@@ -165,12 +170,8 @@ static void test_base_in_and_out(void **state) {
 static void test_reduce(void **state) {
     (void)state;
     static uint8_t arena[ARENA];
-    static float value[N];
     struct stream s;
-    gen_fill(GEN_NOISE, 1, PITH_F32, value, N);
-    open_plain(&s, "grad");
-    const pith_view v = flat(value);
-    struct frame f = stream_encode(&s, &v, 0, false);
+    struct frame f = open_with_a_frame(&s);
     for (size_t k = 0; k < 2 * PLACES; k++) {
         const size_t i = k / 2;
         const void *frames[2] = {f.bytes, f.bytes};
@@ -316,6 +317,18 @@ static pith_view tokens_at(const void *data, uint64_t tokens) {
     return pith_view_dense(data, PITH_F32, 3, shape);
 }
 
+/* A view of more elements than anybody can look at one by one: two rows, over and over, and a frame
+ * between these, which is too small. */
+static void test_repeated_rows(void **state) {
+    (void)state;
+    static float rows[3];
+    size_t written = 1;
+    const pith_view v = {rows, PITH_F32, 2, {UINT64_C(1) << 40, 2}, {0, 2}};
+    CHECK_STATUS(PITH_ERR_SPACE,
+                 pith_compress("grad", &v, NULL, NULL, NULL, rows + 1, 4, &written, NULL));
+    CHECK(written == 0);
+}
+
 static void test_pages(void **state) {
     (void)state;
     static uint8_t arena[ARENA];
@@ -396,6 +409,7 @@ int main(void) {
         cmocka_unit_test(test_strided),
         cmocka_unit_test(test_strided_in_the_base),
         cmocka_unit_test(test_between_elements),
+        cmocka_unit_test(test_repeated_rows),
         cmocka_unit_test(test_pages),
         cmocka_unit_test(test_append_delta),
         cmocka_unit_test(test_accumulate),
