@@ -37,7 +37,7 @@
  * the call, except the memory of a work, a stream and a bound base, and the plan of a stream, which
  * must outlive it. What a call writes must not overlap what else it reads or writes, but that a
  * dense view may lie in its base, each element in its own place and dtype. Calls look at the view,
- * base and frames of each item or sum (PITH_ERR_ARG, nothing changed), and at no other memory.
+ * frames and dense base of each item or sum (PITH_ERR_ARG, nothing changed), at no other memory.
  *
  * Structs. Most of the caller's begin with their size: zero every field you do not set, and set
  * size = sizeof the struct. Fields beyond the caller's size are defaults; a larger size than the
