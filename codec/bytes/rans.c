@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "bytes/rans_lookup.h"
 #include "bytes/rans_table.h"
 #include "common/endian.h"
 
@@ -117,13 +116,12 @@ static inline uint32_t quotient(uint32_t x, uint64_t inverse) {
 
 static inline uint32_t encode_one(const struct pithi_rans_encoder *t, unsigned s, uint32_t x,
                                   uint8_t **end) {
-    const uint32_t f = t->frequency[s];
-    const uint32_t high = (x >> (32 - LOG2_SLOTS)) >= f;
+    const uint32_t f = t->frequency[s], high = x >= f << (32 - LOG2_SLOTS);
     pithi_put16(*end - 2, (uint16_t)x);
     *end -= 2 * high;
-    x >>= 16 * high;
+    x = high ? x >> 16 : x;
     const uint32_t q = quotient(x, t->inverse[s]);
-    return q << LOG2_SLOTS | t->slot[t->start[s] + (x - q * f)];
+    return q << LOG2_SLOTS | t->slot[t->start[s] + x - q * f];
 }
 
 enum { FEW_STATES = 8 };
@@ -184,40 +182,67 @@ static inline uint32_t step(const struct pithi_rans_decoder *t, uint32_t x, uint
     return b->frequency[k] * (x >> LOG2_SLOTS) + (uint16_t)(slot + b->bias[k]);
 }
 
-/* Decodes pairs of symbols with two states. Words are held before it is known how many of them the
- * pair before takes: that is two at most of the four that are read then. */
-static const uint8_t *decode_pairs(const uint32_t slot[SLOTS], uint32_t state[2],
-                                   const uint8_t *words, uint8_t *dst, size_t pairs) {
-    uint32_t x[2] = {state[0], state[1]};
-    uint64_t held = pithi_get32(words);
-    for (; pairs; pairs--, dst += 2) {
-        const uint64_t next = pithi_get64(words);
-        unsigned taken = 0;
-        for (size_t j = 0; j < 2; j++) {
-            const uint32_t entry = slot[x[j] & (SLOTS - 1)];
-            dst[j] = (uint8_t)entry;
-            x[j] = (entry >> 8 & (SLOTS - 1)) * (x[j] >> LOG2_SLOTS) + (entry >> 20);
-            const uint32_t low = x[j] < PITHI_RANS_LOW;
-            x[j] = x[j] << 16 * low | ((uint16_t)held & (0u - low));
-            held >>= 16 * low;
-            taken += low;
+static inline uint32_t renormalise(uint32_t x, const uint8_t **words) {
+    const uint32_t low = x < PITHI_RANS_LOW, word = pithi_get16(*words);
+    *words += 2 * low;
+    return x << 16 * low | (word & (0u - low));
+}
+
+/* Of each slot its symbol, and that symbol's frequency and the slot's number among its slots. */
+struct slots {
+    struct slot {
+        uint16_t frequency, number;
+    } of[SLOTS];
+    uint8_t symbol[SLOTS];
+};
+
+static void slots_of(struct slots *to, const struct pithi_rans_decoder *t) {
+    const unsigned width = 1u << t->log2_width;
+    for (unsigned at = 0; at < SLOTS; at += width) {
+        const struct pithi_rans_bucket *const b = &t->bucket[at >> t->log2_width];
+        for (unsigned k = 0, i = at; k < 2; k++) {
+            const unsigned end = at + (k ? width : b->split);
+            memset(to->symbol + i, b->symbol[k], end - i);
+            for (; i < end; i++)
+                to->of[i] = (struct slot){b->frequency[k], (uint16_t)(i + b->bias[k])};
         }
-        held = next >> 16 * taken;
-        words += 2 * taken;
     }
-    memcpy(state, x, sizeof x);
+}
+
+/* Decodes rows, for which there are words in any case. Returns where those begin that are left. */
+static inline const uint8_t *decode_rows(const struct slots *t, size_t row,
+                                         uint32_t *restrict state, const uint8_t *words,
+                                         uint8_t *restrict dst, size_t rows) {
+    for (; rows; rows--, dst += row)
+        for (size_t j = 0; j < row; j++) {
+            const uint32_t x = state[j], slot = x & (SLOTS - 1);
+            dst[j] = t->symbol[slot];
+            state[j] =
+                renormalise(t->of[slot].frequency * (x >> LOG2_SLOTS) + t->of[slot].number, &words);
+        }
+    return words;
+}
+
+static inline const uint8_t *decode_few(const struct slots *t, size_t row, uint32_t *state,
+                                        const uint8_t *words, uint8_t *dst, size_t rows) {
+    uint32_t x[FEW_STATES];
+    memcpy(x, state, row * sizeof *x);
+    words = decode_rows(t, row, x, words, dst, rows);
+    memcpy(state, x, row * sizeof *x);
     return words;
 }
 
 bool pithi_rans_decode_c(const struct pithi_rans_decoder *t, struct pithi_rans_states *states,
                          struct pithi_rans_words *from, uint8_t *dst, size_t n) {
-    enum { PAIRS_LEAST = 256 }; /* below it, making the table takes longer */
-    const size_t mask = ((size_t)1 << states->log2) - 1;
-    const bool in_pairs = states->log2 == 1 && n / 2 >= PAIRS_LEAST;
-    uint32_t *const state = states->x, slot[SLOTS];
+    enum { LEAST = 512 }; /* below it, making the table takes longer */
+    const unsigned log2 = states->log2;
+    const size_t mask = ((size_t)1 << log2) - 1;
+    const bool by_rows = n >= LEAST;
+    uint32_t *const state = states->x;
     const uint8_t *words = from->at;
+    struct slots slots;
     size_t i = 0;
-    if (in_pairs) slots_of(slot, t);
+    if (by_rows) slots_of(&slots, t);
     while (i < n) {
         size_t part = (size_t)(from->end - words) / 2;
         if (part == 0) {
@@ -226,18 +251,16 @@ bool pithi_rans_decode_c(const struct pithi_rans_decoder *t, struct pithi_rans_s
             state[i++ & mask] = x;
         }
         part = part < n - i ? part : n - i;
-        if (in_pairs && part > 3) { /* and i is even: once there are fewer there are never more */
-            const size_t pairs = part / 2 - 1; /* two words more are read */
-            words = decode_pairs(slot, state, words, dst + i, pairs);
-            i += 2 * pairs;
-            part = 2;
+        const size_t rows = by_rows && (i & mask) == 0 ? part >> log2 : 0;
+        if (rows) {
+            words = log2 == 1   ? decode_few(&slots, 2, state, words, dst + i, rows)
+                    : log2 == 3 ? decode_few(&slots, 8, state, words, dst + i, rows)
+                                : decode_rows(&slots, mask + 1, state, words, dst + i, rows);
+            i += rows << log2;
+            continue;
         }
-        for (; part; part--, i++) {
-            const uint32_t x = step(t, state[i & mask], dst + i);
-            const uint32_t low = x < PITHI_RANS_LOW;
-            state[i & mask] = x << 16 * low | (pithi_get16(words) & (0u - low));
-            words += 2 * low;
-        }
+        for (; part; part--, i++)
+            state[i & mask] = renormalise(step(t, state[i & mask], dst + i), &words);
     }
     from->at = words;
     return true;

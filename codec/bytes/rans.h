@@ -46,6 +46,9 @@ struct pithi_rans_states {
     unsigned log2;
     uint32_t x[PITHI_RANS_STATES_MOST];
 };
+/* Whether loops over vectors pay: a row waits for the one before, so that vectors of a few states
+ * take longer than scalar C. */
+static inline bool pithi_rans_by_vectors(const struct pithi_rans_states *x) { return x->log2 >= 5; }
 /* Where words are put, each before those so far, which begin at `end`. */
 struct pithi_rans_space {
     uint8_t *begin, *end;

@@ -158,7 +158,7 @@ static inline size_t decode_rows(const struct buckets *b, unsigned vectors, __m2
     return i;
 }
 
-/* ---- Decode, with more symbols or fewer states ------------------------------------------------*/
+/* ---- Decode, with more symbols ----------------------------------------------------------------*/
 
 static inline __m256i decode_8(const uint32_t *slot, __m256i x, uint8_t *dst) {
     const __m256i entry =
@@ -179,7 +179,7 @@ static inline size_t word_rows(const uint32_t *slot, unsigned vectors, __m256i *
     const __m256i all = _mm256_set1_epi32(-1);
     const size_t row = 8 * vectors;
     const uint8_t *at = from->at;
-    __m256i x[MOST]; /* not in memory where they are one: a row would wait for it */
+    __m256i x[MOST];
     size_t i = 0;
     for (unsigned v = 0; v < vectors; v++) x[v] = states[v];
     for (; n - i >= row && (size_t)(from->end - at) >= 2 * row; i += row) {
@@ -196,7 +196,6 @@ static size_t decode_by_words(const struct pithi_rans_decoder *t, unsigned vecto
     uint32_t slot[PITHI_RANS_SLOTS];
     slots_of(slot, t);
     if (vectors == 8) return word_rows(slot, 8, x, from, dst, n);
-    if (vectors == 1) return word_rows(slot, 1, x, from, dst, n);
     return word_rows(slot, vectors, x, from, dst, n);
 }
 
@@ -221,12 +220,12 @@ static void states_store(const __m256i *x, struct pithi_rans_states *states, uns
 static bool decode(const struct pithi_rans_decoder *t, struct pithi_rans_states *states,
                    struct pithi_rans_words *from, uint8_t *dst, size_t n) {
     size_t done = 0;
-    if (states->log2 >= 3 && n >= PITHI_RANS_SLOTS) { /* else making tables takes longer */
+    if (pithi_rans_by_vectors(states) && n >= PITHI_RANS_SLOTS) { /* else making tables is longer */
         __m256i x[MOST];
         const unsigned vectors = 1u << (states->log2 - 3);
         states_load(x, states, vectors);
-        done = (vectors >= 4 && t->log2_width == LOG2_WIDTH ? decode_by_shuffles : decode_by_words)(
-            t, vectors, x, from, dst, n);
+        done = (t->log2_width == LOG2_WIDTH ? decode_by_shuffles : decode_by_words)(t, vectors, x,
+                                                                                    from, dst, n);
         states_store(x, states, vectors);
     }
     return pithi_rans_decode_c(t, states, from, dst + done, n - done);
@@ -238,17 +237,17 @@ static bool decode(const struct pithi_rans_decoder *t, struct pithi_rans_states 
  * few, else pairs. */
 struct symbols {
     struct bytes frequency[2], start[2];
-    unsigned parts; /* 0: too many symbols, or too few states */
+    unsigned parts; /* 0: too many symbols */
     __m256i first;
     uint32_t pair[256];
     const uint16_t *slot;
 };
 
-static void symbols_of(struct symbols *t, const struct pithi_rans_encoder *from, unsigned vectors) {
+static void symbols_of(struct symbols *t, const struct pithi_rans_encoder *from) {
     struct symbol_bytes table;
     t->slot = from->slot;
     t->parts = 0;
-    if (vectors < 4 || !symbol_bytes_of(&table, from)) {
+    if (!symbol_bytes_of(&table, from)) {
         symbol_pairs_of(t->pair, from);
         return;
     }
@@ -321,14 +320,14 @@ static inline size_t encode_rows(const struct symbols *t, unsigned parts, unsign
 
 static bool encode(const struct pithi_rans_encoder *from, const uint8_t *src, size_t n,
                    struct pithi_rans_states *states, struct pithi_rans_space *to) {
-    if (states->log2 > 3) { /* a row of 8 waits for the one before: scalar C takes half the time */
+    if (pithi_rans_by_vectors(states)) {
         struct symbols t;
         __m256i x[MOST];
         const unsigned vectors = 1u << (states->log2 - 3);
         const size_t last = n & (8 * vectors - 1);
         if (!pithi_rans_encode_c(from, src + n - last, last, states, to)) return false;
         n -= last;
-        symbols_of(&t, from, vectors);
+        symbols_of(&t, from);
         states_load(x, states, vectors);
         if (t.parts == 2 && vectors == 8)
             n = encode_rows(&t, 2, 8, x, src, n, to);

@@ -8,7 +8,7 @@
 #include "kernels.h"
 
 /* 32 states are two vectors of 16-bit lanes, the low and the high halves, and lane j belongs to
- * state j. Vectors of 8 or 16 states leave lanes unused. */
+ * state j. */
 enum { LANES = 32, VECTORS_MOST = PITHI_RANS_STATES_MOST / LANES };
 
 struct states {
@@ -18,6 +18,7 @@ struct states {
 static inline __m512i all(unsigned x) { return _mm512_set1_epi16((short)x); }
 
 static inline __m512i load(const void *from) { return _mm512_loadu_si512(from); }
+static inline __m256i load_32(const void *from) { return _mm256_loadu_si256(from); }
 
 static void states_load(struct states *x, const struct pithi_rans_states *from) {
     uint16_t low[PITHI_RANS_STATES_MOST] = {0}, high[PITHI_RANS_STATES_MOST] = {0};
@@ -38,12 +39,6 @@ static void states_store(const struct states *x, struct pithi_rans_states *to) {
         _mm512_storeu_si512(high + LANES * v, x->high[v]);
     }
     for (unsigned j = 0; j < 1u << to->log2; j++) to->x[j] = low[j] | (uint32_t)high[j] << 16;
-}
-
-/* Returns how many vectors hold so many states, and which of their lanes. */
-static inline unsigned vectors_of(unsigned states) { return states < LANES ? 1 : states / LANES; }
-static inline __mmask32 lanes_of(unsigned states) {
-    return states < LANES ? (1u << states) - 1 : UINT32_MAX;
 }
 
 /* ---- Tables of bytes -------------------------------------------------------------------------
@@ -188,9 +183,9 @@ static inline struct found find_in(const struct buckets *b, unsigned log2_bucket
     return found;
 }
 
-/* Takes the next words for those of the lanes `used` whose state is below 2^16. */
+/* Takes the next words for the lanes whose state is below 2^16. */
 static inline void advance(__m512i *low, __m512i *high, __m512i factor, __m512i bias,
-                           __mmask32 used, const uint8_t **words) {
+                           const uint8_t **words) {
     const __m512i slot = _mm512_and_si512(*low, all(PITHI_RANS_SLOTS - 1));
     const __m512i rest = _mm512_andnot_si512(all(PITHI_RANS_SLOTS - 1), *low);
     const __m512i c =
@@ -198,8 +193,7 @@ static inline void advance(__m512i *low, __m512i *high, __m512i factor, __m512i 
     const __m512i top = _mm512_mulhi_epu16(factor, *high);
     const __m512i sum = _mm512_add_epi16(_mm512_mullo_epi16(factor, *high), c);
     const __mmask32 carry = _mm512_cmplt_epu16_mask(sum, c);
-    const __mmask32 below =
-        _mm512_mask_cmpge_epu16_mask(_mm512_mask_testn_epi16_mask(used, top, top), sum, c);
+    const __mmask32 below = _mm512_mask_cmpge_epu16_mask(_mm512_testn_epi16_mask(top, top), sum, c);
     *high = _mm512_mask_mov_epi16(_mm512_mask_add_epi16(top, carry, top, all(1)), below, sum);
     *low = _mm512_mask_expand_epi16(sum, below, load(*words));
     *words += 2 * (size_t)_mm_popcnt_u32(below);
@@ -209,22 +203,21 @@ static inline void advance(__m512i *low, __m512i *high, __m512i factor, __m512i 
 static inline size_t decode_rows(const struct buckets *b, unsigned log2_buckets, unsigned row,
                                  struct states *x, struct pithi_rans_words *from, uint8_t *dst,
                                  size_t n) {
-    const __mmask32 used = lanes_of(row);
-    const unsigned vectors = vectors_of(row), pair = vectors < 2 ? 1 : 2;
-    const size_t words_least = 2 * LANES * (size_t)vectors;
+    const unsigned vectors = row / LANES, pair = vectors < 2 ? 1 : 2;
     const uint8_t *at = from->at, *const end = from->end;
     size_t i = 0;
-    for (; n - i >= row && (size_t)(end - at) >= words_least; i += row) {
+    for (; n - i >= row && (size_t)(end - at) >= 2 * row; i += row) {
         for (unsigned v = 0; v < vectors; v += 2) {
             const __m512i low[2] = {x->low[v], x->low[v + pair - 1]};
             const struct found found =
                 log2_buckets == 5 ? find_in_32(b, low, pair) : find_in(b, log2_buckets, low);
-            if (row >= 64)
+            if (pair == 2)
                 _mm512_storeu_si512(dst + i + LANES * v, found.symbol);
             else
-                _mm512_mask_storeu_epi8(dst + i, used, found.symbol);
+                _mm256_storeu_si256((__m256i *)(void *)(dst + i),
+                                    _mm512_castsi512_si256(found.symbol));
             for (unsigned h = 0; h < pair; h++)
-                advance(&x->low[v + h], &x->high[v + h], found.factor[h], found.bias[h], used, &at);
+                advance(&x->low[v + h], &x->high[v + h], found.factor[h], found.bias[h], &at);
         }
     }
     from->at = at;
@@ -237,7 +230,7 @@ static inline size_t decode_rows(const struct buckets *b, unsigned log2_buckets,
                                         uint8_t *dst, size_t n) {                        \
         if (states == 128) return decode_rows(b, log2_buckets, 128, x, from, dst, n);    \
         if (states == 64) return decode_rows(b, log2_buckets, 64, x, from, dst, n);      \
-        return decode_rows(b, log2_buckets, states, x, from, dst, n);                    \
+        return decode_rows(b, log2_buckets, 32, x, from, dst, n);                        \
     }
 DECODE_ROWS(5)
 DECODE_ROWS(6)
@@ -302,11 +295,11 @@ static size_t decode_eights(const struct pithi_rans_decoder *t, uint32_t *state,
 
 static bool decode(const struct pithi_rans_decoder *t, struct pithi_rans_states *states,
                    struct pithi_rans_words *from, uint8_t *dst, size_t n) {
-    const bool pays = n >= PITHI_RANS_SLOTS; /* else making tables takes longer */
+    enum { EIGHTS_LEAST = 256 }; /* below it, as below PITHI_RANS_SLOTS, making tables is longer */
     size_t done = 0;
-    if (pays && states->log2 == 3 && t->log2_width == 7) {
+    if (states->log2 == 3 && t->log2_width == 7 && n >= EIGHTS_LEAST) {
         done = decode_eights(t, states->x, from, dst, n);
-    } else if (pays && states->log2 >= 3) {
+    } else if (pithi_rans_by_vectors(states) && n >= PITHI_RANS_SLOTS) {
         struct buckets b;
         struct states x;
         const unsigned count = 1u << states->log2;
@@ -449,12 +442,11 @@ struct row_symbols {
 /* Looks up the symbols of vectors v and, unless there is one alone, v + 1. */
 static inline void find_two(const struct symbols *t, enum lanes lanes, unsigned row, unsigned v,
                             const uint8_t *src, struct row_symbols *to) {
-    const unsigned vectors = row < 64 ? 1 : 2;
-    const __mmask32 used = lanes_of(row);
+    const unsigned vectors = row < 2 * LANES ? 1 : 2;
     src += LANES * v;
     if (lanes == ALL || (lanes == WINDOW && !outside_of(t->window, load(src)))) {
         for (const unsigned end = v + vectors; v < end; v++, src += LANES) {
-            const __m512i s = _mm512_cvtepu8_epi16(_mm256_maskz_loadu_epi8(used, src));
+            const __m512i s = _mm512_cvtepu8_epi16(load_32(src));
             to->factor[v] = _mm512_permutex2var_epi16(t->factor[0], s, t->factor[1]);
             to->first[v] = _mm512_permutex2var_epi16(t->first[0], s, t->first[1]);
             for (unsigned k = 0; k < 2; k++)
@@ -463,8 +455,7 @@ static inline void find_two(const struct symbols *t, enum lanes lanes, unsigned 
         }
         return;
     }
-    const __m512i s = out_of_order(
-        vectors == 2 ? load(src) : _mm512_zextsi256_si512(_mm256_maskz_loadu_epi8(used, src)));
+    const __m512i s = out_of_order(vectors == 2 ? load(src) : _mm512_zextsi256_si512(load_32(src)));
     widen(to->factor + v, look_up(&t->factors[0], 256, s, 0), look_up(&t->factors[1], 256, s, 0));
     widen(to->first + v, look_up(&t->firsts[0], 256, s, 0), look_up(&t->firsts[1], 256, s, 0));
     for (unsigned k = 0; k < 2; k++)
@@ -547,12 +538,12 @@ static inline void slots_of(const struct symbols *t, enum lanes lanes, __m512i p
  */
 static inline uint8_t *encode_row(const struct symbols *t, enum lanes lanes, unsigned row,
                                   struct states *x, const uint8_t *src, uint8_t *end) {
-    const unsigned vectors = vectors_of(row);
+    const unsigned vectors = row / LANES;
     struct row_symbols s;
     __m512i p[VECTORS_MOST];
     for (unsigned v = 0; v < vectors; v += 2) find_two(t, lanes, row, v, src, &s);
     for (unsigned v = vectors; v--;) {
-        const __mmask32 full = _mm512_mask_cmpge_epu16_mask(lanes_of(row), x->high[v], s.factor[v]);
+        const __mmask32 full = _mm512_cmpge_epu16_mask(x->high[v], s.factor[v]);
         end = store_words(x->low[v], full, end);
         x->low[v] = _mm512_mask_mov_epi16(x->low[v], full, x->high[v]);
         x->high[v] = _mm512_mask_mov_epi16(x->high[v], full, _mm512_setzero_si512());
@@ -574,9 +565,8 @@ static inline uint8_t *encode_row(const struct symbols *t, enum lanes lanes, uns
 static inline size_t encode_rows(const struct symbols *t, enum lanes lanes, unsigned row,
                                  struct states *x, const uint8_t *src, size_t n,
                                  struct pithi_rans_space *to) {
-    const size_t space_least = 2 * LANES * (size_t)vectors_of(row);
     uint8_t *end = to->end;
-    for (; n >= row && (size_t)(end - to->begin) >= space_least; n -= row)
+    for (; n >= row && (size_t)(end - to->begin) >= 2 * row; n -= row)
         end = encode_row(t, lanes, row, x, src + n - row, end);
     to->end = end;
     return n;
@@ -595,7 +585,7 @@ ENCODE_ROWS(NONE)
 
 static bool encode(const struct pithi_rans_encoder *from, const uint8_t *src, size_t n,
                    struct pithi_rans_states *states, struct pithi_rans_space *to) {
-    if (states->log2 > 3) { /* a row of 8 waits for the one before: scalar C takes half the time */
+    if (pithi_rans_by_vectors(states)) {
         struct symbols t;
         struct states x;
         const unsigned count = 1u << states->log2;
@@ -604,8 +594,8 @@ static bool encode(const struct pithi_rans_encoder *from, const uint8_t *src, si
         n -= last;
         symbols_of(&t, from, src, n);
         states_load(&x, states);
-        if (count < 64)
-            n = encode_rows(&t, NONE, count, &x, src, n, to);
+        if (count == 32)
+            n = encode_rows(&t, NONE, 32, &x, src, n, to);
         else if (t.lanes == ALL)
             n = encode_ALL(&t, count, &x, src, n, to);
         else if (t.lanes == WINDOW)

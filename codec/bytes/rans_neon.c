@@ -10,7 +10,7 @@
 
 /* Eight states are two vectors, their low and their high halves; they are coded two by two of
  * these, so that strings with fewer states are left to scalar C. */
-enum { LANES = RANS_LANES, PAIR = 2 * LANES, LOG2_STATES_LEAST = 4 };
+enum { LANES = RANS_LANES, PAIR = 2 * LANES };
 
 struct states {
     size_t count;
@@ -125,7 +125,7 @@ static inline size_t decode_rows(const struct lookup *l, bool bucketed, struct s
 static bool decode(const struct pithi_rans_decoder *t, struct pithi_rans_states *states,
                    struct pithi_rans_words *from, uint8_t *dst, size_t n) {
     size_t done = 0;
-    if (states->log2 >= LOG2_STATES_LEAST && n >= PITHI_RANS_SLOTS) { /* else tables cost more */
+    if (pithi_rans_by_vectors(states) && n >= PITHI_RANS_SLOTS) { /* else making tables is longer */
         struct states x;
         struct lookup l;
         states_load(&x, states);
@@ -230,7 +230,7 @@ static inline size_t encode_rows(const struct symbols *t, bool few, struct state
 
 static bool encode(const struct pithi_rans_encoder *from, const uint8_t *src, size_t n,
                    struct pithi_rans_states *states, struct pithi_rans_space *to) {
-    if (states->log2 >= LOG2_STATES_LEAST) {
+    if (pithi_rans_by_vectors(states)) {
         struct symbols t;
         struct states x;
         const size_t last = n & (((size_t)1 << states->log2) - 1);
