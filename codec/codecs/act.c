@@ -5,7 +5,7 @@
  * only the others are coded (predict/nonzero.h), as packed or coded words. */
 #include <string.h>
 
-#include "bytes/block_rans.h"
+#include "bytes/block_pieces.h"
 #include "bytes/entropy.h"
 #include "bytes/symbols.h"
 #include "common/convert.h"
@@ -225,13 +225,8 @@ static size_t code(struct pithi_block *b, size_t cap) {
     struct pithi_quant quant;
     unsigned head = 0;
     if (cap < HEAD_BYTES || !quant_of(b, &quant)) return 0;
-    struct pithi_pen pen = {b->bytes + HEAD_BYTES,
-                            cap - HEAD_BYTES,
-                            effort_of(b->params),
-                            w.pieces,
-                            b->coder,
-                            pithi_block_rans_encode(b),
-                            b->kernels->symbol_count};
+    struct pithi_pen pen =
+        pithi_block_pen(b, b->bytes + HEAD_BYTES, cap - HEAD_BYTES, effort_of(b->params), w.pieces);
     const struct pithi_tile_layout values =
         pithi_tile_layout_dense(b->value, element_of(b->params));
     b->exact = b->kernels->quantize(&quant, b->value, b->count, w.codes, w.miss);
@@ -290,7 +285,7 @@ static void deliver(struct pithi_block *b, const struct work *w, const struct pi
 }
 
 static const char *take_block(struct pithi_block *b, const struct work *w) {
-    struct pithi_reader r = {b->bytes, b->length, w->pieces, b->coder, pithi_block_rans_decode(b)};
+    struct pithi_reader r = pithi_block_reader(b, b->bytes, b->length, w->pieces);
     const uint8_t *const head = pithi_reader_take(&r, HEAD_BYTES);
     struct pithi_quant quant;
     struct pithi_exact exact;

@@ -6,7 +6,7 @@
  * ones (predict/interp.h). Values that would miss the bound go beside (predict/exact_values.h). */
 #include <string.h>
 
-#include "bytes/block_rans.h"
+#include "bytes/block_pieces.h"
 #include "bytes/entropy.h"
 #include "bytes/symbols.h"
 #include "common/convert.h"
@@ -326,13 +326,8 @@ static size_t put(const struct pithi_block *b, const struct work *w, struct vari
                   size_t misses, uint8_t *dst, size_t cap) {
     const int effort = effort_of(b->params);
     const bool bare = variant.method == CODED && effort != PITHI_EFFORT_RANS;
-    struct pithi_pen pen = {dst,
-                            cap,
-                            bare ? effort | PITHI_ENTROPY_BARE : effort,
-                            w->pieces,
-                            b->coder,
-                            pithi_block_rans_encode(b),
-                            b->kernels->symbol_count};
+    struct pithi_pen pen =
+        pithi_block_pen(b, dst, cap, bare ? effort | PITHI_ENTROPY_BARE : effort, w->pieces);
     if (!put_head(b, w, variant, misses, &pen) || !put_body(b, w, variant, &pen)) return 0;
     return (size_t)(pen.at - dst);
 }
@@ -773,7 +768,7 @@ static bool legal(const struct pithi_block *b, bool relative, struct variant var
 static const char *take(struct pithi_block *b) {
     size_t bytes;
     struct reading g = reading_layout(b->params, b->scratch, &bytes);
-    struct pithi_reader r = {b->bytes, b->length, NULL, b->coder, pithi_block_rans_decode(b)};
+    struct pithi_reader r = pithi_block_reader(b, b->bytes, b->length, NULL);
     const uint8_t *const head = pithi_reader_take(&r, HEAD_BYTES);
     if (!quant_of(b, &g.quant)) return "a bound that the dtype cannot have";
     if (!head) return "the block is shorter than its head";

@@ -6,7 +6,7 @@
  * row_map.h). */
 #include <string.h>
 
-#include "bytes/block_rans.h"
+#include "bytes/block_pieces.h"
 #include "bytes/entropy.h"
 #include "bytes/symbols.h"
 #include "common/convert.h"
@@ -290,13 +290,8 @@ static size_t code(struct pithi_block *b, size_t cap) {
     struct pithi_quant quant;
     struct pithi_rows rows;
     if (cap < PITHI_ROWS_HEAD || !quant_of(b, &quant)) return 0;
-    struct pithi_pen pen = {b->bytes + PITHI_ROWS_HEAD,
-                            cap - PITHI_ROWS_HEAD,
-                            effort_of(b->params),
-                            w.pieces,
-                            b->coder,
-                            pithi_block_rans_encode(b),
-                            b->kernels->symbol_count};
+    struct pithi_pen pen = pithi_block_pen(b, b->bytes + PITHI_ROWS_HEAD, cap - PITHI_ROWS_HEAD,
+                                           effort_of(b->params), w.pieces);
     unsigned kind, centre;
     bool coded;
     const struct pithi_tile_layout values =
@@ -423,7 +418,7 @@ static void deliver(const struct pithi_block *b, const struct work *w) {
 }
 
 static const char *take_block(struct pithi_block *b, const struct work *w) {
-    struct pithi_reader r = {b->bytes, b->length, w->pieces, b->coder, pithi_block_rans_decode(b)};
+    struct pithi_reader r = pithi_block_reader(b, b->bytes, b->length, w->pieces);
     const uint8_t *const head = pithi_reader_take(&r, PITHI_ROWS_HEAD);
     const size_t rows = rows_of(w, b->count);
     struct pithi_quant quant;

@@ -6,7 +6,7 @@
  * planes; every symbol string and plane is then a piece of its own. */
 #include <string.h>
 
-#include "bytes/block_rans.h"
+#include "bytes/block_pieces.h"
 #include "bytes/byte_planes.h"
 #include "bytes/entropy.h"
 #include "bytes/piece.h"
@@ -292,13 +292,7 @@ static bool put_update(struct pithi_pen *pen, const struct pithi_block *b, const
 
 static struct pithi_pen pen_of(const struct pithi_block *b, const struct work *w, uint8_t *dst,
                                size_t cap) {
-    return (struct pithi_pen){dst,
-                              cap,
-                              effort_of(b->params),
-                              w->pieces,
-                              b->coder,
-                              pithi_block_rans_encode(b),
-                              b->kernels->symbol_count};
+    return pithi_block_pen(b, dst, cap, effort_of(b->params), w->pieces);
 }
 
 /* Writes words as symbols with escapes, or as byte planes. They are lost. */
@@ -496,7 +490,7 @@ static const char *take_tops(struct pithi_reader *r, const struct pithi_block *b
 
 static const char *take_content(const struct pithi_block *b, const struct work *w,
                                 struct content *c) {
-    struct pithi_reader r = {b->bytes, b->length, w->pieces, b->coder, pithi_block_rans_decode(b)};
+    struct pithi_reader r = pithi_block_reader(b, b->bytes, b->length, w->pieces);
     const uint8_t *const head = pithi_reader_take(&r, 1);
     if (!head) return "the block is empty";
     const unsigned bits = *head & HEAD_BITS;

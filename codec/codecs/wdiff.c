@@ -6,7 +6,7 @@
  * one step is part of the next difference (closed loop). The quantizer is group/group.c. */
 #include <string.h>
 
-#include "bytes/block_rans.h"
+#include "bytes/block_pieces.h"
 #include "bytes/entropy.h"
 #include "codec.h"
 #include "common/convert.h"
@@ -233,13 +233,8 @@ static struct pithi_code_strings strings_of(const struct pithi_block *b, const s
 /* Codes the block's codes by rANS, as put_zstd does by zstd. */
 static size_t put_rans(struct pithi_block *b, const struct coding *c) {
     const struct pithi_code_strings s = strings_of(b, c);
-    struct pithi_pen pen = {b->bytes + c->scales,
-                            c->codes - 1,
-                            PITHI_EFFORT_RANS,
-                            NULL,
-                            b->coder,
-                            pithi_block_rans_encode(b),
-                            b->kernels->symbol_count};
+    struct pithi_pen pen =
+        pithi_block_pen(b, b->bytes + c->scales, c->codes - 1, PITHI_EFFORT_RANS, NULL);
     if (!pithi_codes_put(&pen, &s, c->symbol_buffer)) return 0;
     return (size_t)(pen.at - (b->bytes + c->scales));
 }
@@ -274,7 +269,7 @@ static const char *take_zstd(struct pithi_block *b, const struct coding *c, cons
 static const char *take_rans(struct pithi_block *b, const struct coding *c, const uint8_t *coded,
                              size_t length) {
     const struct pithi_code_strings s = strings_of(b, c);
-    struct pithi_reader r = {coded, length, NULL, b->coder, pithi_block_rans_decode(b)};
+    struct pithi_reader r = pithi_block_reader(b, coded, length, NULL);
     const char *const fault = pithi_codes_take(&r, &s, c->symbol_buffer);
     return fault || !r.left ? fault : "bytes after the codes";
 }
