@@ -35,7 +35,7 @@ static struct pithi_kernels kernels;
 static struct pithi_rans memory;
 
 static size_t rans_put(uint8_t *symbols, size_t n, uint8_t *to) {
-    pithi_rans_plan(&memory, kernels.symbol_count, symbols, n);
+    pithi_rans_plan(&memory, kernels.symbol_count, false, symbols, n);
     return pithi_rans_pack(&memory, kernels.rans_encode, symbols, n, to, SPACE);
 }
 static bool rans_take(uint8_t *from, size_t length, uint8_t *symbols, size_t n) {

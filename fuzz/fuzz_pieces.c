@@ -68,7 +68,8 @@ static size_t put(const uint8_t *bytes, size_t n, int level, unsigned scalar, ui
                             scratch,
                             coder,
                             kernels(scalar)->rans_encode,
-                            kernels(scalar)->symbol_count};
+                            kernels(scalar)->symbol_count,
+                            false};
     const bool fits = pithi_piece_put(&pen, n, bytes, n);
     free(scratch);
     free(coder);

@@ -222,11 +222,11 @@ static enum verdict verdict_of(struct pithi_pen *pen, const uint8_t *src, size_t
                                size_t cap) {
     struct pithi_rans *const m = pithi_entropy_rans(pen->coder);
     const uint8_t *const middle = src + (n - SAMPLE) / 2;
-    const size_t part = pithi_rans_plan(m, pen->count, middle, SAMPLE);
+    const size_t part = pithi_rans_plan(m, pen->count, pen->quick, middle, SAMPLE);
     if (part == SIZE_MAX) return REPEATS;
     const bool vain = in_vain(m, part, n);
     take_sample(m->tables.sample, src, n);
-    const size_t spread = pithi_rans_plan(m, pen->count, m->tables.sample, SAMPLE);
+    const size_t spread = pithi_rans_plan(m, pen->count, pen->quick, m->tables.sample, SAMPLE);
     if (spread == SIZE_MAX) return REPEATS;
     const size_t wanted = worthwhile(part < SAMPLE ? part : SAMPLE);
     /* Symbols that say little have many matches, and a part of the sample is enough. */
@@ -253,7 +253,7 @@ static size_t code(struct pithi_pen *pen, const uint8_t *src, size_t n, uint8_t 
     if (!only_rans && !search && n > SAMPLE) verdict = verdict_of(pen, src, n, to, cap);
     if (verdict == NOISE) return 0;
     struct pithi_rans *const rans = pithi_entropy_rans(pen->coder);
-    size_t planned = pithi_rans_plan(rans, pen->count, src, n);
+    size_t planned = pithi_rans_plan(rans, pen->count, pen->quick, src, n);
     if (!only_rans && !search && n <= SAMPLE) verdict = verdict_of_short(rans, src, n, planned);
     if (planned > worthwhile(n) || planned > cap) planned = 0;
     if (verdict == REPEATS) {

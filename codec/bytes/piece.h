@@ -24,6 +24,7 @@ struct pithi_pen {
                                   * no piece is a coded string */
     pithi_rans_encode_fn *rans;   /* NULL: no piece may be a rANS string */
     pithi_symbol_count_fn *count; /* NULL: the reference */
+    bool quick;                   /* rANS strings are, see pithi_rans_plan */
 };
 struct pithi_reader {
     const uint8_t *at;

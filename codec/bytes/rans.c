@@ -409,8 +409,8 @@ static size_t table_bytes(const struct shares *t, const struct pithi_rans_roundi
 
 /* ---- Strings ---------------------------------------------------------------------------------*/
 
-size_t pithi_rans_plan(struct pithi_rans *m, pithi_symbol_count_fn *count, const uint8_t *src,
-                       size_t n) {
+size_t pithi_rans_plan(struct pithi_rans *m, pithi_symbol_count_fn *count, bool quick,
+                       const uint8_t *src, size_t n) {
     (count ? count : pithi_symbol_count_c)(m->count, src, n);
     struct shares t;
     const struct pithi_rans_rounding r = frequencies_of(&t, m->count[0], n, m->frequency);
@@ -421,7 +421,7 @@ size_t pithi_rans_plan(struct pithi_rans *m, pithi_symbol_count_fn *count, const
         bits += (uint64_t)m->count[0][t.symbol[k]] * m->cost[t.symbol[k]];
     m->rest = r.rest;
     m->precision = r.precision;
-    m->states.log2 = pithi_rans_log2_states(n, bits >> 11);
+    m->states.log2 = pithi_rans_log2_states(n, bits >> 11, quick);
     m->table_bytes = table_bytes(&t, &r, m->frequency);
     return m->table_bytes + ((size_t)4 << m->states.log2) + (size_t)(bits >> 11);
 }

@@ -105,10 +105,11 @@ struct pithi_rans {
 };
 
 /* Counts the symbols of src[0, n), n < 2^32, with `count` or, NULL, the reference, and rounds their
- * frequencies. Returns the most bytes that a string of them is expected to take; SIZE_MAX where
- * fewer than two symbols occur. */
-size_t pithi_rans_plan(struct pithi_rans *m, pithi_symbol_count_fn *count, const uint8_t *src,
-                       size_t n);
+ * frequencies. quick: a short string should take little time rather than few bytes. Returns the
+ * most bytes that a string of them is expected to take; SIZE_MAX where fewer than two symbols
+ * occur. */
+size_t pithi_rans_plan(struct pithi_rans *m, pithi_symbol_count_fn *count, bool quick,
+                       const uint8_t *src, size_t n);
 /* Writes the string that was planned to dst and returns its length; 0 when it would be more than
  * cap. */
 size_t pithi_rans_pack(struct pithi_rans *m, pithi_rans_encode_fn *encode, const uint8_t *src,

@@ -61,10 +61,12 @@ PITHI_INLINE bool pithi_rans_fair(int left, int share) {
 }
 
 /* More states are faster, and each takes three bytes more than what it carries: the second 64 at
- * most one in a hundred of a string of n symbols that takes `bytes`. Vectors are for 8 and more. */
-PITHI_INLINE unsigned pithi_rans_log2_states(uint64_t n, uint64_t bytes) {
+ * most one in a hundred of a string of n symbols that takes `bytes`. quick: shorter strings have 8
+ * or 32 where these take at most one in 32. */
+PITHI_INLINE unsigned pithi_rans_log2_states(uint64_t n, uint64_t bytes, bool quick) {
     if (n >= 1 << 16) return bytes >= 100 * 3 * (PITHI_RANS_STATES_MOST / 2) ? 7 : 6;
-    return n >= 1 << 14 ? 5 : n >= 1 << 13 ? 3 : 1;
+    if (n >= 1 << 14 || (quick && n >= 1 << 13 && bytes >= 32 * 3 * 32)) return 5;
+    return n >= 1 << 13 || (quick && n >= 1 << 11 && bytes >= 32 * 3 * 8) ? 3 : 1;
 }
 
 struct pithi_rans_bits {

@@ -252,13 +252,24 @@ static const uint32_t *make_words(const void *arg, size_t at, size_t n, uint32_t
     return to;
 }
 
+/* Whether an effort leaves out what hardly ever pays. */
+static bool is_quick(int effort) {
+    return effort >= PITHI_EFFORT_MIN && effort < PITHI_EFFORT_SEARCH;
+}
+
+/* Writes the distinct rows as coded words, in which zstd would look for repeats at length: what
+ * repeats, whole rows, is not among them. */
 static bool put_coded(const struct pithi_block *b, const struct work *w, size_t distinct,
                       struct pithi_pen *pen) {
     const struct pithi_strip tile = tile_of(b, w, distinct);
     const struct coded_rows rows = {b->kernels, &tile, w->codes};
-    return pithi_symbols_put_from(pen, w->elements, b->kernels,
-                                  &(struct pithi_word_source){make_words, &rows},
-                                  distinct * w->row);
+    const int effort = pen->effort;
+    if (pen->rans && is_quick(effort)) pen->effort = PITHI_EFFORT_RANS;
+    const bool fits =
+        pithi_symbols_put_from(pen, w->elements, b->kernels,
+                               &(struct pithi_word_source){make_words, &rows}, distinct * w->row);
+    pen->effort = effort;
+    return fits;
 }
 
 /* Writes the distinct rows, coded or packed, whichever is shorter; packing is not tried where a
@@ -271,9 +282,7 @@ static bool put_rows(const struct pithi_block *b, const struct work *w, size_t d
     if (*coded) {
         enum { SHORT = 1024 }; /* where packing costs little time */
         const size_t length = (size_t)(pen->at - packed.at);
-        const int effort = effort_of(b->params);
-        const bool quick = effort >= PITHI_EFFORT_MIN && effort < PITHI_EFFORT_SEARCH;
-        const bool sure = quick && length > SHORT;
+        const bool sure = is_quick(effort_of(b->params)) && length > SHORT;
         if (sure && pithi_strip_estimate(&tile, w->codes) > length + length / 32) return true;
         packed.capacity = length - 1;
     }
@@ -292,6 +301,7 @@ static size_t code(struct pithi_block *b, size_t cap) {
     if (cap < PITHI_ROWS_HEAD || !quant_of(b, &quant)) return 0;
     struct pithi_pen pen = pithi_block_pen(b, b->bytes + PITHI_ROWS_HEAD, cap - PITHI_ROWS_HEAD,
                                            effort_of(b->params), w.pieces);
+    pen.quick = true;
     unsigned kind, centre;
     bool coded;
     const struct pithi_tile_layout values =

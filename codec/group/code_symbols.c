@@ -119,7 +119,8 @@ static size_t string_bytes(const struct pithi_code_strings *s) {
 static bool put_rans(struct pithi_pen *pen, const uint8_t *symbols, size_t n, size_t packed) {
     struct pithi_rans *const rans = pithi_entropy_rans(pen->coder);
     const size_t most = packed < pen->capacity ? packed : pen->capacity;
-    if (most <= RANS_HEAD || pithi_rans_plan(rans, pen->count, symbols, n) > packed - packed / 64)
+    if (most <= RANS_HEAD ||
+        pithi_rans_plan(rans, pen->count, pen->quick, symbols, n) > packed - packed / 64)
         return false;
     const size_t length =
         pithi_rans_pack(rans, pen->rans, symbols, n, pen->at + RANS_HEAD, most - RANS_HEAD);

@@ -421,7 +421,7 @@ static bool beats_piece(const struct pithi_pen *pen, const uint8_t *map,
     const size_t bytes = map_bytes(elements(extent));
     if (about >= bytes || uniform(map, bytes)) return false;
     const size_t independent =
-        pithi_rans_plan(pithi_entropy_rans(pen->coder), pen->count, map, bytes);
+        pithi_rans_plan(pithi_entropy_rans(pen->coder), pen->count, pen->quick, map, bytes);
     return independent != SIZE_MAX && about + about / 5 < independent && !repeats(map, extent);
 }
 

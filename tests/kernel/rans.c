@@ -83,7 +83,7 @@ static void check_one(const struct level *level, size_t count, unsigned log2, un
     check_begin("rans %s: %zu symbols, 2^%u states, %u kinds from %u", level->isa, count, log2,
                 kinds, first);
     draw_symbols(count, first, kinds, steep);
-    if (pithi_rans_plan(&memory, NULL, symbols, count) == SIZE_MAX) {
+    if (pithi_rans_plan(&memory, NULL, false, symbols, count) == SIZE_MAX) {
         check_end();
         return;
     }
@@ -137,7 +137,7 @@ static void one_kind(const struct level *level, unsigned kinds) {
     for (int run = 0; run < 10; run++)
         for (int k = 0; k < 2; k++) {
             const struct pithi_kernels *const at = k ? &level->kernels : &scalar;
-            pithi_rans_plan(&memory, NULL, src, LARGE);
+            pithi_rans_plan(&memory, NULL, false, src, LARGE);
             double t = roofline_clock();
             const size_t length =
                 pithi_rans_pack(&memory, at->rans_encode, src, LARGE, packed, LARGE);

@@ -101,7 +101,8 @@ static void there_and_back(enum shape shape, unsigned bits, size_t count, size_t
     struct pithi_entropy *const coder = coder_of();
     uint8_t *const symbols = allocate(n), *const bytes = allocate(cap), *const seen = allocate(n);
     const struct pithi_code_strings s = strings_of(shape, bits, count, codes, seen);
-    struct pithi_pen pen = {bytes, cap, PITHI_EFFORT_RANS, NULL, coder, pithi_rans_encode_c, NULL};
+    struct pithi_pen pen = {bytes, cap,  PITHI_EFFORT_RANS, NULL, coder, pithi_rans_encode_c,
+                            NULL,  false};
     context("shape %d, %zu strings of %zu codes of %u bits", (int)shape, count, codes, bits);
     CHECK(pithi_codes_put(&pen, &s, symbols));
     const size_t length = (size_t)(pen.at - bytes);
@@ -124,8 +125,8 @@ static void there_and_back(enum shape shape, unsigned bits, size_t count, size_t
         uint8_t *const part = copy_of(bytes, cut), *const small = allocate(cut);
         struct pithi_reader short_of = {part, cut, NULL, coder, pithi_rans_decode_c};
         CHECK(pithi_codes_take(&short_of, &back, symbols));
-        struct pithi_pen tight = {small, cut, PITHI_EFFORT_RANS, NULL, coder, pithi_rans_encode_c,
-                                  NULL};
+        struct pithi_pen tight = {small, cut,  PITHI_EFFORT_RANS, NULL, coder, pithi_rans_encode_c,
+                                  NULL,  false};
         CHECK(!pithi_codes_put(&tight, &s, symbols));
         free(part);
         free(small);
@@ -160,7 +161,8 @@ static void a_coder_of_rans_has_no_zstd(void **state) {
     void *const scratch = aligned(pithi_piece_scratch(N));
     static uint8_t src[N], bytes[N + 8], back[N];
     for (size_t i = 0; i < N; i++) src[i] = i < 64 ? (uint8_t)random_word() : src[i - 64];
-    struct pithi_pen pen = {bytes, sizeof bytes, 1, scratch, zstd, pithi_rans_encode_c, NULL};
+    struct pithi_pen pen = {bytes, sizeof bytes,        1,    scratch,
+                            zstd,  pithi_rans_encode_c, NULL, false};
     CHECK(pithi_piece_put(&pen, N, src, N) && bytes[0] == 2);
     const size_t length = (size_t)(pen.at - bytes);
     struct pithi_reader r = {bytes, length, scratch, zstd, pithi_rans_decode_c};
@@ -168,7 +170,7 @@ static void a_coder_of_rans_has_no_zstd(void **state) {
     r = (struct pithi_reader){bytes, length, scratch, rans, pithi_rans_decode_c};
     CHECK(!pithi_piece_take(&r, N, back));
     pen = (struct pithi_pen){
-        bytes, sizeof bytes, PITHI_EFFORT_RANS, scratch, rans, pithi_rans_encode_c, NULL};
+        bytes, sizeof bytes, PITHI_EFFORT_RANS, scratch, rans, pithi_rans_encode_c, NULL, false};
     CHECK(pithi_piece_put(&pen, N, src, N) && bytes[0] != 2);
     r = (struct pithi_reader){bytes, (size_t)(pen.at - bytes), scratch, rans, pithi_rans_decode_c};
     const uint8_t *const piece = pithi_piece_take(&r, N, back);

@@ -78,7 +78,7 @@ static void release(const struct memory *m) {
 /* Bytes written to `to`, 0 when the capacity is too small. */
 static size_t put(const uint8_t *map, const uint32_t *extent, int level, const struct memory *m,
                   uint8_t *to, size_t cap) {
-    struct pithi_pen pen = {to, cap, level, m->scratch, m->coder, pithi_rans_encode_c, NULL};
+    struct pithi_pen pen = {to, cap, level, m->scratch, m->coder, pithi_rans_encode_c, NULL, false};
     return pithi_zeros_put(&pen, m->lanes, MOST, map, extent) ? (size_t)(pen.at - to) : 0;
 }
 
@@ -196,8 +196,8 @@ static void a_piece_wins_a_tie(void **unused) {
         const size_t whole = (extent[3] + 7) / 8;
         uint8_t map[20], bytes[64], piece[64];
         make_map(i % 5 ? MAP_FEW : MAP_BLOBS, extent, map);
-        struct pithi_pen pen = {piece,   sizeof piece,        1,   m.scratch,
-                                m.coder, pithi_rans_encode_c, NULL};
+        struct pithi_pen pen = {piece,   sizeof piece,        1,    m.scratch,
+                                m.coder, pithi_rans_encode_c, NULL, false};
         CHECK(pithi_piece_put(&pen, MOST, map, whole));
         const size_t length = put(map, extent, 1, &m, bytes, sizeof bytes);
         const size_t other = 1 + (size_t)(pen.at - piece);
@@ -225,8 +225,8 @@ static void noise_stays_a_piece(void **unused) {
             uint8_t map[LARGE / 8], bytes[LARGE];
             if (kind == MAP_FEW) continue; /* either form is short */
             make_map(kind, large[e], map);
-            struct pithi_pen pen = {bytes,   sizeof bytes,        1,   m.scratch,
-                                    m.coder, pithi_rans_encode_c, NULL};
+            struct pithi_pen pen = {bytes,   sizeof bytes,        1,    m.scratch,
+                                    m.coder, pithi_rans_encode_c, NULL, false};
             context("map %d of extent %zu", kind, e);
             CHECK(pithi_zeros_put(&pen, NULL, LARGE, map, large[e]));
             CHECK(bytes[0] == (kind == MAP_BLOBS || kind == MAP_POOLED ? 2 : 0));
@@ -355,8 +355,8 @@ static void planes_that_repeat_are_a_piece(void **unused) {
     for (int repeated = 0; repeated < 2; repeated++) {
         make_map(MAP_BLOBS, extent, map);
         for (size_t i = PLANE; repeated && i < sizeof map; i++) map[i] = map[i - PLANE];
-        struct pithi_pen pen = {bytes,   sizeof bytes,        1,   m.scratch,
-                                m.coder, pithi_rans_encode_c, NULL};
+        struct pithi_pen pen = {bytes,   sizeof bytes,        1,    m.scratch,
+                                m.coder, pithi_rans_encode_c, NULL, false};
         CHECK(pithi_zeros_put(&pen, m.lanes, LANE_MOST, map, extent));
         context("%td bytes in form %u", pen.at - bytes, bytes[0]);
         CHECK((bytes[0] == 0) == repeated);

@@ -121,7 +121,7 @@ static void there_and_back(enum shape shape, size_t n) {
     uint8_t *const bytes = allocate(cap);
     context("shape %d, %zu symbols", (int)shape, n);
     for (size_t i = 0; i < n; i++) src[i] = draw(shape);
-    const size_t planned = pithi_rans_plan(memory(), NULL, src, n);
+    const size_t planned = pithi_rans_plan(memory(), NULL, false, src, n);
     const bool one = n == 1 || memcmp(src, src + 1, n - 1) == 0;
     CHECK(one == (planned == SIZE_MAX));
     if (!one) {
@@ -137,12 +137,12 @@ static void there_and_back(enum shape shape, size_t n) {
         CHECK(!pithi_rans_unpack(memory(), pithi_rans_decode_c, exact, length, back, n - 1));
         free(exact);
         uint8_t *const tight = allocate(length);
-        CHECK(pithi_rans_plan(memory(), NULL, src, n) == planned);
+        CHECK(pithi_rans_plan(memory(), NULL, false, src, n) == planned);
         CHECK(pithi_rans_pack(memory(), pithi_rans_encode_c, src, n, tight, length) == length);
         CHECK(memcmp(tight, bytes, length) == 0);
         for (size_t cut = 1; cut <= length; cut += 1 + length / 16) {
             uint8_t *const small = allocate(length - cut + 1);
-            pithi_rans_plan(memory(), NULL, src, n);
+            pithi_rans_plan(memory(), NULL, false, src, n);
             CHECK(!pithi_rans_pack(memory(), pithi_rans_encode_c, src, n, small, length - cut));
             free(small);
         }
@@ -172,7 +172,7 @@ static void exponents_take_their_entropy(void **state) {
             if (i % ROW == 0) deviation = 0.01 + 0.03 * (double)random_word() / UINT32_MAX;
             src[i] = (uint8_t)(bits_of((float)(deviation * gen_normal(&seed))) >> 23);
         }
-        pithi_rans_plan(memory(), NULL, src, n);
+        pithi_rans_plan(memory(), NULL, false, src, n);
         const size_t length = pithi_rans_pack(memory(), pithi_rans_encode_c, src, n, bytes, n);
         const size_t head = memory()->table_bytes + ((size_t)4 << memory()->states.log2);
         context("%zu exponents: %zu bytes, %.0f of entropy", n, length, entropy(src, n));
@@ -213,10 +213,10 @@ static void long_strings_are_as_short_ones(void **state) {
 }
 
 /* Returns log2 of the states of a string of n symbols below `kinds`. */
-static unsigned states_of(size_t n, unsigned kinds) {
+static unsigned states_of(size_t n, unsigned kinds, bool quick) {
     uint8_t *const src = allocate(n), *const bytes = allocate(2 * n);
     for (size_t i = 0; i < n; i++) src[i] = (uint8_t)(random_word() % kinds);
-    pithi_rans_plan(memory(), NULL, src, n);
+    pithi_rans_plan(memory(), NULL, quick, src, n);
     CHECK(pithi_rans_pack(memory(), pithi_rans_encode_c, src, n, bytes, 2 * n) > 0);
     const unsigned log2 = bytes[0] & 15;
     free(src), free(bytes);
@@ -227,10 +227,21 @@ static unsigned states_of(size_t n, unsigned kinds) {
 static void states_are_chosen(void **state) {
     (void)state;
     context("states");
-    CHECK(states_of(8191, 4) == 1 && states_of(8192, 4) == 3);
-    CHECK(states_of(16383, 200) == 3 && states_of(16384, 200) == 5);
-    CHECK(states_of(65535, 200) == 5 && states_of(65536, 200) == 7);
-    CHECK(states_of(70000, 4) == 6 && states_of(80000, 4) == 7);
+    CHECK(states_of(8191, 4, false) == 1 && states_of(8192, 4, false) == 3);
+    CHECK(states_of(16383, 200, false) == 3 && states_of(16384, 200, false) == 5);
+    CHECK(states_of(65535, 200, false) == 5 && states_of(65536, 200, false) == 7);
+    CHECK(states_of(70000, 4, false) == 6 && states_of(80000, 4, false) == 7);
+}
+
+/* A quick one as cost one in 32. */
+static void quick_strings_have_more_states(void **state) {
+    (void)state;
+    context("states of quick strings");
+    CHECK(states_of(2047, 200, true) == 1 && states_of(2048, 200, true) == 3);
+    CHECK(states_of(2500, 4, true) == 1 && states_of(3500, 4, true) == 3);
+    CHECK(states_of(8191, 200, true) == 3 && states_of(8192, 200, true) == 5);
+    CHECK(states_of(9000, 4, true) == 3 && states_of(13000, 4, true) == 5);
+    CHECK(states_of(65535, 200, true) == 5 && states_of(70000, 4, true) == 6);
 }
 
 /* ---- By hand ---------------------------------------------------------------------------------*/
@@ -244,7 +255,7 @@ static void the_example_decodes(void **state) {
     uint8_t back[8], bytes[sizeof example];
     CHECK(pithi_rans_unpack(memory(), pithi_rans_decode_c, example, sizeof example, back, 8));
     CHECK(memcmp(back, example_symbols, 8) == 0);
-    CHECK(pithi_rans_plan(memory(), NULL, example_symbols, 8) == sizeof example);
+    CHECK(pithi_rans_plan(memory(), NULL, false, example_symbols, 8) == sizeof example);
     CHECK(pithi_rans_pack(memory(), pithi_rans_encode_c, example_symbols, 8, bytes, sizeof bytes) ==
           sizeof example);
     CHECK(memcmp(bytes, example, sizeof example) == 0);
@@ -332,7 +343,7 @@ static void damage_is_harmless(void **state) {
         const enum shape shape = random_word() % SHAPES;
         uint8_t *const src = allocate(n), *const back = allocate(n), *bytes = allocate(2 * n + 600);
         for (size_t i = 0; i < n; i++) src[i] = draw(shape);
-        const size_t planned = pithi_rans_plan(memory(), NULL, src, n);
+        const size_t planned = pithi_rans_plan(memory(), NULL, false, src, n);
         const size_t length = planned == SIZE_MAX ? 0
                                                   : pithi_rans_pack(memory(), pithi_rans_encode_c,
                                                                     src, n, bytes, 2 * n + 600);
@@ -371,7 +382,7 @@ static void no_string_takes_less_than_13_bytes(void **state) {
         const int flag = run % 7 ? 0 : PITHI_ENTROPY_BARE;
         context("run %zu, %zu symbols, effort %d", run, n, effort);
         CHECK(pithi_entropy_pack(e, effort | flag, src, n, to, LEAST - 1) == 0);
-        const size_t planned = pithi_rans_plan(memory(), NULL, src, n);
+        const size_t planned = pithi_rans_plan(memory(), NULL, false, src, n);
         CHECK(planned >= LEAST);
         CHECK(pithi_rans_pack(memory(), pithi_rans_encode_c, src, n, to, LEAST - 1) == 0);
     }
@@ -386,6 +397,7 @@ int main(void) {
         cmocka_unit_test(exponents_take_their_entropy),
         cmocka_unit_test(long_strings_are_as_short_ones),
         cmocka_unit_test(states_are_chosen),
+        cmocka_unit_test(quick_strings_have_more_states),
         cmocka_unit_test(the_example_decodes),
         cmocka_unit_test(the_example_of_a_table_is_read_and_written),
         cmocka_unit_test(tables_are_checked),

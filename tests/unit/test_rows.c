@@ -207,7 +207,8 @@ static struct pithi_entropy *coder_of(void) {
 static bool put_map(const struct map *m, bool coded, size_t cap, struct coded *c) {
     void *const scratch = aligned_alloc(64, pithi_piece_scratch(ROWS));
     uint8_t *const space = allocate(pithi_rowmap_scratch(m->rows));
-    struct pithi_pen pen = {c->bytes, cap, LEVEL, scratch, coder_of(), pithi_rans_encode_c, NULL};
+    struct pithi_pen pen = {c->bytes, cap,  LEVEL, scratch, coder_of(), pithi_rans_encode_c,
+                            NULL,     false};
     uint32_t which[ROWS];
     memcpy(which, m->which, m->rows * sizeof *which);
     const struct pithi_rowmap map = {which, m->rows, m->distinct, space};
@@ -306,7 +307,7 @@ static void symbols_of_no_class_are_refused(void **state) {
         uint8_t bytes[256] = {0};
         const uint8_t symbols[] = {0, 0, (uint8_t)symbol};
         struct pithi_pen pen = {bytes,      sizeof bytes,        LEVEL, scratch,
-                                coder_of(), pithi_rans_encode_c, NULL};
+                                coder_of(), pithi_rans_encode_c, NULL,  false};
         CHECK(pithi_piece_put(&pen, ROWS, symbols, sizeof symbols));
         context("symbol %u", symbol);
         CHECK(take_map(bytes, sizeof bytes, PITHI_ROWMAP_CODED, &m, which) < 0);

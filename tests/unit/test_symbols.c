@@ -175,7 +175,7 @@ static size_t there_and_back(const uint32_t *words, size_t count, int level, boo
     uint8_t *const bytes = allocate(most);
     uint32_t *const back = allocate(groups * 16 * sizeof *back);
     pithi_rans_encode_fn *const rans = count % 2 ? pithi_rans_encode_c : NULL;
-    struct pithi_pen pen = {bytes, most, level, scratch, coder, rans, NULL};
+    struct pithi_pen pen = {bytes, most, level, scratch, coder, rans, NULL, false};
     CHECK(pithi_symbols_put(&pen, count, &scalar, words, count));
     const size_t length = (size_t)(pen.at - bytes);
     CHECK(pen.capacity == most - length);
@@ -186,7 +186,7 @@ static size_t there_and_back(const uint32_t *words, size_t count, int level, boo
         const char *const fault = pithi_symbols_take(&r, &scalar, back, count);
         CHECK((cut < length) == (fault != NULL));
         if (cut == length) CHECK(r.left == 0);
-        struct pithi_pen small = {copy, cut, level, scratch, coder, rans, NULL};
+        struct pithi_pen small = {copy, cut, level, scratch, coder, rans, NULL, false};
         if (cuts) CHECK(cut >= length || !pithi_symbols_put(&small, count, &scalar, words, count));
         free(copy);
     }
@@ -267,8 +267,9 @@ static void more_than_three_in_five_are_sparse(void **state) {
     for (size_t zeros = 0; zeros <= COUNT; zeros++) {
         uint32_t words[COUNT] = {0};
         uint8_t bytes[100] = {0};
-        struct pithi_pen pen = {
-            bytes, sizeof bytes, PITHI_EFFORT_NONE, scratch, coder, pithi_rans_encode_c, NULL};
+        struct pithi_pen pen = {bytes,   sizeof bytes, PITHI_EFFORT_NONE,
+                                scratch, coder,        pithi_rans_encode_c,
+                                NULL,    false};
         for (size_t i = zeros; i < COUNT; i++) words[i] = 1;
         CHECK(pithi_symbols_put(&pen, COUNT, &scalar, words, COUNT));
         context("%zu zeros, %u low bits, form %u", zeros, bytes[0], bytes[1]);
@@ -322,8 +323,9 @@ static void low_bits_are_the_fewest_that_cost_least(void **state) {
             const struct two_kinds w = {eighths, narrow};
             for (size_t i = 0; i < COUNT; i++)
                 words[i] = random_word() >> (i % 8 < eighths ? 12 : 32 - narrow);
-            struct pithi_pen pen = {
-                bytes, sizeof bytes, PITHI_EFFORT_NONE, scratch, coder, pithi_rans_encode_c, NULL};
+            struct pithi_pen pen = {bytes,   sizeof bytes, PITHI_EFFORT_NONE,
+                                    scratch, coder,        pithi_rans_encode_c,
+                                    NULL,    false};
             CHECK(pithi_symbols_put(&pen, COUNT, &scalar, words, COUNT));
             context("%u in 8 are wide, others %u bits: %u low bits, expected %u", eighths, narrow,
                     bytes[0], fewest_low_bits(&w));
@@ -383,7 +385,7 @@ static size_t piece_of(const uint8_t *src, size_t n, size_t cap) {
     void *const scratch = scratch_of(n);
     struct pithi_entropy *const coder = coder_of(n, 1);
     uint8_t *const bytes = allocate(cap);
-    struct pithi_pen pen = {bytes, cap, 1, scratch, coder, pithi_rans_encode_c, NULL};
+    struct pithi_pen pen = {bytes, cap, 1, scratch, coder, pithi_rans_encode_c, NULL, false};
     const bool fits = pithi_piece_put(&pen, n, src, n);
     const size_t length = fits ? (size_t)(pen.at - bytes) : 0;
     free(scratch), free(coder), free(bytes);
@@ -418,7 +420,7 @@ static void near_repeats_are_found(void **state) {
             if (i % ROW == 0) zeros = random_word() % 2;
             src[i] = rows ? (uint8_t)(zeros ? 0 : random_word() % 32) : words[at][i % WORD];
         }
-        const size_t planned = pithi_rans_plan(&memory, NULL, src, N);
+        const size_t planned = pithi_rans_plan(&memory, NULL, false, src, N);
         const size_t bytes = piece_of(src, N, 2 * N);
         context("%s: %zu bytes, %zu are planned", rows ? "rows" : "words", bytes, planned);
         CHECK(bytes && bytes < planned - planned / 64 + 8);
@@ -443,7 +445,7 @@ static void short_strings_take_the_least(void **state) {
                 src[0] = 1, src[1] = 0;
                 struct pithi_entropy *const coder = coder_of(n, LEVEL);
                 const size_t coded = pithi_entropy_pack(coder, LEVEL, src, n, bytes, n);
-                const size_t planned = pithi_rans_plan(&memory, NULL, src, n);
+                const size_t planned = pithi_rans_plan(&memory, NULL, false, src, n);
                 const size_t wanted = coded && coded < planned ? coded : planned;
                 const size_t least = wanted < n ? wanted : n, length = piece_of(src, n, 2 * n);
                 context("%zu bytes of %u kinds: %zu, of %zu coded and %zu planned", n, kinds,

@@ -107,6 +107,7 @@ PITHI_PHASE(pithi_writer_open, uint64_t first) {
     struct pithi_rans_string *const r = &s->rans.string[warp];
     r->live = it->status == PITH_OK;
     r->runs = r->piece = false;
+    r->quick = p->device.kind == PITHI_KIND_ROWS;
     r->planned = 0;
     if (r->live && (pithi_coded_exact(p) || pithi_coding_bounded(p))) {
         pithi_writer_words(a, it, first + warp, r);
@@ -298,7 +299,7 @@ PITHI_DEVICE void pithi_writer_tables(struct pithi_rans_string *r, struct pithi_
     const uint32_t symbols = 1u << r->range;
     struct pithi_rans_filler f;
     if (t->rans.kinds < 2 || most <= PITHI_CODES_HEAD) return;
-    r->log2_states = pithi_rans_log2_states(r->n, t->rans.total >> 11);
+    r->log2_states = pithi_rans_log2_states(r->n, t->rans.total >> 11, r->quick);
     const uint8_t *const end = pithi_rans_put_table(r->coded + PITHI_CODES_HEAD, &rounding,
                                                     r->log2_states, w->frequency, symbols);
     r->head = (uint32_t)(end - r->coded) + (4u << r->log2_states);

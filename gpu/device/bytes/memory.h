@@ -51,6 +51,7 @@ struct pithi_rans_string {
     uint32_t log2_states, log2_width;
     uint32_t head, words; /* bytes before the words; words that follow */
     bool piece;           /* bytes, not codes */
+    bool quick;           /* writing: see pithi_rans_plan */
     bool live, runs;      /* live: there is a string; runs: it has states */
 };
 
