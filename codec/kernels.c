@@ -95,6 +95,7 @@ void pithi_kernels_bind(struct pithi_kernels *k, uint32_t cpu) {
     k->update_merge = pithi_update_merge_c;
     k->symbols_cut = pithi_symbols_cut_c;
     k->symbols_join = pithi_symbols_join_c;
+    k->symbols_lengths = pithi_symbols_lengths_c;
     (void)cpu;
 #define PITH_KERNEL(folder, name, isa) \
     ON_##isa(if ((cpu & HAS_##isa) == HAS_##isa) pithi_##name##_bind_##isa(k);)

@@ -94,6 +94,7 @@ struct pithi_kernels {
     pithi_update_merge_fn *update_merge;
     pithi_symbols_cut_fn *symbols_cut;
     pithi_symbols_join_fn *symbols_join;
+    pithi_symbols_lengths_fn *symbols_lengths;
     pithi_interp_weigh_fn *interp_weigh;
     pithi_interp_fit_fn *interp_fit;
 };

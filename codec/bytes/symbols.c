@@ -69,13 +69,13 @@ static const uint32_t *words_at(const void *words, size_t at, size_t n, uint32_t
     return (const uint32_t *)words + at;
 }
 
-/* Writes the bits of each word as a byte, in a loop that compilers make vectors of: as a float,
- * where a word of which no two neighbouring bits are ones is not rounded up to more bits. */
-static void lengths_of(const uint32_t *words, size_t count, uint8_t *to) {
+/* A loop that compilers make vectors of: of a word as a float, where one of which no two
+ * neighbouring bits are ones is not rounded up to more bits. */
+void pithi_symbols_lengths_c(const uint32_t *words, size_t count, uint8_t *lengths) {
     for (size_t i = 0; i < count; i++) {
         const float top = (float)(int32_t)(words[i] & ~(words[i] >> 1)); /* 32 bits: below 0 */
         const int32_t bits = (int32_t)pithi_bits(top), length = (bits >> 23) - 126;
-        to[i] = (uint8_t)(bits < 0 ? 32 : length > 0 ? length : 0);
+        lengths[i] = (uint8_t)(bits < 0 ? 32 : length > 0 ? length : 0);
     }
 }
 
@@ -89,7 +89,7 @@ static struct pithi_symbol_lengths range(const struct pithi_kernels *kernels,
     const size_t step = (size_t)pithi_symbols_step(count);
     for (size_t at = 0, held = 0; at < count; at += step) {
         const size_t n = (size_t)pithi_min(count - at, RUN);
-        lengths_of(from->make(from->arg, at, n, buffer), n, lengths + held);
+        kernels->symbols_lengths(from->make(from->arg, at, n, buffer), n, lengths + held);
         held += n;
         if (held < PART && count - at > step) continue;
         kernels->symbol_count(counted, lengths, held);

@@ -21,8 +21,11 @@ typedef size_t pithi_symbols_cut_fn(const uint32_t *words, size_t count, unsigne
 /* Puts symbols above the low bits that words hold; with no low bits words are not read. */
 typedef void pithi_symbols_join_fn(const uint8_t *symbols, size_t count, unsigned low,
                                    uint32_t *words);
+/* Writes the bit length of each word, 0 to 32. */
+typedef void pithi_symbols_lengths_fn(const uint32_t *words, size_t count, uint8_t *lengths);
 pithi_symbols_cut_fn pithi_symbols_cut_c;
 pithi_symbols_join_fn pithi_symbols_join_c;
+pithi_symbols_lengths_fn pithi_symbols_lengths_c;
 
 /* Returns the bytes of scratch memory, 64-byte aligned, for at most max_count words. */
 size_t pithi_symbols_scratch(size_t max_count);

@@ -31,6 +31,21 @@ static size_t cut(const uint32_t *words, size_t count, unsigned low, uint8_t *sy
            pithi_symbols_cut_c(words + whole, count - whole, low, symbols + whole, bits + whole);
 }
 
+static void lengths(const uint32_t *words, size_t count, uint8_t *to) {
+    const size_t whole = count / BATCH * BATCH;
+    for (size_t i = 0; i < whole; i += BATCH) {
+        uint16x8_t zeros[2];
+        for (unsigned h = 0; h < 2; h++)
+            zeros[h] = vmovn_high_u32(vmovn_u32(vclzq_u32(vld1q_u32(words + i + 8 * h))),
+                                      vclzq_u32(vld1q_u32(words + i + 8 * h + 4)));
+        vst1q_u8(to + i, vsubq_u8(vdupq_n_u8(32), vmovn_high_u16(vmovn_u16(zeros[0]), zeros[1])));
+    }
+    pithi_symbols_lengths_c(words + whole, count - whole, to + whole);
+}
+
 void pithi_symbols_bind_neon(struct pithi_kernels *k);
 /* Joining is scalar C, which compilers make as short. */
-void pithi_symbols_bind_neon(struct pithi_kernels *k) { k->symbols_cut = cut; }
+void pithi_symbols_bind_neon(struct pithi_kernels *k) {
+    k->symbols_cut = cut;
+    k->symbols_lengths = lengths;
+}

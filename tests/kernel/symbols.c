@@ -15,6 +15,7 @@ static uint8_t symbols[MOST];
 /* NEON leaves joining to scalar C. */
 bool bound_symbols(const struct level *level) {
     return level->kernels.symbols_cut != pithi_symbols_cut_c &&
+           level->kernels.symbols_lengths != pithi_symbols_lengths_c &&
            (level->kernels.symbols_join != pithi_symbols_join_c || !strcmp(level->isa, "neon"));
 }
 
@@ -56,11 +57,32 @@ static void check_one(const struct level *level, unsigned low, size_t count) {
     check_end();
 }
 
+static void check_lengths(const struct level *level, size_t count) {
+    check_begin("symbols %s: the lengths of %zu words", level->isa, count);
+    uint8_t lengths[MOST];
+    for (size_t i = 0; i < count; i++) {
+        const unsigned length = (unsigned)check_below(33);
+        const uint32_t all = (uint32_t)check_random(),
+                       most = length ? UINT32_MAX >> (32 - length) : 0;
+        words[i] = check_below(3) ? (all & most) | (most ^ most >> 1) : most;
+        lengths[i] = (uint8_t)length;
+    }
+    pithi_symbols_lengths_c(words, count, symbols);
+    check_that(!memcmp(symbols, lengths, count), "the reference miscounts bits");
+    const void *const from = guarded_place(&area[0], any_place(4), words, 4 * count);
+    uint8_t *const to = guarded_place(&area[1], any_place(1), words, count);
+    level->kernels.symbols_lengths(from, count, to);
+    check_that(!memcmp(to, lengths, count), "lengths differ");
+    for (int i = 0; i < 2; i++) check_that(guarded_intact(&area[i]), "a byte outside changed");
+    check_end();
+}
+
 void check_symbols(const struct level *level) {
     for (int i = 0; i < 3; i++)
         if (!area[i].pages) area[i] = guarded_new(CAPACITY);
     for (unsigned low = 0; low <= LOW_MOST; low++)
         for (size_t n = 1; n < 160; n++) check_one(level, low, n < 140 ? n : 1 + check_below(MOST));
+    for (size_t n = 1; n < 300; n++) check_lengths(level, n < 140 ? n : 1 + check_below(MOST));
 }
 
 /* ---- Time ------------------------------------------------------------------------------------*/
